@@ -1,0 +1,94 @@
+# AgentVM - `make serve` and `make test` do everything; the rest are their parts.
+#
+# Needs only Python 3.11+, make and the package registries. Everything lands in .venv and .cache.
+# Stamp files under .venv remember what is done, so that the second run starts at once.
+
+PYTHON ?= python3
+WORKERS ?= auto
+ARGS ?=
+
+PIP := .venv/bin/python -m pip
+INSTALL := $(PIP) install --require-hashes --only-binary :all:
+CODE := $(wildcard src tests bench examples)
+COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS) pyproject.toml
+
+# Runs a command while holding a lock that dies with it, so that two makes do not build one .venv at the same time.
+LOCKED := $(PYTHON) -c 'import fcntl, os, sys; lock = os.open(".make.lock", os.O_CREAT | os.O_RDWR, 0o644); \
+	os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
+
+.PHONY: help setup setup-test serve test check fix coverage bench lock clean python
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: python ## Create .venv with the locked packages and fetch the weights of the embedded model
+	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve .venv/.weights
+
+setup-test: setup
+	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.test
+
+serve: setup ## Set up and run the server; options for it: make serve ARGS="--port 8080"
+	@.venv/bin/python -m compileall -q src
+	@exec .venv/bin/avm serve $(ARGS)
+
+test: check ## Set up, check and run every test
+	@.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 $(ARGS)
+
+check: setup-test ## Lint, format, types and import contracts
+	.venv/bin/ruff check --quiet $(CODE)
+	.venv/bin/ruff format --check --quiet $(CODE)
+	.venv/bin/mypy $(CODE)
+	.venv/bin/lint-imports --cache-dir .cache/import-linter
+
+fix: setup-test ## Let ruff repair and format the code
+	.venv/bin/ruff check --fix $(CODE)
+	.venv/bin/ruff format $(CODE)
+
+coverage: setup-test ## Run every test and show the lines and branches they miss
+	@.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 --cov=agentvm $(ARGS)
+
+bench: setup-test ## Run every benchmark in its quick form
+	@for file in $(wildcard bench/[a-z]*.py); do \
+		echo "== $$file"; .venv/bin/python "$$file" --quick $(ARGS) || exit 1; \
+	done
+
+lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer versions: make lock ARGS=--upgrade
+	$(PIP) install --quiet --only-binary :all: --group lock
+	.venv/bin/$(COMPILE) --group build --output-file requirements/serve.txt
+	.venv/bin/$(COMPILE) --group build --group test --group check --constraint requirements/serve.txt \
+		--output-file requirements/test.txt
+
+clean: ## Remove everything make has made
+	rm -rf .venv .cache dist build .make.lock .coverage .coverage.*
+	find src $(wildcard tests bench examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The parts of setup. Only the targets above run them, holding the lock.
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "AgentVM needs Python 3.11 or newer. Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+
+.venv/bin/python:
+	@echo "Creating .venv"
+	$(PYTHON) -m venv .venv
+
+# pip may be told not to compile, and PYTHONDONTWRITEBYTECODE may be set; start-up takes twice as long without byte-code.
+.venv/.packages: requirements/serve.txt | .venv/bin/python
+	$(INSTALL) -r requirements/serve.txt
+	.venv/bin/python -m compileall -q -j 0 .venv/lib || true
+	@touch $@
+
+# Without isolation: hatchling comes from the locked packages, nothing is fetched.
+.venv/.serve: .venv/.packages pyproject.toml
+	$(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable .
+	@touch $@
+
+.venv/.test: requirements/test.txt .venv/.packages
+	$(INSTALL) -r requirements/test.txt
+	@touch $@
+
+# The server runs without the weights (every other model still works), so that a failed download only warns.
+.venv/.weights: .venv/.serve
+	@if .venv/bin/avm model pull; then touch $@; else \
+		echo "warning: no weights for the embedded model; the next make tries again" >&2; fi

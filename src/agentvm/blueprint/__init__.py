@@ -1,0 +1,1 @@
+"""Blueprint — the static side: definitions and the images built from them."""

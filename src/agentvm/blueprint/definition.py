@@ -1,0 +1,54 @@
+"""Definitions — the registry of templates: those the server was started with, and each tenant's own."""
+
+from collections.abc import Sequence
+
+from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
+from agentvm.model.definition import Definition, snapshot_of
+from agentvm.model.ids import TenantId
+
+DEFAULT = Definition(name="default")
+"""What an image is built from when nobody says: no prompt of its own, every built-in tool."""
+
+MAX_NAME = 200
+
+
+class Definitions:
+    """Names are unique within a tenant, and the server's own come first: a tenant cannot shadow them."""
+
+    def __init__(self, registered: Sequence[Definition] = (), *, default: Definition = DEFAULT) -> None:
+        self.default = default
+        self._system: dict[str, Definition] = {}
+        self._tenants: dict[TenantId, dict[str, Definition]] = {}
+        for definition in (default, *registered):
+            _add(self._system, definition)
+
+    def register(self, tenant_id: TenantId, definition: Definition) -> Definition:
+        """Registering the same definition again changes nothing."""
+        known = self._system.get(definition.name)
+        if known is not None:
+            _check_same(known, definition)
+            return known
+        _add(self._tenants.setdefault(tenant_id, {}), definition)
+        return definition
+
+    def get(self, tenant_id: TenantId, name: str) -> Definition:
+        found = self._system.get(name) or self._tenants.get(tenant_id, {}).get(name)
+        if found is None:
+            raise DefinitionNotFound(name)
+        return found
+
+    def list(self, tenant_id: TenantId) -> tuple[Definition, ...]:
+        return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
+
+
+def _add(table: dict[str, Definition], definition: Definition) -> None:
+    if not 0 < len(definition.name) <= MAX_NAME:
+        raise InvalidInput(f"A definition's name must have 1 to {MAX_NAME} characters")
+    if definition.name in table:
+        _check_same(table[definition.name], definition)
+    table[definition.name] = definition
+
+
+def _check_same(known: Definition, definition: Definition) -> None:
+    if snapshot_of(known)[0] != snapshot_of(definition)[0]:
+        raise DefinitionConflict(f"A different definition named {definition.name!r} is already registered; choose another name")

@@ -1,0 +1,1 @@
+"""Client — the same verbs against a runtime elsewhere."""

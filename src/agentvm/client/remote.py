@@ -1,0 +1,215 @@
+"""Remote runtime — a runtime elsewhere, over one WebSocket that comes back by itself.
+
+When the socket drops, calls that wait for an answer fail at once with `ChannelClosed` (whether the server carried them out
+is unknown), iterators end, and the link reconnects with growing delays and subscribes again to every session it knew.
+"""
+
+import itertools
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import anyio
+import anyio.abc
+import msgspec
+import structlog
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+
+from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, from_code
+from agentvm.protocol.codec import decode_event, decode_reply, encode
+from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.verbs import AgentX, EventHandler, Unsubscribe, WireEvent
+from agentvm.runtime.observer import Observer
+from agentvm.runtime.tasks import open_tasks
+
+logger = structlog.get_logger(__name__)
+
+R = TypeVar("R", bound=Reply)
+
+MAX_FRAME = 100 * 1024 * 1024
+FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    reply: WireEvent | None = None
+
+
+class RemoteLink:
+    """Speaks to a server. `run` keeps the socket; without it nothing moves."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
+        self._url = url
+        self._headers = dict(headers)
+        self._timeout = timeout
+        self._observer = Observer()
+        self._socket: ClientConnection | None = None
+        self._pending: dict[str, _Pending] = {}
+        self._sessions: dict[str, None] = {}
+        self._ids = itertools.count(1)
+        self._prefix = f"req_{secrets.token_hex(6)}"
+
+    async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Connects (the first failure is the caller's), then reads and reconnects until cancelled."""
+        socket = await self._connect()
+        task_status.started()
+        while True:
+            await self._read(socket)
+            self._dropped()
+            socket = await self._reconnect()
+
+    async def ask(self, command: Command[R]) -> R:
+        response = await self.request(f"{command.name}_request", msgspec.to_builtins(command))
+        reply = decode_reply(command.reply_type, response.data)
+        return reply  # type: ignore[return-value]  # reply_type is R's own class
+
+    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        socket = self._socket
+        if socket is None:
+            raise ChannelClosed("Not connected; the link reconnects by itself, try again")
+        request_id = f"{self._prefix}_{next(self._ids)}"
+        pending = self._pending[request_id] = _Pending()
+        frame = {
+            "type": kind,
+            "timestamp": time.time_ns() // 1_000_000,
+            "data": {**data, "requestId": request_id},
+            "source": "command",
+            "category": "request",
+            "intent": "request",
+        }
+        try:
+            with anyio.fail_after(self._timeout):
+                await socket.send(_encode_request(kind, frame))
+                await pending.answered.wait()
+        except TimeoutError:
+            raise RequestTimeout(f"Request timeout: {kind} was not answered within {self._timeout:g} s") from None
+        except ConnectionClosed:
+            pass
+        finally:
+            del self._pending[request_id]
+        if pending.reply is None:
+            raise ChannelClosed(f"The connection was lost while {kind} waited; it may or may not have been carried out")
+        return _checked(pending.reply)
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        return self._observer.on(kind, handler)
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        return self._observer.events()
+
+    async def close(self) -> None:
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def _connect(self) -> ClientConnection:
+        socket = await connect(
+            self._url, additional_headers=self._headers, max_size=MAX_FRAME, compression=None, ping_interval=30, ping_timeout=30
+        )
+        self._socket = socket
+        return socket
+
+    async def _reconnect(self) -> ClientConnection:
+        delay = FIRST_DELAY
+        while True:
+            # Spread out, so that a server that comes back is not met by everybody at once.
+            await anyio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(delay * DELAY_GROWTH, MAX_DELAY)
+            try:
+                socket = await self._connect()
+                for session_id in self._sessions:
+                    await socket.send(encode({"type": "subscribe", "sessionId": session_id}))
+            except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
+                logger.info("reconnect_failed", error=str(error))
+                continue
+            self._observer.react(WireEvent(type="connected", category="connection"))
+            return socket
+
+    async def _read(self, socket: ClientConnection) -> None:
+        try:
+            async for text in socket:
+                self._receive(text if isinstance(text, str) else text.decode(errors="replace"))
+        except ConnectionClosed:
+            pass
+
+    def _receive(self, text: str) -> None:
+        try:
+            event = decode_event(text)
+        except InvalidInput:
+            # The probe's wrapper: this client stays with bare frames, which cost no acknowledgements.
+            return
+        if event.category == "response":
+            pending = self._pending.get(str(event.data.get("requestId")))
+            if pending is not None:
+                self._remember(event)
+                pending.reply = event
+                pending.answered.set()
+                return
+        self._observer.react(event)
+
+    def _remember(self, response: WireEvent) -> None:
+        named = response.data.get("__subscriptions")
+        if isinstance(named, list):
+            self._sessions.update(dict.fromkeys(str(session_id) for session_id in named))
+        session_id = response.data.get("sessionId")
+        if isinstance(session_id, str):
+            self._sessions[session_id] = None
+
+    def _dropped(self) -> None:
+        self._socket = None
+        for pending in self._pending.values():
+            pending.answered.set()
+        self._observer.end_streams()
+        self._observer.react(WireEvent(type="disconnected", category="connection"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteRuntime:
+    """What `create_agentx` opens: a runtime behind a URL."""
+
+    url: str
+    headers: Mapping[str, str]
+    timeout: float
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[AgentX]:
+        link = RemoteLink(self.url, self.headers, self.timeout)
+        async with open_tasks() as tasks:
+            try:
+                with anyio.fail_after(self.timeout):
+                    await tasks.start(link.run)
+            except InvalidURI:
+                raise ConfigInvalid(f"{self.url!r} is no WebSocket URL; write for example ws://localhost:8080/ws") from None
+            except (OSError, TimeoutError, InvalidHandshake) as error:
+                raise ChannelClosed(f"Cannot connect to {self.url}: {str(error) or 'no answer'}") from None
+            try:
+                yield AgentX(link, None)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await link.close()
+                tasks.cancel_scope.cancel()
+
+
+def remote_runtime(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 30.0) -> RemoteRuntime:
+    """Agents run behind `url` (`ws://host:port/ws`)."""
+    return RemoteRuntime(url=url, headers=headers or {}, timeout=timeout)
+
+
+def _encode_request(kind: str, frame: object) -> str:
+    try:
+        return encode(frame)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"Invalid {kind}: {error}") from None
+
+
+def _checked(response: WireEvent) -> WireEvent:
+    error = response.data.get("error")
+    if isinstance(error, str) and error:
+        code = response.data.get("errorCode")
+        raise from_code(code if isinstance(code, str) else None, error)
+    return response

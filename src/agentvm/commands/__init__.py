@@ -1,0 +1,1 @@
+"""Commands — what a peer can ask: one file per noun, one function per command."""

@@ -1,0 +1,67 @@
+"""Agent commands — look at, interrupt and end what runs."""
+
+from agentvm.commands.call import Call
+from agentvm.errors import AgentNotFound, InvalidInput
+from agentvm.model.ids import check_container_id
+from agentvm.protocol import commands as ask
+from agentvm.runtime.agent import Agent
+
+
+async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
+    agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
+    if agent is None:
+        return ask.AgentGetReply(exists=False)
+    return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.image.container_id)
+
+
+async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
+    container_id = check_container_id(command.container_id)
+    agents = call.peer.runtime.agents(call.peer.tenant_id, container_id)
+    return ask.AgentListReply(agents=tuple(_record(agent) for agent in agents))
+
+
+async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyReply:
+    agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
+    if agent is not None:
+        call.peer.join(agent.image.container_id)
+        await call.peer.runtime.stop_agent(agent)
+    return ask.AgentDestroyReply(agent_id=command.agent_id, success=agent is not None)
+
+
+async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerCreateReply:
+    container_id = check_container_id(command.container_id)
+    call.peer.join(container_id)
+    for agent in call.peer.runtime.agents(call.peer.tenant_id, container_id):
+        await call.peer.runtime.stop_agent(agent)
+    return ask.ContainerCreateReply(container_id=container_id)
+
+
+async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterruptReply:
+    agent = await _to_interrupt(call, command)
+    if agent is None:
+        return ask.AgentInterruptReply(image_id=command.image_id)
+    current = agent.interrupt()
+    call.after.append(lambda: agent.cancel(current))
+    return ask.AgentInterruptReply(image_id=command.image_id, agent_id=agent.agent_id)
+
+
+async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None:
+    peer = call.peer
+    if command.image_id:
+        found = await call.find_image(command.image_id)
+        return None if found is None else peer.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
+    if command.agent_id:
+        agent = peer.runtime.find_agent(peer.tenant_id, command.agent_id)
+        if agent is None:
+            raise AgentNotFound(command.agent_id)
+        return agent
+    raise InvalidInput("Either imageId or agentId must be provided")
+
+
+def _record(agent: Agent) -> ask.AgentRecord:
+    return ask.AgentRecord(
+        agent_id=agent.agent_id,
+        container_id=agent.image.container_id,
+        image_id=agent.image.image_id,
+        session_id=agent.session_id,
+    )

@@ -1,0 +1,37 @@
+"""Container commands — a user's isolation boundary."""
+
+from agentvm.commands.call import Call
+from agentvm.events.base import Scope
+from agentvm.events.lifecycle import ContainerCreated
+from agentvm.model.ids import ContainerId, check_container_id
+from agentvm.protocol import commands as ask
+
+
+async def create(call: Call, command: ask.ContainerCreate) -> ask.ContainerCreateReply:
+    container_id = await ensure(call, command.container_id)
+    return ask.ContainerCreateReply(container_id=container_id)
+
+
+async def get(call: Call, command: ask.ContainerGet) -> ask.ContainerGetReply:
+    container_id = check_container_id(command.container_id)
+    found = await call.peer.store.container(container_id).get()
+    if found is None:
+        return ask.ContainerGetReply(exists=False)
+    call.peer.join(container_id)
+    return ask.ContainerGetReply(exists=True, container_id=container_id)
+
+
+async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListReply:
+    return ask.ContainerListReply(container_ids=await call.peer.store.list_containers())
+
+
+async def ensure(call: Call, wanted: str) -> ContainerId:
+    """Get-or-create; the peer hears of the container from now on, its creation included."""
+    container_id = check_container_id(wanted)
+    peer = call.peer
+    peer.join(container_id)
+    now = peer.clock()
+    if await peer.store.container(container_id).create(now):
+        scope = Scope(container_id=container_id)
+        peer.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
+    return container_id

@@ -1,0 +1,102 @@
+"""Dispatch — the one gate between a peer's command and what carries it out, and where errors become answers."""
+
+import msgspec
+import structlog
+
+from agentvm.commands import agent, container, definition, image, message, session
+from agentvm.commands.call import Call, Peer
+from agentvm.errors import AgentVMError
+from agentvm.events.base import Event, Scope
+from agentvm.events.error import SystemError
+from agentvm.model.ids import AgentId, ContainerId, ImageId
+from agentvm.protocol.commands import Command, R_co, Reply
+from agentvm.protocol.dialect_v1 import encode_event, encode_reply
+from agentvm.protocol.table import CommandTable
+
+logger = structlog.get_logger(__name__)
+
+TABLE: CommandTable[Call] = CommandTable(
+    container_create=container.create,
+    container_get=container.get,
+    container_list=container.list_all,
+    definition_list=definition.list_all,
+    definition_get=definition.get,
+    definition_register=definition.register,
+    image_create=image.create,
+    image_build=image.build_from,
+    image_run=image.run,
+    image_stop=image.stop,
+    image_update=image.update,
+    image_list=image.list_some,
+    image_get=image.get,
+    image_delete=image.delete,
+    image_messages=image.messages,
+    session_create=session.create,
+    session_get=session.get,
+    session_list=session.list_of_image,
+    session_set_title=session.set_title,
+    session_resume=session.resume,
+    session_messages=session.messages,
+    agent_get=agent.get,
+    agent_list=agent.list_of_container,
+    agent_destroy=agent.destroy,
+    agent_destroy_all=agent.destroy_all,
+    agent_interrupt=agent.interrupt,
+    message_send=message.send,
+)
+
+
+async def carry_out(call: Call, command: Command[R_co]) -> R_co:
+    """Runs the command; the caller sends the reply and then calls `call.after`."""
+    reply: R_co = await getattr(TABLE, command.name)(call, command)
+    return reply
+
+
+async def answer(peer: Peer, command: Command[Reply], request_id: str | None) -> None:
+    """Carries the command out and queues its reply for the peer. Never raises."""
+    call = Call(peer)
+    try:
+        reply = await carry_out(call, command)
+    except AgentVMError as error:
+        reply = refuse(peer, error, request_id, _named(command), command.refused())
+    except Exception:  # Protects the connection, and every other one: a bug answers one command.
+        logger.exception("command_crashed", command=command.name)
+        problem = AgentVMError("The command failed because of an internal error")
+        reply = refuse(peer, problem, request_id, _named(command), command.refused())
+    peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
+    for then in call.after:
+        then()
+
+
+def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope, reply: Reply) -> Reply:
+    """Tells the asker, and nobody else, what went wrong; returns the reply that says so too."""
+    text = str(error)
+    logger.info("command_refused", code=error.code, error=text)
+    told = SystemError(message=text, request_id=request_id, severity="error", code=error.code)
+    event = Event(data=told, scope=scope, timestamp=peer.clock(), tenant_id=peer.tenant_id)
+    frame = encode_event(event)
+    if frame is not None:
+        peer.channel.send(frame)
+    return msgspec.structs.replace(reply, error=text, error_code=error.code)
+
+
+def refuse_unreadable(peer: Peer, name: str, request_id: str | None, error: AgentVMError) -> None:
+    """Answers a request that is no command, under the name it gave itself."""
+    reply = refuse(peer, error, request_id, Scope(), Reply())
+    peer.channel.send(encode_reply(name, request_id, reply, peer.clock()))
+
+
+def _named(command: Command[Reply]) -> Scope:
+    """The ids a request named, as 1.x puts them into the error's context."""
+    named: dict[str, object] = msgspec.structs.asdict(command)
+
+    def text(key: str) -> str | None:
+        value = named.get(key)
+        return value if isinstance(value, str) else None
+
+    container_id, image_id, agent_id = text("container_id"), text("image_id"), text("agent_id")
+    return Scope(
+        container_id=ContainerId(container_id) if container_id else None,
+        image_id=ImageId(image_id) if image_id else None,
+        agent_id=AgentId(agent_id) if agent_id else None,
+    )

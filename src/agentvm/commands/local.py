@@ -1,0 +1,72 @@
+"""LocalLink — a peer within the process: the same commands and the same events, without a socket."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+import msgspec
+
+from agentvm.commands.call import Call, Peer
+from agentvm.commands.dispatch import carry_out
+from agentvm.errors import InvalidInput, UnknownCommand
+from agentvm.protocol.codec import decode_command, decode_event, encode
+from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.verbs import EventHandler, Unsubscribe, WireEvent
+from agentvm.runtime.channel import Channel
+from agentvm.runtime.observer import Observer
+
+R = TypeVar("R", bound=Reply)
+
+
+class LocalLink:
+    """Speaks for a peer. `channel` is the peer's own, or a mirror of it when a socket drains that one."""
+
+    def __init__(self, peer: Peer, channel: Channel | None = None) -> None:
+        self._peer = peer
+        self._observer = Observer()
+        self.channel = channel or peer.channel
+
+    async def run(self) -> None:
+        """Hands events on until the channel ends."""
+        try:
+            while frames := await self.channel.take():
+                for frame in frames:
+                    self._observer.react(decode_event(frame.bare))
+        finally:
+            self._observer.end_streams()
+
+    async def ask(self, command: Command[R]) -> R:
+        # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
+        checked = decode_command(command.name, msgspec.Raw(encode(command).encode()))
+        call = Call(self._peer)
+        try:
+            reply = await carry_out(call, checked)
+        finally:
+            for then in call.after:
+                then()
+        return reply  # type: ignore[return-value]  # decode_command gives the command's own class back
+
+    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        name = kind.removesuffix("_request")
+        if name not in COMMANDS or not kind.endswith("_request"):
+            raise UnknownCommand(f"Unknown command: {kind}")
+        try:
+            raw = msgspec.Raw(encode(data).encode())
+        except TypeError as error:
+            raise InvalidInput(f"Invalid {kind}: {error}") from None
+        reply = await self.ask(decode_command(name, raw))
+        return WireEvent(
+            type=f"{name}_response",
+            timestamp=self._peer.clock(),
+            data=msgspec.to_builtins(reply),
+            source="command",
+            category="response",
+            intent="result",
+        )
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        return self._observer.on(kind, handler)
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        return self._observer.events()

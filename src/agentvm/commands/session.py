@@ -1,0 +1,66 @@
+"""Session commands — the histories of an image."""
+
+from agentvm.blueprint.image import new_session
+from agentvm.commands.call import Call
+from agentvm.errors import ImageNotFound, SessionNotFound
+from agentvm.events.base import Scope
+from agentvm.events.lifecycle import SessionCreated, SessionTitleUpdated
+from agentvm.model.ids import SessionId
+from agentvm.protocol import commands as ask
+
+
+async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
+    peer = call.peer
+    store, image = await call.image(command.image_id)
+    session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
+    await store.add_session(session)
+    peer.subscribe(session)
+    scope = Scope(container_id=image.container_id, image_id=image.image_id)
+    peer.runtime.tell(peer.tenant_id, scope, SessionCreated(session=session))
+    return ask.SessionReply(session=session, subscriptions=(session.session_id,))
+
+
+async def get(call: Call, command: ask.SessionGet) -> ask.SessionReply:
+    found = await call.find_session(command.session_id)
+    if found is None:
+        return ask.SessionReply(session=None)
+    session = found[1]
+    call.peer.subscribe(session)
+    return ask.SessionReply(session=session, subscriptions=(session.session_id,))
+
+
+async def list_of_image(call: Call, command: ask.SessionList) -> ask.SessionListReply:
+    store, image = await call.image(command.image_id)
+    sessions = await store.list_sessions(image.image_id)
+    for session in sessions:
+        call.peer.subscribe(session)
+    return ask.SessionListReply(sessions=sessions, subscriptions=tuple(session.session_id for session in sessions))
+
+
+async def set_title(call: Call, command: ask.SessionSetTitle) -> ask.SessionReply:
+    peer = call.peer
+    store, session = await call.session(command.session_id)
+    changed = await store.set_title(session.session_id, command.title, peer.clock())
+    if changed is None:
+        raise SessionNotFound(command.session_id)
+    peer.subscribe(changed)
+    scope = Scope(container_id=changed.container_id, image_id=changed.image_id)
+    told = SessionTitleUpdated(session_id=changed.session_id, title=changed.title, updated_at=changed.updated_at)
+    peer.runtime.tell(peer.tenant_id, scope, told)
+    return ask.SessionReply(session=changed)
+
+
+async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
+    store, session = await call.session(command.session_id)
+    image = await store.get_image(session.image_id)
+    if image is None:
+        raise ImageNotFound(session.image_id)
+    call.peer.subscribe(session)
+    agent, reused = call.peer.runtime.start_agent(call.peer.tenant_id, image, session.session_id)
+    return ask.ImageRunReply(image_id=image.image_id, agent_id=agent.agent_id, reused=reused, session_id=session.session_id)
+
+
+async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessagesReply:
+    store, session = await call.session(command.session_id)
+    call.peer.subscribe(session)
+    return ask.SessionMessagesReply(session_id=session.session_id, messages=await store.list_messages(session.session_id))

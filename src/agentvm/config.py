@@ -1,0 +1,94 @@
+"""Config — every setting with its default, and how the environment fills it.
+
+Which model answers by default: `--model` / `LLM_MODEL` if it names its driver (`openai/gpt-…`), else `LLM_PROVIDER`; else
+a key (`LLM_API_KEY`) means anthropic, a bare `LLM_BASE_URL` means openai; else the embedded model.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.registry import DRIVERS
+from agentvm.errors import ConfigInvalid
+from agentvm.model.limits import Limits
+from agentvm.model.secret import Secret
+
+DEFAULT_PORT = 8080
+DEFAULT_DATA_DIR = Path("~/.agentvm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """What a server can be told. `data_dir=None` keeps everything in memory."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    data_dir: Path | None = DEFAULT_DATA_DIR
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    llm_api_key: Secret | None = None
+    llm_base_url: str | None = None
+    model_dir: Path | None = None
+    """Where the embedded model's weights are; None for the user's cache directory."""
+    grace: float = 10.0
+    """Seconds that running turns get to finish at shutdown."""
+    log_level: str = "info"
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def default_model(self) -> str:
+        """`<driver>/<model>` or `<driver>`."""
+        model = self.llm_model or ""
+        prefix = model.partition("/")[0]
+        if self.llm_provider is not None:
+            if self.llm_provider not in DRIVERS:
+                raise ConfigInvalid(f"LLM_PROVIDER is {self.llm_provider!r}; known providers: {', '.join(DRIVERS)}")
+            driver = self.llm_provider
+        elif prefix in DRIVERS:
+            return model
+        elif model.endswith(".gguf"):
+            driver = "local"
+        elif self.llm_api_key is not None:
+            driver = "anthropic"
+        elif self.llm_base_url is not None:
+            driver = "openai"
+        elif model:
+            raise ConfigInvalid(
+                f"Model {model!r} does not say who serves it; write <driver>/{model} with one of: {', '.join(DRIVERS)}"
+            )
+        else:
+            driver = "local"
+        if model.startswith(f"{driver}/") or model == driver:
+            return model
+        return f"{driver}/{model}" if model else driver
+
+    def driver_settings(self) -> DriverSettings:
+        return DriverSettings(
+            api_key=self.llm_api_key,
+            base_url=self.llm_base_url,
+            timeout=self.limits.turn_seconds,
+            model_dir=self.model_dir,
+        )
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
+    """Settings as the environment gives them; flags are laid over them by the CLI."""
+    port = environ.get("AVM_PORT")
+    if port is not None and not (port.isdigit() and int(port) < 65536):
+        raise ConfigInvalid(f"AVM_PORT is {port!r}; it must be a number from 0 to 65535")
+    key = environ.get("LLM_API_KEY")
+    data_dir = environ.get("AVM_DATA_DIR")
+    model_dir = environ.get("AVM_MODEL_DIR")
+    return ServerConfig(
+        host=environ.get("AVM_HOST") or "127.0.0.1",
+        port=DEFAULT_PORT if port is None else int(port),
+        data_dir=Path(data_dir) if data_dir else DEFAULT_DATA_DIR,
+        llm_provider=environ.get("LLM_PROVIDER") or None,
+        llm_model=environ.get("LLM_MODEL") or None,
+        llm_api_key=Secret(key) if key else None,
+        llm_base_url=environ.get("LLM_BASE_URL") or None,
+        model_dir=Path(model_dir) if model_dir else None,
+        log_level=environ.get("AVM_LOG_LEVEL") or "info",
+    )

@@ -1,0 +1,1 @@
+"""Drivers — adapters to model providers, each an async iterator of typed outputs."""

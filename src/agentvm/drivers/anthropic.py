@@ -1,0 +1,293 @@
+"""Anthropic — the driver for Claude: the official SDK sends, our decoder reads the events of the Messages API.
+
+The SDK retries before the first output only: 408, 409, 429, 5xx and failed connections, `max_retries` times, waiting as
+Retry-After says (our cap is `failures.MAX_RETRY_AFTER`; the SDK has none worth the name) or 0.5 to 8 s.
+
+Redacted thinking is a thinking block without text whose signature is `redacted:<data>`; it goes back as it came.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx2
+import msgspec
+
+from agentvm.drivers.anthropic_body import messages_body, redacted_mark
+from agentvm.drivers.base import (
+    DriverSettings,
+    MessageStarted,
+    MessageStopped,
+    ModelOutput,
+    Prompt,
+    StopReason,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    ThinkingDelta,
+    ThinkingStarted,
+    ThinkingStopped,
+    ToolCallStarted,
+    ToolCallStopped,
+    ToolInputDelta,
+    UsageReported,
+)
+from agentvm.drivers.chat_body import Json
+from agentvm.drivers.exchange import CallIds, exchange
+from agentvm.drivers.failures import Failures, find_error
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, http_client, load_sdk
+from agentvm.model.usage import Usage
+
+DEFAULT_MODEL = "claude-sonnet-5-5"
+
+# Smaller windows than the one every model since Opus 4.6 has.
+_WINDOWS = {"claude-haiku-4": 200_000, "claude-opus-4-5": 200_000, "claude-sonnet-4-5": 200_000, "claude-3": 200_000}
+_WINDOW = 1_000_000
+
+# `pause_turn` only follows tools the provider runs itself, which we never offer: nothing is left to continue.
+_STOP_REASONS: dict[str, StopReason] = {
+    "end_turn": "end_turn",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "refusal": "refusal",
+    "pause_turn": "end_turn",
+}
+
+
+class _OutputDetails(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    usage: _Usage | None = None
+
+
+class _Block(msgspec.Struct):
+    type: str
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    thinking: str = ""
+    data: str = ""
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    """Every event in one shape: a type we do not know is skipped, not refused."""
+
+    type: str
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    message: _Message | None = None
+    usage: _Usage | None = None
+    error: object = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+class MessagesDecoder:
+    """Decodes one answer of the Messages API."""
+
+    def __init__(self, failures: Failures, *, model: str) -> None:
+        self._failures = failures
+        self._model = model
+        self._ids = CallIds()
+        self._begun = False
+        self._block: _Block | None = None
+        self._signature = ""
+        self._whole_input = ""
+        self._usage = Usage(input_tokens=0, output_tokens=0)
+        self._stop_reason: str | None = None
+        self.finished = False
+
+    def feed(self, data: str) -> Iterable[ModelOutput]:
+        event = _decode_event(data)
+        match event.type:
+            case "content_block_delta" if event.delta is not None:
+                return self._delta(event.delta)
+            case "content_block_start" if event.content_block is not None:
+                return (*self._close_block(), *self._open_block(event.content_block))
+            case "content_block_stop":
+                return tuple(self._close_block())
+            case "message_start" if event.message is not None:
+                return self._start(event.message)
+            case "message_delta":
+                return self._message_delta(event)
+            case "message_stop":
+                return self._stop()
+            case "error":
+                raise self._failures.reported(find_error({"error": event.error}))
+            case _:
+                return ()
+
+    def end(self) -> Iterable[ModelOutput]:
+        raise self._failures.protocol("the stream ended before the message did")
+
+    def _start(self, message: _Message) -> Iterable[ModelOutput]:
+        if self._begun:
+            raise self._failures.protocol("two messages in one answer")
+        self._begun = True
+        started = MessageStarted(message.id or f"msg_{secrets.token_hex(12)}", message.model or self._model)
+        if message.usage is None:
+            return (started,)
+        # Reported now as well: the prompt is billed even if nobody waits for the end.
+        self._usage = _merge(self._usage, message.usage)
+        return started, UsageReported(self._usage)
+
+    def _open_block(self, block: _Block) -> Iterable[ModelOutput]:
+        if not self._begun:
+            raise self._failures.protocol("content before the message began")
+        self._block, self._signature, self._whole_input = block, "", ""
+        match block.type:
+            case "text":
+                return (TextStarted(), TextDelta(block.text)) if block.text else (TextStarted(),)
+            case "thinking":
+                return (ThinkingStarted(), ThinkingDelta(block.thinking)) if block.thinking else (ThinkingStarted(),)
+            case "redacted_thinking":
+                self._signature = redacted_mark(block.data)
+                return (ThinkingStarted(),)
+            case "tool_use":
+                self._whole_input = bytes(block.input).decode()
+                return (ToolCallStarted(self._ids.take(block.id), block.name),)
+            case _:
+                return ()
+
+    def _delta(self, delta: _Delta) -> Iterable[ModelOutput]:
+        block = self._block
+        if block is None:
+            raise self._failures.protocol("a delta outside a block")
+        match block.type, delta.type:
+            case "text", "text_delta" if delta.text:
+                return (TextDelta(delta.text),)
+            case "thinking", "thinking_delta" if delta.thinking:
+                return (ThinkingDelta(delta.thinking),)
+            case "thinking", "signature_delta":
+                self._signature += delta.signature
+            case "tool_use", "input_json_delta" if delta.partial_json:
+                self._whole_input = ""
+                return (ToolInputDelta(delta.partial_json),)
+        return ()
+
+    def _close_block(self) -> Iterator[ModelOutput]:
+        block, self._block = self._block, None
+        if block is None:
+            return
+        match block.type:
+            case "text":
+                yield TextStopped()
+            case "thinking" | "redacted_thinking":
+                yield ThinkingStopped(signature=self._signature or None)
+            case "tool_use":
+                if self._whole_input:
+                    yield ToolInputDelta(self._whole_input)
+                yield ToolCallStopped()
+            case _:
+                return
+
+    def _message_delta(self, event: _Event) -> Iterable[ModelOutput]:
+        if event.delta is not None and event.delta.stop_reason is not None:
+            self._stop_reason = event.delta.stop_reason
+        if event.usage is not None:
+            self._usage = _merge(self._usage, event.usage)
+        return ()
+
+    def _stop(self) -> Iterable[ModelOutput]:
+        if not self._begun:
+            raise self._failures.protocol("an empty stream")
+        self.finished = True
+        reason = _STOP_REASONS.get(self._stop_reason or "", "end_turn")
+        return (*self._close_block(), UsageReported(self._usage), MessageStopped(reason))
+
+
+def _merge(known: Usage, told: _Usage) -> Usage:
+    """Counts are cumulative, and a count left out has not changed."""
+
+    def newest(now: int | None, before: int) -> int:
+        return before if now is None else now
+
+    details = told.output_tokens_details
+    return Usage(
+        input_tokens=newest(told.input_tokens, known.input_tokens),
+        output_tokens=newest(told.output_tokens, known.output_tokens),
+        cache_read_tokens=newest(told.cache_read_input_tokens, known.cache_read_tokens),
+        cache_write_tokens=newest(told.cache_creation_input_tokens, known.cache_write_tokens),
+        thinking_tokens=newest(details.thinking_tokens if details else None, known.thinking_tokens),
+    )
+
+
+class AnthropicDriver:
+    """Claude, shared by every agent of the process."""
+
+    name = "anthropic"
+
+    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures) -> None:
+        self._sdk = sdk
+        # Any: the SDK is imported late, so its types cannot be named here.
+        self._client = client
+        self._timeout = settings.timeout
+        self._failures = failures
+        self.default_model = settings.model or DEFAULT_MODEL
+
+    def context_window(self, model: str) -> int:
+        return next((window for prefix, window in _WINDOWS.items() if model.startswith(prefix)), _WINDOW)
+
+    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        return exchange(lambda: self._begin(prompt), self._failures, self._timeout)
+
+    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], MessagesDecoder]:
+        request = self._request(messages_body(prompt, self._failures))
+        return self._sdk.send(request, self._failures), MessagesDecoder(self._failures, model=prompt.model)
+
+    def _request(self, body: Json) -> AbstractAsyncContextManager[StreamedResponse]:
+        request: AbstractAsyncContextManager[StreamedResponse]
+        request = self._client.messages.with_streaming_response.create(**body)
+        return request
+
+
+@asynccontextmanager
+async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver]:
+    """Opens Anthropic's API, or whatever at `settings.base_url` speaks it."""
+    check_base_url("anthropic", settings.base_url)
+    sdk = await load_sdk("anthropic")
+    failures = Failures(
+        provider="anthropic",
+        remedy_key="check LLM_API_KEY or ANTHROPIC_API_KEY",
+        remedy_reach="check this machine's connection and the base URL",
+        secret=settings.api_key,
+    )
+    async with http_client(settings) as pool:
+        yield AnthropicDriver(sdk, _client(sdk, settings, pool), settings, failures)
+
+
+def _client(sdk: Sdk, settings: DriverSettings, pool: httpx2.AsyncClient) -> Any:
+    return sdk.module.AsyncAnthropic(
+        # Never None: the SDK would then go looking for credentials in the environment and on disk.
+        api_key="" if settings.api_key is None else settings.api_key.reveal(),
+        base_url=settings.base_url,
+        timeout=pool.timeout,
+        max_retries=settings.max_retries,
+        http_client=pool,
+    )

@@ -1,0 +1,113 @@
+"""Anthropic body — a prompt as the JSON of a Messages request."""
+
+import re
+
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.chat_body import Json, file_text, is_url
+from agentvm.drivers.failures import Failures
+from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
+
+_CACHED: Json = {"type": "ephemeral"}
+
+# Anthropic takes no other characters in an id; ids made by another provider may come with a moved conversation.
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+_REDACTED = "redacted:"
+
+
+def redacted_mark(data: str) -> str:
+    """The signature of thinking that only the provider can read. The colon keeps it apart from a real one (base64)."""
+    return f"{_REDACTED}{data}"
+
+
+def messages_body(prompt: Prompt, failures: Failures) -> Json:
+    """The whole request.
+
+    The prefix that every call of an agent shares is marked for the provider's cache: tools and system prompt. The mark on
+    the last block lets the next call read this one's conversation from the cache too.
+    """
+    messages = [message for said in prompt.conversation for message in _message(said, failures)]
+    _mark_last(messages)
+    body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
+    if prompt.system:
+        body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
+    if prompt.tools:
+        tools: list[Json] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
+        ]
+        tools[-1]["cache_control"] = _CACHED
+        body["tools"] = tools
+    return body
+
+
+def _mark_last(messages: list[Json]) -> None:
+    if messages and isinstance(blocks := messages[-1]["content"], list) and blocks:
+        blocks[-1]["cache_control"] = _CACHED
+
+
+def _message(said: Said, failures: Failures) -> list[Json]:
+    match said:
+        case UserSaid(content=content):
+            return [{"role": "user", "content": _user_blocks(content, failures)}]
+        case AssistantSaid():
+            blocks = _assistant_blocks(said)
+            return [{"role": "assistant", "content": blocks}] if blocks else []
+        case ToolsAnswered(results=results):
+            return [{"role": "user", "content": [_result(result) for result in results]}]
+
+
+def _assistant_blocks(said: AssistantSaid) -> list[Json]:
+    # A text block of white space alone is refused, and so is a message without blocks.
+    text: list[Json] = [{"type": "text", "text": said.text}] if said.text.strip() else []
+    calls: list[Json] = [
+        {"type": "tool_use", "id": _FOREIGN.sub("_", call.id), "name": call.name, "input": call.input}
+        for call in said.tool_calls
+    ]
+    if not text and not calls:
+        return []
+    return [*(block for part in said.thinking for block in _thinking(part)), *text, *calls]
+
+
+def _thinking(part: ThinkingPart) -> list[Json]:
+    """Only what Anthropic signed: it refuses any other thinking, such as another provider's."""
+    if not part.signature:
+        return []
+    if part.signature.startswith(_REDACTED):
+        return [{"type": "redacted_thinking", "data": part.signature.removeprefix(_REDACTED)}]
+    if ":" in part.signature:
+        return []
+    return [{"type": "thinking", "thinking": part.reasoning, "signature": part.signature}]
+
+
+def _result(result: ToolResult) -> Json:
+    block: Json = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": result.output.value}
+    if result.output.type == "error-text":
+        block["is_error"] = True
+    return block
+
+
+def _user_blocks(content: UserContent, failures: Failures) -> list[Json]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [_user_block(part, failures) for part in content]
+
+
+def _user_block(part: UserPart, failures: Failures) -> Json:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case ImagePart(data=data, media_type=media_type):
+            return {"type": "image", "source": _source(data, media_type)}
+        case FilePart(data=data, media_type="application/pdf" as media_type, filename=filename):
+            document: Json = {"type": "document", "source": _source(data, media_type)}
+            return {**document, "title": filename} if filename else document
+        case FilePart(data=data, media_type=media_type) if media_type.startswith("text/") and not is_url(data):
+            return {"type": "text", "text": file_text(part, failures)}
+        case FilePart(media_type=media_type):
+            raise failures.bad_request(f"a file of type {media_type}; attach a PDF or the content of a text file")
+
+
+def _source(data: str, media_type: str) -> Json:
+    if is_url(data):
+        return {"type": "url", "url": data}
+    return {"type": "base64", "media_type": media_type, "data": data}

@@ -1,0 +1,175 @@
+"""Driver — the port to a model provider: a prompt goes in, typed outputs come out.
+
+Rules every driver keeps (checked by `agentvm.testing.conformance.driver`):
+
+1. Outputs of one call: `MessageStarted`, then blocks, then `UsageReported`?, then exactly one `MessageStopped`.
+   An early `UsageReported` may stand before or between blocks, so that a call that is cut off is still counted.
+   A block is `TextStarted TextDelta* TextStopped`, `ThinkingStarted ThinkingDelta* ThinkingStopped` or
+   `ToolCallStarted ToolInputDelta* ToolCallStopped`. Blocks never overlap, also when the provider interleaves them.
+2. Failure is a `ProviderError` raised from the iterator, never an output, never another exception.
+3. Closing the iterator (or cancelling the task that reads it) closes the provider's socket at once.
+4. The call as a whole has a deadline, not only each read.
+5. Message and tool call ids are never empty; tool call ids are unique within the call.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.message import ThinkingPart, ToolCall, ToolResult, UserContent
+from agentvm.model.secret import Secret
+from agentvm.model.usage import Usage
+
+StopReason = Literal["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal"]
+
+
+class ToolSpec(Record):
+    """A tool as the model sees it. `input_schema` is a JSON Schema object."""
+
+    name: str
+    description: str
+    input_schema: dict[str, object]
+
+
+class UserSaid(Record):
+    content: UserContent
+
+
+class AssistantSaid(Record):
+    text: str
+    thinking: tuple[ThinkingPart, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+class ToolsAnswered(Record):
+    """The results of every tool call of the `AssistantSaid` before it, never fewer."""
+
+    results: tuple[ToolResult, ...]
+
+
+Said = UserSaid | AssistantSaid | ToolsAnswered
+
+
+class Prompt(Record):
+    """One model call. `model` is the provider's own name for the model (no driver prefix)."""
+
+    model: str
+    conversation: tuple[Said, ...]
+    max_tokens: int
+    system: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Something the model produced."""
+
+
+class MessageStarted(Output, frozen=True):
+    message_id: str
+    model: str
+
+
+class TextStarted(Output, frozen=True):
+    pass
+
+
+class TextDelta(Output, frozen=True):
+    text: str
+
+
+class TextStopped(Output, frozen=True):
+    pass
+
+
+class ThinkingStarted(Output, frozen=True):
+    pass
+
+
+class ThinkingDelta(Output, frozen=True):
+    text: str
+
+
+class ThinkingStopped(Output, frozen=True):
+    signature: str | None = None
+
+
+class ToolCallStarted(Output, frozen=True):
+    call_id: str
+    name: str
+
+
+class ToolInputDelta(Output, frozen=True):
+    partial_json: str
+
+
+class ToolCallStopped(Output, frozen=True):
+    pass
+
+
+class UsageReported(Output, frozen=True):
+    """Cumulative for this call: a later report replaces an earlier one."""
+
+    usage: Usage
+
+
+class MessageStopped(Output, frozen=True):
+    stop_reason: StopReason
+
+
+ModelOutput = (
+    MessageStarted
+    | TextStarted
+    | TextDelta
+    | TextStopped
+    | ThinkingStarted
+    | ThinkingDelta
+    | ThinkingStopped
+    | ToolCallStarted
+    | ToolInputDelta
+    | ToolCallStopped
+    | UsageReported
+    | MessageStopped
+)
+
+
+class Driver(Protocol):
+    """One provider, shared by every agent of the process."""
+
+    @property
+    def name(self) -> str:
+        """The prefix in `<driver>/<model>`."""
+
+    @property
+    def default_model(self) -> str: ...
+
+    def context_window(self, model: str) -> int:
+        """Tokens a prompt and its answer may have together."""
+
+    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        """One model call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSettings:
+    """What a driver may need to be opened. Not a Record: it must never become JSON."""
+
+    api_key: Secret | None = None
+    base_url: str | None = None
+    model: str | None = None
+    """The driver's default model, when the operator chose one."""
+    timeout: float = 600.0
+    """Seconds for one whole model call."""
+    max_retries: int = 2
+    model_dir: Path | None = None
+    """Where the embedded model's weights are."""
+
+
+class OpenDriver(Protocol):
+    """Opens a driver for the life of the process: entered at start-up, left at shutdown (pools closed, children reaped)."""
+
+    def __call__(self, settings: DriverSettings) -> AbstractAsyncContextManager[Driver]: ...

@@ -1,0 +1,156 @@
+"""Chat body — a prompt as the JSON of a chat-completions request."""
+
+import base64
+import binascii
+from typing import Literal
+
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.failures import Failures
+from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
+
+Json = dict[str, object]
+
+TokenLimit = Literal["max_tokens", "max_completion_tokens"]
+
+_MARK = "field:"
+
+
+def reasoning_mark(field: str) -> str:
+    """The signature of reasoning that has none: the member it came in, and must go back in.
+
+    DeepSeek refuses a tool call that comes back without its `reasoning_content`; OpenAI knows no such member. The colon
+    keeps it apart from a real signature, which is base64.
+    """
+    return f"{_MARK}{field}"
+
+
+def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_tokens", speech_only: bool = False) -> Json:
+    """The whole request. `speech_only` is for models that know neither tools nor files: what tools said becomes text."""
+    messages: list[Json] = []
+    if prompt.system:
+        messages.append({"role": "system", "content": prompt.system})
+    field = None if speech_only else _reasoning_field(prompt.conversation)
+    for said in prompt.conversation:
+        messages += _spoken(said, failures) if speech_only else _messages(said, field, failures)
+    body: Json = {
+        "model": prompt.model,
+        "messages": messages,
+        limit: prompt.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if prompt.tools and not speech_only:
+        body["tools"] = [_tool(tool) for tool in prompt.tools]
+    return body
+
+
+def estimate_tokens(body: Json) -> int:
+    """A guess for providers that do not count: four bytes of JSON a token, right within a third for prose and code."""
+    return -(-len(msgspec.json.encode((body["messages"], body.get("tools")))) // 4)
+
+
+def _tool(tool: ToolSpec) -> Json:
+    function: Json = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def _messages(said: Said, reasoning_field: str | None, failures: Failures) -> list[Json]:
+    match said:
+        case UserSaid(content=content):
+            return [{"role": "user", "content": _content(content, failures)}]
+        case AssistantSaid():
+            return _assistant(said, reasoning_field)
+        case ToolsAnswered(results=results):
+            return [{"role": "tool", "tool_call_id": result.id, "content": result.output.value} for result in results]
+
+
+def _assistant(said: AssistantSaid, reasoning_field: str | None) -> list[Json]:
+    if not said.text and not said.tool_calls:
+        return []
+    message: Json = {"role": "assistant", "content": said.text}
+    if said.tool_calls:
+        message["tool_calls"] = [_call(call) for call in said.tool_calls]
+        if reasoning_field is not None:
+            # Present even when empty: the providers that want it want it in every message with calls.
+            message[reasoning_field] = "".join(part.reasoning for part in said.thinking if _field_of(part) is not None)
+    return [message]
+
+
+def _call(call: ToolCall) -> Json:
+    arguments = msgspec.json.encode(call.input).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _field_of(part: ThinkingPart) -> str | None:
+    return part.signature.removeprefix(_MARK) if part.signature and part.signature.startswith(_MARK) else None
+
+
+def _reasoning_field(conversation: tuple[Said, ...]) -> str | None:
+    """The member this conversation's provider gives its reasoning in; None when it gives none."""
+    for said in reversed(conversation):
+        if isinstance(said, AssistantSaid):
+            for part in said.thinking:
+                if field := _field_of(part):
+                    return field
+    return None
+
+
+def _content(content: UserContent, failures: Failures) -> object:
+    return content if isinstance(content, str) else [_part(part, failures) for part in content]
+
+
+def _part(part: UserPart, failures: Failures) -> Json:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case ImagePart(data=data, media_type=media_type):
+            return {"type": "image_url", "image_url": {"url": data if is_url(data) else f"data:{media_type};base64,{data}"}}
+        case FilePart(data=data, media_type=media_type, filename=filename):
+            if is_url(data):
+                raise failures.bad_request(f"the file {filename or media_type} by URL; attach its content instead")
+            if media_type.startswith("text/"):
+                return {"type": "text", "text": file_text(part, failures)}
+            file: Json = {"filename": filename or "file", "file_data": f"data:{media_type};base64,{data}"}
+            return {"type": "file", "file": file}
+
+
+def _spoken(said: Said, failures: Failures) -> list[Json]:
+    match said:
+        case UserSaid(content=content):
+            return [{"role": "user", "content": _spoken_content(content, failures)}]
+        case AssistantSaid(text=text):
+            return [{"role": "assistant", "content": text}] if text else []
+        case ToolsAnswered(results=results):
+            told = "\n".join(f"{result.name}: {result.output.value}" for result in results)
+            return [{"role": "user", "content": told}]
+
+
+def _spoken_content(content: UserContent, failures: Failures) -> str:
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for part in content:
+        match part:
+            case TextPart(text=text):
+                texts.append(text)
+            case FilePart(media_type=media_type) if media_type.startswith("text/") and not is_url(part.data):
+                texts.append(file_text(part, failures))
+            case _:
+                raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
+    return "\n".join(texts)
+
+
+def is_url(data: str) -> bool:
+    """Whether a part's `data` is an address and not the content itself."""
+    return data.startswith(("http://", "https://"))
+
+
+def file_text(part: FilePart, failures: Failures) -> str:
+    """The content of an attached text file, under its name."""
+    try:
+        text = base64.b64decode(part.data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise failures.bad_request(f"the file {part.filename or part.media_type}: it is not base64 of UTF-8 text") from None
+    return f"{part.filename}:\n{text}" if part.filename else text

@@ -1,0 +1,221 @@
+"""Failures — the one place where what a provider did wrong becomes an error of ours.
+
+Every message names the provider, what happened and what to do. Text that came from the provider is shortened, and
+anything that looks like a credential is struck out of it, because some providers echo the key they refuse.
+"""
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx2
+import msgspec
+
+from agentvm.errors import (
+    ProviderAuthFailed,
+    ProviderBadRequest,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderProtocolError,
+    ProviderRateLimited,
+    ProviderTimeout,
+    ProviderUnreachable,
+)
+from agentvm.model.secret import Secret
+
+MAX_RETRY_AFTER = 30.0
+"""Seconds. A provider that asks for a longer pause is reported at once instead of being waited for."""
+
+_MAX_DETAIL = 400
+
+_BY_STATUS: dict[int, type[ProviderError]] = {
+    401: ProviderAuthFailed,
+    402: ProviderAuthFailed,
+    403: ProviderAuthFailed,
+    408: ProviderTimeout,
+    409: ProviderOverloaded,
+    429: ProviderRateLimited,
+    504: ProviderTimeout,
+}
+
+# Error types and codes of Anthropic, OpenAI and llama.cpp; they share no word with two meanings.
+_BY_KIND: dict[str, type[ProviderError]] = {
+    "api_error": ProviderOverloaded,
+    "authentication_error": ProviderAuthFailed,
+    "billing_error": ProviderAuthFailed,
+    "context_length_exceeded": ProviderBadRequest,
+    "exceed_context_size_error": ProviderBadRequest,
+    "insufficient_quota": ProviderAuthFailed,
+    "internal_error": ProviderOverloaded,
+    "invalid_api_key": ProviderAuthFailed,
+    "invalid_request_error": ProviderBadRequest,
+    "model_not_found": ProviderBadRequest,
+    "not_found_error": ProviderBadRequest,
+    "overloaded_error": ProviderOverloaded,
+    "permission_error": ProviderAuthFailed,
+    "rate_limit_error": ProviderRateLimited,
+    "rate_limit_exceeded": ProviderRateLimited,
+    "request_too_large": ProviderBadRequest,
+    "server_error": ProviderOverloaded,
+    "timeout_error": ProviderTimeout,
+    "unavailable_error": ProviderOverloaded,
+}
+
+# Says more than the status it comes with: an account without credit answers 429 for ever.
+_BEYOND_STATUS = frozenset({"insufficient_quota", "billing_error"})
+
+_DID: dict[type[ProviderError], str] = {
+    ProviderAuthFailed: "refused the key or the account",
+    ProviderBadRequest: "refused the request",
+    ProviderRateLimited: "limits the rate of requests",
+    ProviderOverloaded: "failed or is overloaded",
+    ProviderTimeout: "timed out",
+    ProviderProtocolError: "gave an unexpected answer",
+    ProviderError: "reported an error",
+}
+
+_CREDENTIAL = re.compile(r"(?i)bearer\s+\S+|\b(?:sk|pk|key|gsk|xai)[-_][\w*.\-]{4,}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The error object of a provider's body or stream."""
+
+    message: str
+    kind: str | None = None
+    code: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Classifies the failures of one provider."""
+
+    provider: str
+    remedy_key: str
+    """What to check when the key is refused."""
+    remedy_reach: str
+    """What to check when nobody answers."""
+    secret: Secret | None = None
+
+    def status(self, status: int, body: bytes, headers: Mapping[str, str]) -> ProviderError:
+        """An HTTP answer that is not a success."""
+        reported = read_error(body)
+        return self._build(_class_of(status, reported), f"HTTP {status}", reported, retry_after(headers))
+
+    def reported(self, reported: Reported) -> ProviderError:
+        """An error object inside a stream that had begun well."""
+        status = reported.code if isinstance(reported.code, int) else None
+        return self._build(_class_of(status, reported), "mid-stream", reported, None)
+
+    def transport(self, error: httpx2.HTTPError) -> ProviderError:
+        """The connection could not be made, broke, or carried something that is not an event stream."""
+        name = type(error).__name__
+        match error:
+            case httpx2.TimeoutException():
+                return ProviderTimeout(f"{self.provider} did not answer in time ({name}); {self.remedy_reach}")
+            case httpx2.SSEError() | httpx2.DecodingError():
+                detail = self.redact(str(error))
+                return ProviderProtocolError(f"{self.provider} did not send an event stream: {detail} {self.remedy_reach}")
+            case httpx2.ConnectError():
+                return ProviderUnreachable(f"{self.provider} could not be reached ({name}); {self.remedy_reach}")
+            case _:
+                return ProviderUnreachable(f"the connection to {self.provider} broke ({name}); try again")
+
+    def unreachable(self, cause: BaseException | None) -> ProviderError:
+        """The request engine gave up connecting."""
+        if isinstance(cause, httpx2.HTTPError):
+            return self.transport(cause)
+        return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
+
+    def timeout(self, seconds: float) -> ProviderError:
+        """The call as a whole took too long."""
+        return ProviderTimeout(f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout")
+
+    def protocol(self, what: str) -> ProviderError:
+        """The provider broke its own rules."""
+        return ProviderProtocolError(f"{self.provider} gave an unexpected answer: {what}")
+
+    def bad_request(self, what: str) -> ProviderError:
+        """The prompt holds something this provider cannot be sent."""
+        return ProviderBadRequest(f"{self.provider} cannot be sent this: {what}")
+
+    def redact(self, text: str) -> str:
+        """The text, short, in one line and without credentials."""
+        if self.secret is not None and (value := self.secret.reveal()):
+            text = text.replace(value, "***")
+        text = _CONTROL.sub(" ", _CREDENTIAL.sub("***", text)).strip()
+        return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"
+
+    def _build(self, kind: type[ProviderError], where: str, reported: Reported, wait: float | None) -> ProviderError:
+        text = f"{self.provider} {_DID[kind]} ({where})"
+        if detail := self.redact(reported.message):
+            text += f": {detail}"
+        if kind is ProviderAuthFailed:
+            text += f"; {self.remedy_key}"
+        elif wait is not None:
+            text += f"; try again in {wait:g} s"
+        return kind(text, retry_after=wait)
+
+
+def _class_of(status: int | None, reported: Reported) -> type[ProviderError]:
+    words = [word for word in (reported.code, reported.kind) if isinstance(word, str)]
+    for word in words:
+        if word in _BEYOND_STATUS:
+            return _BY_KIND[word]
+    if status is not None and status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status is None or status < 300:
+        return next((_BY_KIND[word] for word in words if word in _BY_KIND), ProviderError)
+    if status < 400:
+        return ProviderProtocolError
+    return ProviderBadRequest if status < 500 else ProviderOverloaded
+
+
+def read_error(body: bytes) -> Reported:
+    """Finds the error in any of the shapes providers use; a body that is not JSON says nothing fit to show."""
+    try:
+        return find_error(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Reported("")
+
+
+def find_error(body: object) -> Reported:
+    """The same, of decoded JSON: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or `{"detail": …}`."""
+    match body:
+        case {"error": {"message": str(message), **rest}} | {"message": str(message), **rest}:
+            kind, code = rest.get("type"), rest.get("code")
+            return Reported(message, kind if isinstance(kind, str) else None, code if isinstance(code, str | int) else None)
+        case {"error": str(message)} | {"detail": str(message)} | str(message):
+            return Reported(message)
+        case _:
+            return Reported("")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds the provider asks us to wait: milliseconds, seconds or a date, whichever it used."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            wait = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        return max(0.0, wait) if math.isfinite(wait) else None
+    try:
+        at = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return max(0.0, at.timestamp() - time.time())
+
+
+async def refuse_long_waits(response: httpx2.Response) -> None:
+    """A response hook for the SDKs' retry loops, which honour `x-should-retry`.
+
+    The anthropic SDK obeys any Retry-After, up to 49 days, and the openai SDK up to two minutes: while it sleeps, the
+    user sees nothing.
+    """
+    wait = retry_after(response.headers)
+    if wait is not None and wait > MAX_RETRY_AFTER:
+        response.headers["x-should-retry"] = "false"

@@ -1,0 +1,103 @@
+"""OpenAI — the driver for every endpoint that speaks chat completions: OpenAI, DeepSeek, OpenRouter, Ollama, vLLM.
+
+The SDK retries before the first output only: 408, 409, 429, 5xx and failed connections, `max_retries` times, waiting as
+Retry-After says (see `failures.MAX_RETRY_AFTER` for our cap; its own is 120 s) or 0.5 to 8 s.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import httpx2
+
+from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
+from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_tokens
+from agentvm.drivers.chat_completions import ChatDecoder
+from agentvm.drivers.exchange import exchange
+from agentvm.drivers.failures import Failures
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, http_client, load_sdk
+
+DEFAULT_MODEL = "gpt-5.4-mini"
+
+# The smallest window of each family: a conversation cut too early is dearer than one refused is useful.
+_WINDOWS = {
+    "gpt-4.1": 1_000_000,
+    "gpt-4o": 128_000,
+    "gpt-": 400_000,
+    "o1": 128_000,
+    "o3": 200_000,
+    "o4": 200_000,
+    "deepseek": 128_000,
+}
+_UNKNOWN_WINDOW = 32_000
+
+
+class OpenAIDriver:
+    """One endpoint, shared by every agent of the process."""
+
+    name = "openai"
+
+    def __init__(self, sdk: Sdk, client: Any, settings: DriverSettings, failures: Failures) -> None:
+        self._sdk = sdk
+        # Any: the SDK is imported late, so its types cannot be named here.
+        self._client = client
+        self._timeout = settings.timeout
+        self._failures = failures
+        # OpenAI's newer models refuse the old name; most other servers know only that one.
+        self._limit: TokenLimit = "max_completion_tokens" if settings.base_url is None else "max_tokens"
+        # Without a key of ours no Authorization header is sent, not even the SDK's.
+        self._headers: dict[str, object] = {} if settings.api_key is not None else {"Authorization": sdk.module.Omit()}
+        self.default_model = settings.model or DEFAULT_MODEL
+
+    def context_window(self, model: str) -> int:
+        name = model.rpartition("/")[2]
+        return next((window for prefix, window in _WINDOWS.items() if name.startswith(prefix)), _UNKNOWN_WINDOW)
+
+    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        return exchange(lambda: self._begin(prompt), self._failures, self._timeout)
+
+    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
+        body = chat_body(prompt, self._failures, limit=self._limit)
+        decoder = ChatDecoder(self._failures, model=prompt.model, prompt_tokens=estimate_tokens(body))
+        return self._sdk.send(self._request(body), self._failures), decoder
+
+    def _request(self, body: Json) -> AbstractAsyncContextManager[StreamedResponse]:
+        request: AbstractAsyncContextManager[StreamedResponse]
+        request = self._client.chat.completions.with_streaming_response.create(**body, extra_headers=self._headers)
+        return request
+
+
+@asynccontextmanager
+async def open_driver(settings: DriverSettings) -> AsyncIterator[OpenAIDriver]:
+    """Opens the endpoint `settings.base_url`, or OpenAI's own. A key is optional for the former."""
+    check_base_url("openai", settings.base_url)
+    sdk = await load_sdk("openai")
+    async with http_client(settings) as pool:
+        yield OpenAIDriver(sdk, _client(sdk, settings, pool), settings, _failures(settings))
+
+
+def _client(sdk: Sdk, settings: DriverSettings, pool: httpx2.AsyncClient) -> Any:
+    return sdk.module.AsyncOpenAI(
+        # Never None: the SDK would then take OPENAI_API_KEY and send it to whichever host base_url names.
+        api_key="unused" if settings.api_key is None else settings.api_key.reveal(),
+        base_url=settings.base_url,
+        timeout=pool.timeout,
+        max_retries=settings.max_retries,
+        http_client=pool,
+    )
+
+
+def _failures(settings: DriverSettings) -> Failures:
+    if settings.base_url is None:
+        return Failures(
+            provider="openai",
+            remedy_key="check LLM_API_KEY or OPENAI_API_KEY",
+            remedy_reach="check this machine's connection",
+            secret=settings.api_key,
+        )
+    return Failures(
+        provider=f"openai ({httpx2.URL(settings.base_url).host})",
+        remedy_key="check LLM_API_KEY",
+        remedy_reach="check that it runs and that the base URL is right",
+        secret=settings.api_key,
+    )

@@ -1,0 +1,141 @@
+"""Scripted — a driver that plays a script: for tests, benchmarks and offline demos.
+
+A script decides the outputs of each call from its prompt, so that a whole conversation, with tool calls and
+failures, can be written down. The default script echoes the user.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from agentvm.drivers.base import (
+    DriverSettings,
+    MessageStarted,
+    MessageStopped,
+    ModelOutput,
+    Prompt,
+    StopReason,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    ToolCallStarted,
+    ToolCallStopped,
+    ToolInputDelta,
+    UsageReported,
+    UserSaid,
+)
+from agentvm.errors import ProviderError
+from agentvm.model.message import TextPart
+from agentvm.model.usage import Usage
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Waits for the event before the next output: how a test holds a turn open."""
+
+    until: anyio.Event
+
+
+Step = ModelOutput | Pause | ProviderError
+Script = Callable[[Prompt], Iterable[Step]]
+
+
+def reply(*deltas: str, stop_reason: StopReason = "end_turn", message_id: str = "", usage: Usage | None = None) -> list[Step]:
+    """A text answer, one delta per argument. An empty `message_id` is replaced by a unique one."""
+    return [
+        MessageStarted(message_id, "scripted"),
+        TextStarted(),
+        *(TextDelta(delta) for delta in deltas),
+        TextStopped(),
+        UsageReported(usage or Usage(input_tokens=len(deltas), output_tokens=len(deltas))),
+        MessageStopped(stop_reason),
+    ]
+
+
+def tool_calls(*calls: tuple[str, str, dict[str, object]], text: str = "") -> list[Step]:
+    """An answer that calls tools: `(call id, tool name, input)` each, after optional text."""
+    steps: list[Step] = [MessageStarted("", "scripted")]
+    if text:
+        steps += [TextStarted(), TextDelta(text), TextStopped()]
+    for call_id, name, arguments in calls:
+        body = msgspec.json.encode(arguments).decode()
+        middle = len(body) // 2
+        halves = [ToolInputDelta(body[:middle]), ToolInputDelta(body[middle:])]
+        steps += [ToolCallStarted(call_id, name), *halves, ToolCallStopped()]
+    steps += [UsageReported(Usage(input_tokens=5, output_tokens=len(calls))), MessageStopped("tool_use")]
+    return steps
+
+
+def in_turn(*answers: Sequence[Step]) -> Script:
+    """Plays the answers one per call, whatever is asked; the last one repeats."""
+    calls = iter(answers)
+    last: Sequence[Step] = ()
+
+    def script(prompt: Prompt) -> Iterable[Step]:
+        nonlocal last
+        last = next(calls, last)
+        return last
+
+    return script
+
+
+def last_user_text(prompt: Prompt) -> str:
+    for said in reversed(prompt.conversation):
+        if isinstance(said, UserSaid):
+            if isinstance(said.content, str):
+                return said.content
+            return " ".join(part.text for part in said.content if isinstance(part, TextPart))
+    return ""
+
+
+def echo(prompt: Prompt) -> Iterable[Step]:
+    """Repeats what the user said, word by word."""
+    words = last_user_text(prompt).split(" ")
+    return reply(*(word if index == 0 else f" {word}" for index, word in enumerate(words)))
+
+
+class ScriptedDriver:
+    """Plays a script and remembers the prompts it was given."""
+
+    name = "scripted"
+    default_model = "scripted"
+
+    def __init__(self, script: Script = echo, *, window: int = 100_000) -> None:
+        self._script = script
+        self._window = window
+        self._calls = 0
+        self.prompts: list[Prompt] = []
+        self.closed_early = 0
+        """How many calls were abandoned before their end."""
+
+    def context_window(self, model: str) -> int:
+        return self._window
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        self._calls += 1
+        self.prompts.append(prompt)
+        message_id = f"msg_scripted_{self._calls}"
+        finished = False
+        try:
+            for step in self._script(prompt):
+                # A real provider always yields to the loop between outputs; so does the double.
+                await anyio.lowlevel.checkpoint()
+                match step:
+                    case Pause(until=event):
+                        await event.wait()
+                    case ProviderError():
+                        raise step
+                    case MessageStarted(message_id="", model=model):
+                        yield MessageStarted(message_id, model)
+                    case _:
+                        yield step
+            finished = True
+        finally:
+            self.closed_early += not finished
+
+
+@asynccontextmanager
+async def open_driver(settings: DriverSettings) -> AsyncIterator[ScriptedDriver]:
+    yield ScriptedDriver()

@@ -1,0 +1,91 @@
+"""SDK — a provider's official library as the engine of requests: authentication, retries, error types.
+
+Streams are not read through it: its typed events cost three to nine times what ours do.
+"""
+
+import importlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+import anyio.to_thread
+import httpx2
+
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.failures import Failures, refuse_long_waits
+from agentvm.errors import ConfigInvalid
+
+CONNECT_SECONDS = 10.0
+
+
+class StreamedResponse(Protocol):
+    """What both SDKs give for `with_streaming_response`."""
+
+    @property
+    def http_response(self) -> httpx2.Response: ...
+
+
+class StatusError(Protocol):
+    """What both SDKs raise for an HTTP answer that is not a success."""
+
+    @property
+    def response(self) -> httpx2.Response: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sdk:
+    """One imported SDK."""
+
+    module: ModuleType
+
+    @asynccontextmanager
+    async def send(
+        self, request: AbstractAsyncContextManager[StreamedResponse], failures: Failures
+    ) -> AsyncIterator[httpx2.Response]:
+        """Sends, with the SDK's retries, and gives the response to stream from. Raises ProviderErrors only."""
+        module = self.module
+        try:
+            async with request as response:
+                yield response.http_response
+        except module.APIStatusError as error:
+            raise _of_status(error, failures) from None
+        except module.APIConnectionError as error:
+            raise failures.unreachable(error.__cause__) from None
+
+
+def _of_status(error: StatusError, failures: Failures) -> Exception:
+    response = error.response
+    return failures.status(response.status_code, response.content, response.headers)
+
+
+async def load_sdk(name: str) -> Sdk:
+    """Imports the SDK in a worker thread: it takes one to three seconds, and other agents are talking."""
+    return Sdk(await anyio.to_thread.run_sync(importlib.import_module, name))
+
+
+def check_base_url(driver: str, base_url: str | None) -> None:
+    """Raises ConfigInvalid for an address that no request could be sent to: better at start-up than at the first chat."""
+    if base_url is None:
+        return
+    try:
+        url = httpx2.URL(base_url)
+    except httpx2.InvalidURL:
+        url = httpx2.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigInvalid(f"the base URL of the driver {driver!r} is not an http(s) URL; set LLM_BASE_URL to one or unset it")
+
+
+def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
+    """The pool one provider's calls share.
+
+    Redirects are not followed: they would carry the conversation to a host that nobody chose. Connections are not
+    limited here: whoever limits turns limits them.
+    """
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
+        follow_redirects=False,
+        event_hooks={"response": [refuse_long_waits]},
+    )

@@ -1,0 +1,81 @@
+"""Sidecar — the program of the embedded model's process: llama.cpp's HTTP server on a leash.
+
+It reads its orders as one line of JSON from stdin, so that the key is in no list of processes; answers with one line,
+`{"url": …}` or `{"error": …}`, on stdout; and serves until stdin closes, which happens when its parent ends in
+whatever way. Loading holds the interpreter's lock, so on Linux the kernel watches the parent as well.
+
+It imports nothing of AgentVM: this process should hold a model, not a server.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from typing import Any, TypedDict
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Orders(TypedDict):
+    """What the parent asks for. `window` tokens for each of `slots` chats at a time."""
+
+    parent: int
+    model: str
+    api_key: str
+    threads: int
+    slots: int
+    window: int
+
+
+def _die_with(parent: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # It may have died before the kernel was told.
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _serve(orders: Orders) -> Any:
+    import xllamacpp  # noqa: PLC0415 — a missing package must become an answer, not a traceback
+
+    params = xllamacpp.CommonParams()
+    params.model.path = orders["model"]
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [orders["api_key"]]
+    params.n_parallel = orders["slots"]
+    # Divided evenly: with one pool for all (`kv_unified`) a long chat could starve the others mid-answer.
+    params.n_ctx = orders["slots"] * orders["window"]
+    params.cpuparams.n_threads = orders["threads"]
+    params.cpuparams_batch.n_threads = orders["threads"]
+    # It would keep up to 8 GiB of old prompts in memory.
+    params.cache_ram_mib = 0
+    params.fit_params = False
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = -1
+    return xllamacpp.Server(params)
+
+
+def main() -> None:
+    """Runs until stdin closes."""
+    answers = os.fdopen(os.dup(1), "w")
+    # llama.cpp writes where it likes; only we speak on stdout.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    orders: Orders = json.loads(sys.stdin.readline())
+    _die_with(orders["parent"])
+    try:
+        server = _serve(orders)
+        answer = {"url": server.listening_address}
+    except (ImportError, RuntimeError) as error:
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    answers.write(json.dumps(answer) + "\n")
+    answers.flush()
+    sys.stdin.read()
+    # No farewell: llama.cpp's threads may be in the middle of a token.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

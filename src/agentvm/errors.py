@@ -1,0 +1,238 @@
+"""Errors — every exception AgentVM raises on purpose, one tree, one stable code each.
+
+The code is contract, the text is for people. A message names the thing and, where there is one, the remedy.
+
+    AgentVMError
+    ├── InvalidInput            what the peer sent cannot be understood
+    │   └── UnknownCommand
+    ├── NotFound                absent, or not yours: the two look the same
+    │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
+    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound
+    ├── Conflict                the request contradicts what is already there
+    │   └── DefinitionConflict · DataDirInUse · MigrationUnknown
+    ├── Refused                 understood, but not now
+    │   └── InboxFull · AgentNotRunning · ShuttingDown
+    ├── StoreFailed             the disk did not take it; nothing was half-written
+    ├── ConfigInvalid           the operator must change a setting
+    │   └── MissingKey
+    ├── ProviderError           the model's side failed (see `retryable`)
+    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited
+    │   ├── ProviderOverloaded · ProviderUnreachable · ProviderTimeout · ProviderProtocolError
+    │   └── ModelUnavailable    the embedded model is not installed
+    ├── ToolFailed
+    ├── TurnLimitReached
+    └── ChannelError            the client's side of a socket
+        └── ChannelClosed · RequestTimeout · RemoteError
+"""
+
+from typing import ClassVar
+
+_LONGEST_NAME = 200
+
+
+def shorten(name: str) -> str:
+    """A peer's own text, at a length that is fit for an error and a log line."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+
+
+class AgentVMError(Exception):
+    """Anything AgentVM can explain. `str(error)` is safe to show to the peer."""
+
+    code: ClassVar[str] = "internal_error"
+
+
+class InvalidInput(AgentVMError):
+    code = "invalid_input"
+
+
+class UnknownCommand(InvalidInput):
+    code = "unknown_command"
+
+
+class NotFound(AgentVMError):
+    code = "not_found"
+
+
+class ContainerNotFound(NotFound):
+    code = "container_not_found"
+
+    def __init__(self, container_id: str) -> None:
+        super().__init__(f"Container not found: {shorten(container_id)}")
+
+
+class ImageNotFound(NotFound):
+    code = "image_not_found"
+
+    def __init__(self, image_id: str) -> None:
+        super().__init__(f"Image not found: {shorten(image_id)}")
+
+
+class SessionNotFound(NotFound):
+    code = "session_not_found"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session not found: {shorten(session_id)}")
+
+
+class AgentNotFound(NotFound):
+    code = "agent_not_found"
+
+    def __init__(self, agent_id: str) -> None:
+        super().__init__(f"Agent not found: {shorten(agent_id)}")
+
+
+class DefinitionNotFound(NotFound):
+    code = "definition_not_found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Definition not found: {shorten(name)}")
+
+
+class DriverNotFound(NotFound):
+    code = "driver_not_found"
+
+
+class ToolNotFound(NotFound):
+    code = "tool_not_found"
+
+
+class Conflict(AgentVMError):
+    code = "conflict"
+
+
+class DefinitionConflict(Conflict):
+    code = "definition_conflict"
+
+
+class DataDirInUse(Conflict):
+    code = "data_dir_in_use"
+
+
+class MigrationUnknown(Conflict):
+    """The database was written by a newer AgentVM than this one."""
+
+    code = "migration_unknown"
+
+
+class Refused(AgentVMError):
+    code = "refused"
+
+
+class InboxFull(Refused):
+    code = "inbox_full"
+
+
+class AgentNotRunning(Refused):
+    code = "agent_not_running"
+
+
+class ShuttingDown(Refused):
+    code = "shutting_down"
+
+
+class StoreFailed(AgentVMError):
+    code = "store_failed"
+
+
+class ConfigInvalid(AgentVMError):
+    code = "config_invalid"
+
+
+class MissingKey(ConfigInvalid):
+    code = "missing_key"
+
+
+class ProviderError(AgentVMError):
+    """The model's side failed. `retryable` says whether the same call may succeed later."""
+
+    code = "provider_error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class ProviderAuthFailed(ProviderError):
+    code = "provider_auth_failed"
+
+
+class ProviderBadRequest(ProviderError):
+    code = "provider_bad_request"
+
+
+class ProviderRateLimited(ProviderError):
+    code = "provider_rate_limited"
+    retryable = True
+
+
+class ProviderOverloaded(ProviderError):
+    code = "provider_overloaded"
+    retryable = True
+
+
+class ProviderUnreachable(ProviderError):
+    code = "provider_unreachable"
+    retryable = True
+
+
+class ProviderTimeout(ProviderError):
+    code = "timeout"
+    retryable = True
+
+
+class ProviderProtocolError(ProviderError):
+    """The provider answered with something its own documentation does not allow."""
+
+    code = "provider_protocol_error"
+
+
+class ModelUnavailable(ProviderError):
+    code = "model_unavailable"
+
+
+class ToolFailed(AgentVMError):
+    code = "tool_failed"
+
+
+class TurnLimitReached(AgentVMError):
+    code = "turn_limit_reached"
+
+
+class ChannelError(AgentVMError):
+    code = "channel_error"
+
+
+class ChannelClosed(ChannelError):
+    code = "channel_closed"
+
+
+class RequestTimeout(ChannelError):
+    code = "request_timeout"
+
+
+class RemoteError(ChannelError):
+    """The other side refused. `remote_code` is its stable code."""
+
+    code = "remote_error"
+
+    def __init__(self, message: str, *, remote_code: str | None = None) -> None:
+        super().__init__(message)
+        self.remote_code = remote_code
+
+
+def _tree(kind: type[AgentVMError]) -> list[type[AgentVMError]]:
+    return [kind, *(leaf for child in kind.__subclasses__() for leaf in _tree(child))]
+
+
+BY_CODE: dict[str, type[AgentVMError]] = {kind.code: kind for kind in reversed(_tree(AgentVMError))}
+
+
+def from_code(code: str | None, text: str) -> AgentVMError:
+    """The error another process raised, as the same class where this one knows its code."""
+    kind = BY_CODE.get(code or "")
+    if kind is None:
+        return RemoteError(text, remote_code=code)
+    error = kind.__new__(kind)
+    Exception.__init__(error, text)
+    return error

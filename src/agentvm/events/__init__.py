@@ -1,0 +1,15 @@
+"""Events — the one catalogue of everything that happens."""
+
+from agentvm.events import error, lifecycle, message, state, stream, turn
+from agentvm.events.base import Event, EventData, Scope
+
+
+def _leaves(kind: type[EventData]) -> list[type[EventData]]:
+    children = kind.__subclasses__()
+    return [kind] if not children else [leaf for child in children for leaf in _leaves(child)]
+
+
+CATALOGUE: dict[str, type[EventData]] = {kind.type: kind for kind in _leaves(EventData) if kind is not message.SilentMessage}
+"""Every kind of event a client can receive, by its type."""
+
+__all__ = ["CATALOGUE", "Event", "EventData", "Scope", "error", "lifecycle", "message", "state", "stream", "turn"]

@@ -1,0 +1,44 @@
+"""Event — what happened, to whom, when.
+
+The catalogue is closed: every kind of event is one `EventData` subclass in this package, declared once, with the
+member names clients see. `Event` carries it together with its scope.
+"""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId, TurnId
+
+Source = Literal["agent", "session", "container", "command"]
+Category = Literal["stream", "state", "message", "turn", "error", "lifecycle", "persist"]
+Intent = Literal["notification", "result"]
+
+
+class EventData(Record):
+    """One kind of event; the subclass says which, and its members are the event's data."""
+
+    type: ClassVar[str]
+    source: ClassVar[Source]
+    category: ClassVar[Category]
+    intent: ClassVar[Intent] = "notification"
+
+
+class Scope(Record):
+    """The ids an event belongs to; what clients see as `context`. With a session id it goes to that session's subscribers."""
+
+    container_id: ContainerId | None = None
+    image_id: ImageId | None = None
+    agent_id: AgentId | None = None
+    session_id: SessionId | None = None
+    turn_id: TurnId | None = None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """`tenant_id` decides who may hear of it and never leaves the process."""
+
+    data: EventData
+    scope: Scope
+    timestamp: int
+    tenant_id: TenantId

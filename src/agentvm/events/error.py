@@ -1,0 +1,36 @@
+"""Errors as events — a command that failed, a model that failed."""
+
+from typing import Literal
+
+from agentvm.events.base import EventData
+
+
+class SystemError(EventData):
+    """A command could not be carried out. Goes to the peer that asked, and to no other."""
+
+    type = "system_error"
+    source = "command"
+    category = "error"
+    message: str
+    severity: Literal["info", "warn", "error", "fatal"]
+    code: str
+    request_id: str | None = None
+
+
+class ErrorReceived(EventData):
+    type = "error_received"
+    source = "agent"
+    category = "state"
+    message: str
+    error_code: str
+
+
+class ErrorOccurred(EventData):
+    """The turn failed; last of its three error events, and what takes user interfaces out of "loading"."""
+
+    type = "error_occurred"
+    source = "agent"
+    category = "state"
+    code: str
+    message: str
+    recoverable: bool

@@ -1,0 +1,91 @@
+"""Lifecycle — containers, images, sessions and agents come and go."""
+
+from agentvm.events.base import EventData
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.session import Session
+
+
+class ContainerEvent(EventData):
+    source = "container"
+    category = "lifecycle"
+
+
+class ContainerCreated(ContainerEvent):
+    type = "container_created"
+    container_id: ContainerId
+    created_at: int
+
+
+class ImageCreated(ContainerEvent):
+    type = "image_created"
+    image_id: ImageId
+    container_id: ContainerId
+    name: str
+    created_at: int
+
+
+class ImageUpdated(ContainerEvent):
+    type = "image_updated"
+    image_id: ImageId
+    container_id: ContainerId
+    name: str
+    updated_at: int
+    description: str | None = None
+
+
+class ImageDeleted(ContainerEvent):
+    type = "image_deleted"
+    image_id: ImageId
+    container_id: ContainerId
+
+
+class AgentRegistered(ContainerEvent):
+    """`definition_name` is the image's name: what 1.x sends there."""
+
+    type = "agent_registered"
+    container_id: ContainerId
+    agent_id: AgentId
+    definition_name: str
+    registered_at: int
+
+
+class AgentUnregistered(ContainerEvent):
+    type = "agent_unregistered"
+    container_id: ContainerId
+    agent_id: AgentId
+
+
+class SessionEvent(EventData):
+    source = "session"
+    category = "lifecycle"
+
+
+class SessionCreated(SessionEvent):
+    type = "session_created"
+    session: Session
+
+
+class SessionTitleUpdated(SessionEvent):
+    type = "session_title_updated"
+    session_id: SessionId
+    title: str | None
+    updated_at: int
+
+
+class SessionDestroyed(SessionEvent):
+    """The agent of this session is gone. The history stays: the name is 1.x's."""
+
+    type = "session_destroyed"
+    session_id: SessionId
+    agent_id: AgentId
+    container_id: ContainerId
+
+
+class Interrupted(EventData):
+    """An interrupt was accepted; the turn's own end follows if one was running."""
+
+    type = "interrupted"
+    source = "agent"
+    category = "lifecycle"
+    agent_id: AgentId
+    container_id: ContainerId

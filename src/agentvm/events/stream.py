@@ -1,0 +1,75 @@
+"""Stream — what the model is producing, as it produces it."""
+
+from agentvm.events.base import EventData
+from agentvm.model.usage import Usage
+
+
+class StreamEvent(EventData):
+    source = "agent"
+    category = "stream"
+
+
+class MessageStart(StreamEvent):
+    type = "message_start"
+    message_id: str
+    model: str
+
+
+class MessageDelta(StreamEvent):
+    type = "message_delta"
+    usage: Usage
+
+
+class MessageStop(StreamEvent):
+    type = "message_stop"
+    stop_reason: str
+
+
+# 1.x sends the two block boundaries with category "state"; clients that filter by category rely on it.
+
+
+class TextContentBlockStart(EventData):
+    type = "text_content_block_start"
+    source = "agent"
+    category = "state"
+
+
+class TextContentBlockStop(EventData):
+    type = "text_content_block_stop"
+    source = "agent"
+    category = "state"
+
+
+class TextDelta(StreamEvent):
+    type = "text_delta"
+    text: str
+
+
+class ThinkingDelta(StreamEvent):
+    type = "thinking_delta"
+    text: str
+
+
+class ToolUseStart(StreamEvent):
+    type = "tool_use_start"
+    tool_call_id: str
+    tool_name: str
+
+
+class InputJsonDelta(StreamEvent):
+    type = "input_json_delta"
+    partial_json: str
+
+
+class ToolUseStop(StreamEvent):
+    type = "tool_use_stop"
+    tool_call_id: str
+    tool_name: str
+    input: dict[str, object]
+
+
+class ToolResult(StreamEvent):
+    type = "tool_result"
+    tool_call_id: str
+    result: object
+    is_error: bool

@@ -1,0 +1,40 @@
+"""Turns — the beginning and the one end of each unit of work."""
+
+from typing import Literal
+
+from agentvm.events.base import EventData
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import UserContent
+from agentvm.model.turn import Outcome
+from agentvm.model.usage import Usage
+
+TurnStop = Literal["end_turn", "max_tokens", "stop_sequence", "refusal", "interrupted", "error"]
+
+
+class TurnEvent(EventData):
+    source = "agent"
+    category = "turn"
+
+
+class TurnRequest(TurnEvent):
+    """Accepted, and committed together with the user's message."""
+
+    type = "turn_request"
+    turn_id: TurnId
+    message_id: MessageId
+    content: UserContent
+    timestamp: int
+
+
+class TurnResponse(TurnEvent):
+    """The terminal event: exactly one per turn, last of the turn, whatever happened. `usage` is the provider's."""
+
+    type = "turn_response"
+    turn_id: TurnId
+    message_id: MessageId
+    outcome: Outcome
+    stop_reason: TurnStop
+    duration: int
+    usage: Usage
+    timestamp: int
+    model: str | None = None

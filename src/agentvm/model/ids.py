@@ -1,0 +1,58 @@
+"""Ids — one NewType per noun, how new ones are made, and which client-chosen ones are allowed.
+
+Ids are opaque to clients. Those the server makes are unguessable: on a server without authentication
+the image id is what keeps one user's conversation from another.
+"""
+
+import re
+from collections.abc import Callable
+from typing import NewType
+
+from agentvm.errors import InvalidInput
+
+TenantId = NewType("TenantId", str)
+ContainerId = NewType("ContainerId", str)
+ImageId = NewType("ImageId", str)
+SessionId = NewType("SessionId", str)
+AgentId = NewType("AgentId", str)
+MessageId = NewType("MessageId", str)
+TurnId = NewType("TurnId", str)
+
+Clock = Callable[[], int]
+"""Unix milliseconds now."""
+
+NewId = Callable[[str], str]
+"""A fresh id with the given prefix: `new_id("img")` -> `img_mwhhh3mx_5zwio2k0q1ab`."""
+
+DEFAULT_TENANT = TenantId("default")
+
+MAX_CONTAINER_ID = 128
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\?#\ud800-\udfff]")
+_BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _BASE36[digit] + digits
+        if number == 0:
+            return digits
+
+
+def id_factory(clock: Clock, random_bits: Callable[[int], int]) -> NewId:
+    """Ids that sort roughly by time and carry 62 random bits."""
+
+    def new_id(prefix: str) -> str:
+        return f"{prefix}_{base36(clock())}_{base36(random_bits(62)).rjust(12, '0')}"
+
+    return new_id
+
+
+def check_container_id(value: str) -> ContainerId:
+    """Containers are named by clients: refuse what could be mistaken for a path, a query or a terminal escape."""
+    if not 0 < len(value) <= MAX_CONTAINER_ID:
+        raise InvalidInput(f"containerId must have 1 to {MAX_CONTAINER_ID} characters, not {len(value)}")
+    if _FORBIDDEN.search(value) or value.startswith("."):
+        raise InvalidInput("containerId must not start with '.' nor contain '/', '\\', '?', '#' or control characters")
+    return ContainerId(value)

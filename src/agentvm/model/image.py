@@ -1,0 +1,38 @@
+"""Image — the immutable build of a definition and a config; what 1.x clients call a conversation."""
+
+from agentvm.model.base import Record
+from agentvm.model.definition import Definition
+from agentvm.model.ids import ContainerId, ImageId, SessionId
+
+
+class ImageConfig(Record):
+    """What a build may add to the definition. Unset members fall back to the definition's."""
+
+    name: str | None = None
+    description: str | None = None
+    system_prompt: str | None = None
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    max_tokens: int | None = None
+    mcp_servers: dict[str, object] | None = None
+    """Kept for 1.x clients, which may send it; no server is started from it."""
+
+
+class Image(Record):
+    """`name` and `description` may be edited; what decides behaviour (`definition`) never changes.
+
+    `definition` is the snapshot with the config already applied.
+    """
+
+    image_id: ImageId
+    container_id: ContainerId
+    session_id: SessionId
+    """The default session, the one 1.x clients mean."""
+    name: str
+    definition_name: str
+    digest: str
+    definition: Definition
+    config: ImageConfig
+    created_at: int
+    updated_at: int
+    description: str | None = None

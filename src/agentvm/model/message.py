@@ -1,0 +1,120 @@
+"""Message — one entry of a session's history, in the shape AgentX 1.x clients read and show.
+
+`subtype` tells the five kinds apart. A tool call names its parent, the assistant message of the same model
+call; a tool result names its call.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.usage import Usage
+
+
+class TextPart(Record, tag="text", tag_field="type"):
+    text: str
+
+
+class ImagePart(Record, tag="image", tag_field="type"):
+    """`data` is bare base64, or an http(s) URL."""
+
+    data: str
+    media_type: str
+    name: str | None = None
+
+
+class FilePart(Record, tag="file", tag_field="type"):
+    """`data` is bare base64, or an http(s) URL."""
+
+    data: str
+    media_type: str
+    filename: str | None = None
+
+
+class ThinkingPart(Record, tag="thinking", tag_field="type"):
+    """`signature` lets the provider recognise its own reasoning when it is sent back."""
+
+    reasoning: str
+    signature: str | None = None
+
+
+UserPart = TextPart | ImagePart | FilePart
+UserContent = str | tuple[UserPart, ...]
+AssistantPart = TextPart | ThinkingPart
+
+
+class ToolCall(Record, tag="tool-call", tag_field="type"):
+    id: str
+    name: str
+    input: dict[str, object]
+
+
+class ToolOutput(Record):
+    type: Literal["text", "error-text"]
+    value: str
+
+
+class ToolResult(Record, tag="tool-result", tag_field="type"):
+    id: str
+    name: str
+    output: ToolOutput
+
+
+class _Message(Record, tag_field="subtype"):
+    """`turn_id` says which turn a message belongs to: a queued message is stored before the turn ahead of it has ended."""
+
+    id: MessageId
+    timestamp: int
+    turn_id: TurnId | None = None
+
+
+# `role` is a required member although its value is fixed: a default would be left out of the JSON.
+
+
+class UserMessage(_Message, tag="user"):
+    role: Literal["user"]
+    content: UserContent
+
+
+class AssistantMessage(_Message, tag="assistant"):
+    role: Literal["assistant"]
+    content: tuple[AssistantPart, ...]
+    usage: Usage | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content if isinstance(part, TextPart))
+
+
+class ToolCallMessage(_Message, tag="tool-call"):
+    role: Literal["assistant"]
+    tool_call: ToolCall
+    parent_id: MessageId
+
+
+class ToolResultMessage(_Message, tag="tool-result"):
+    role: Literal["tool"]
+    tool_call_id: str
+    tool_result: ToolResult
+
+
+class ErrorMessage(_Message, tag="error"):
+    role: Literal["error"]
+    content: str
+    error_code: str
+
+
+Message = UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
+
+
+def encode_message(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_message(body: bytes | str) -> Message:
+    return _decoder.decode(body)

@@ -1,0 +1,18 @@
+"""Secret — a string that does not print itself."""
+
+
+class Secret:
+    """Holds a credential; `reveal()` is the only way to read it, so that logs, errors and reprs never can."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    __str__ = __repr__

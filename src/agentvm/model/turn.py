@@ -1,0 +1,23 @@
+"""Turn — one metered, cancellable unit of work: a user message and everything the agent does about it."""
+
+from typing import Literal
+
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.usage import Usage
+
+Outcome = Literal["completed", "interrupted", "failed"]
+
+
+class Turn(Record):
+    """`outcome`, `usage` and `ended_at` are set once, when the turn ends."""
+
+    turn_id: TurnId
+    container_id: ContainerId
+    image_id: ImageId
+    session_id: SessionId
+    message_id: MessageId
+    accepted_at: int
+    outcome: Outcome | None = None
+    usage: Usage | None = None
+    ended_at: int | None = None

@@ -1,0 +1,27 @@
+"""Usage — tokens as the provider reports them."""
+
+from agentvm.model.base import Record
+
+
+class Usage(Record):
+    """What one model call, or one turn, consumed. `estimated` when the provider did not say."""
+
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    thinking_tokens: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            thinking_tokens=self.thinking_tokens + other.thinking_tokens,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+NO_USAGE = Usage(input_tokens=0, output_tokens=0)

@@ -1,0 +1,100 @@
+"""Codec — JSON text to typed values and back, strictly. Nothing untyped passes beyond this file."""
+
+from typing import TypeVar
+
+import msgspec
+
+from agentvm.errors import InvalidInput
+from agentvm.model.base import Record
+from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.verbs import WireEvent
+
+R = TypeVar("R", bound=Reply)
+
+_encoder = msgspec.json.Encoder()
+
+
+class Inbound(Record):
+    """The members of a client's frame that mean something; all others are ignored, whatever they claim."""
+
+    type: str | None = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
+    session_id: str | None = None
+    after_cursor: str | None = None
+    headers: dict[str, str] | None = None
+    ack: str | None = msgspec.field(default=None, name="__ack")
+
+
+class _WithRequestId(Record):
+    request_id: str | None = None
+
+
+_inbound = msgspec.json.Decoder(Inbound)
+_event = msgspec.json.Decoder(WireEvent)
+_request_id = msgspec.json.Decoder(_WithRequestId)
+_commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
+
+
+def decode_inbound(text: str) -> Inbound:
+    try:
+        return _inbound.decode(text)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"Invalid frame: {error}") from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"Frame is not valid JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput("Frame is nested too deeply") from None
+
+
+def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
+    """`data` was already parsed once as part of its frame, so only its shape can be wrong."""
+    try:
+        return _commands[name].decode(data)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"Invalid {name}_request: {error}") from None
+
+
+def decode_request_id(data: msgspec.Raw) -> str | None:
+    """Found even when the rest of the data makes no sense, so that the refusal reaches the one who asked."""
+    try:
+        return _request_id.decode(data).request_id
+    except msgspec.ValidationError:
+        return None
+
+
+def decode_event(text: str) -> WireEvent:
+    """A frame of the server, as a client reads it."""
+    try:
+        return _event.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"The server sent a frame that is no event: {error}") from None
+
+
+def decode_reply(kind: type[R], data: dict[str, object]) -> R:
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"The server sent a reply that is no {kind.__name__}: {error}") from None
+
+
+def encode(value: object) -> str:
+    """Strict JSON: no NaN, no lone surrogates."""
+    return _encoder.encode(value).decode()
+
+
+class Frame:
+    """One outgoing event or reply: encoded once, for however many peers, in whichever of the two forms each takes."""
+
+    __slots__ = ("_quoted", "bare")
+
+    def __init__(self, bare: str) -> None:
+        self.bare = bare
+        self._quoted: str | None = None
+
+    @property
+    def quoted(self) -> str:
+        """The frame as a JSON string literal, for the reliable wrapper."""
+        if self._quoted is None:
+            self._quoted = encode(self.bare)
+        return self._quoted

@@ -1,0 +1,140 @@
+"""Connection — one 1.x peer's side of the conversation, without its socket.
+
+Theory of operation. A 1.x client sends four shapes: `auth`, `subscribe`, `__ack` and commands. `receive` turns each text
+frame into one typed `Received`; everything else a client might send (forged events, replies, noise) becomes
+`Dropped` or an answer to that client alone. `source`, `category`, `intent` and `context` of a client's frame are not read.
+
+Outgoing frames have two forms. Clients before 1.9 know only the bare form; later ones also take the reliable
+wrapper and acknowledge it. The first frame is therefore a wrapped probe, and the state table is:
+
+    state       input                 next
+    PROBING     ack of the probe      RELIABLE
+    *           anything else         (no change)
+
+In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice on one socket: TCP already delivers.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand
+from agentvm.model.ids import SessionId
+from agentvm.protocol.codec import Frame, Inbound, decode_command, decode_inbound, decode_request_id
+from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.dialect_v1 import encode_hello
+from agentvm.protocol.table import COMMANDS
+
+_SUFFIX = "_request"
+
+
+class State(Enum):
+    """Which form outgoing frames take."""
+
+    PROBING = auto()
+    RELIABLE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReceived:
+    """A well-formed command."""
+
+    command: Command[Reply]
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRefused:
+    """A request that cannot be a command; `name` is what it called itself."""
+
+    name: str
+    request_id: str | None
+    error: AgentVMError
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeReceived:
+    """Asks for a session's events."""
+
+    session_id: SessionId
+    after_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthReceived:
+    """The browser client's credentials, which it cannot put into the upgrade request."""
+
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """The peer has a wrapped frame."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseReceived:
+    """Not a frame of the protocol at all; the sender is told why."""
+
+    error: InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A frame only a server may send, or one that asks for nothing."""
+
+
+Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived | Acked | NoiseReceived | Dropped
+
+
+class Connection:
+    """The protocol state of one peer."""
+
+    def __init__(self, connection_id: str) -> None:
+        self.connection_id = connection_id
+        self.state = State.PROBING
+        self._wrapped = 0
+
+    def hello(self, timestamp: int) -> str:
+        """The probe, to be sent first."""
+        return self._wrap(encode_hello(timestamp))
+
+    def receive(self, text: str) -> Received:
+        try:
+            frame = decode_inbound(text)
+        except InvalidInput as error:
+            return NoiseReceived(error)
+        if frame.ack is not None:
+            if frame.ack == f"{self.connection_id}_1":
+                self.state = State.RELIABLE
+            return Acked(frame.ack)
+        match frame.type:
+            case None:
+                return Dropped()
+            case "auth":
+                return AuthReceived(frame.headers or {})
+            case "subscribe":
+                return SubscribeReceived(SessionId(frame.session_id), frame.after_cursor) if frame.session_id else Dropped()
+            case kind if kind.endswith(_SUFFIX):
+                return _receive_command(kind.removesuffix(_SUFFIX), frame)
+            case _:
+                return Dropped()
+
+    def send(self, frame: Frame) -> str:
+        """The frame's text for this peer."""
+        return frame.bare if self.state is State.PROBING else self._wrap(frame)
+
+    def _wrap(self, frame: Frame) -> str:
+        self._wrapped += 1
+        return f'{{"__msgId":"{self.connection_id}_{self._wrapped}","__payload":{frame.quoted}}}'
+
+
+def _receive_command(name: str, frame: Inbound) -> Received:
+    request_id = decode_request_id(frame.data)
+    if name not in COMMANDS:
+        return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name[:100]}_request"))
+    try:
+        return CommandReceived(decode_command(name, frame.data), request_id)
+    except InvalidInput as error:
+        return CommandRefused(name, request_id, error)

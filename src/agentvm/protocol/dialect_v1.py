@@ -1,0 +1,57 @@
+"""Dialect 1.x — the JSON of events and replies as AgentX 1.x clients read it."""
+
+import msgspec
+
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.message import MessageEvent, SilentMessage
+from agentvm.model.base import Record
+from agentvm.model.message import Message
+from agentvm.protocol.codec import Frame, encode
+from agentvm.protocol.commands import Reply
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Envelope(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: int
+    data: EventData | Message
+    source: str
+    category: str
+    intent: str
+    context: Scope
+
+
+class _ReplyEnvelope(msgspec.Struct, frozen=True):
+    type: str
+    timestamp: int
+    data: msgspec.Raw
+    source: str = "command"
+    category: str = "response"
+    intent: str = "result"
+
+
+class _RequestId(Record):
+    request_id: str
+
+
+def encode_event(event: Event) -> Frame | None:
+    """None for what is only stored."""
+    kind = event.data
+    if isinstance(kind, SilentMessage):
+        return None
+    data = kind.message if isinstance(kind, MessageEvent) else kind
+    return Frame(encode(_Envelope(kind.type, event.timestamp, data, kind.source, kind.category, kind.intent, event.scope)))
+
+
+def encode_reply(command_name: str, request_id: str | None, reply: Reply, timestamp: int) -> Frame:
+    body = _encoder.encode(reply)
+    if request_id is not None:
+        head = _encoder.encode(_RequestId(request_id=request_id))
+        body = head if body == b"{}" else head[:-1] + b"," + body[1:]
+    return Frame(encode(_ReplyEnvelope(f"{command_name}_response", timestamp, msgspec.Raw(body))))
+
+
+def encode_hello(timestamp: int) -> Frame:
+    """The probe: harmless to every client, acknowledged by those that understand the reliable wrapper."""
+    return Frame(encode({"type": "server_hello", "timestamp": timestamp, "data": {}}))

@@ -1,0 +1,55 @@
+"""Table — the one list of commands. Every dialect, the client and the reference documentation follow it.
+
+It is generic over what carries a command out; `agentvm.commands.dispatch` fills it, and a command without an implementation
+is a type error there.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
+
+from agentvm.protocol import commands as ask
+
+P = TypeVar("P")
+C = TypeVar("C")
+R = TypeVar("R")
+Answer = Callable[[P, C], Awaitable[R]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandTable(Generic[P]):
+    """One implementation per command; the field's name is the command's."""
+
+    container_create: Answer[P, ask.ContainerCreate, ask.ContainerCreateReply]
+    container_get: Answer[P, ask.ContainerGet, ask.ContainerGetReply]
+    container_list: Answer[P, ask.ContainerList, ask.ContainerListReply]
+    definition_list: Answer[P, ask.DefinitionList, ask.DefinitionListReply]
+    definition_get: Answer[P, ask.DefinitionGet, ask.DefinitionGetReply]
+    definition_register: Answer[P, ask.DefinitionRegister, ask.DefinitionRegisterReply]
+    image_create: Answer[P, ask.ImageCreate, ask.ImageReply]
+    image_build: Answer[P, ask.ImageBuild, ask.ImageReply]
+    image_run: Answer[P, ask.ImageRun, ask.ImageRunReply]
+    image_stop: Answer[P, ask.ImageStop, ask.ImageIdReply]
+    image_update: Answer[P, ask.ImageUpdate, ask.ImageReply]
+    image_list: Answer[P, ask.ImageList, ask.ImageListReply]
+    image_get: Answer[P, ask.ImageGet, ask.ImageReply]
+    image_delete: Answer[P, ask.ImageDelete, ask.ImageIdReply]
+    image_messages: Answer[P, ask.ImageMessages, ask.ImageMessagesReply]
+    session_create: Answer[P, ask.SessionCreate, ask.SessionReply]
+    session_get: Answer[P, ask.SessionGet, ask.SessionReply]
+    session_list: Answer[P, ask.SessionList, ask.SessionListReply]
+    session_set_title: Answer[P, ask.SessionSetTitle, ask.SessionReply]
+    session_resume: Answer[P, ask.SessionResume, ask.ImageRunReply]
+    session_messages: Answer[P, ask.SessionMessages, ask.SessionMessagesReply]
+    agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]
+    agent_list: Answer[P, ask.AgentList, ask.AgentListReply]
+    agent_destroy: Answer[P, ask.AgentDestroy, ask.AgentDestroyReply]
+    agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerCreateReply]
+    agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
+    message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
+
+
+_KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
+
+COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
+"""Every command's type by its name."""

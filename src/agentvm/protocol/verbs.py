@@ -1,0 +1,276 @@
+"""Verbs — the command table as methods, the same over a socket and within a process.
+
+Everything here speaks through a `Link`. A remote link sends frames, a local one calls the runtime; callers cannot tell
+which, and neither can this file.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from agentvm.errors import ChannelClosed
+from agentvm.model.base import Record
+from agentvm.model.definition import Definition
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.image import ImageConfig
+from agentvm.model.message import Message, UserContent
+from agentvm.model.session import Session
+from agentvm.protocol import commands as ask
+
+R = TypeVar("R", bound=ask.Reply)
+
+
+class WireEvent(Record):
+    """An event as a peer receives it."""
+
+    type: str
+    timestamp: int = 0
+    data: dict[str, object] = msgspec.field(default_factory=dict)
+    context: dict[str, str] = msgspec.field(default_factory=dict)
+    source: str = ""
+    category: str = ""
+    intent: str = ""
+
+
+EventHandler = Callable[[WireEvent], None]
+Unsubscribe = Callable[[], None]
+
+
+class Link(Protocol):
+    """A way to a runtime."""
+
+    async def ask(self, command: ask.Command[R]) -> R:
+        """Raises the error the command failed with."""
+
+    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        """Like `ask`, by the names of the wire: `request("image_get_request", {"imageId": …})`."""
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        """Calls the handler for each event of that type, or for all with `"*"`."""
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        """Every event from entering on, in order; ends when the link does."""
+
+
+class DefinitionManager:
+    """Templates."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def register(self, definition: Definition) -> Definition:
+        return (await self._link.ask(ask.DefinitionRegister(definition=definition))).definition
+
+    async def list(self) -> tuple[Definition, ...]:
+        return (await self._link.ask(ask.DefinitionList())).definitions
+
+    async def get(self, name: str) -> Definition | None:
+        return (await self._link.ask(ask.DefinitionGet(definition_name=name))).definition
+
+
+class ContainerManager:
+    """Isolation boundaries."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def create(self, container_id: str) -> ContainerId:
+        await self._link.ask(ask.ContainerCreate(container_id=container_id))
+        return ContainerId(container_id)
+
+    async def exists(self, container_id: str) -> bool:
+        return (await self._link.ask(ask.ContainerGet(container_id=container_id))).exists
+
+    async def list(self) -> tuple[ContainerId, ...]:
+        return (await self._link.ask(ask.ContainerList())).container_ids
+
+
+class ImageManager:
+    """Builds."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def build(
+        self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
+    ) -> ask.ImageRecord:
+        return _there(
+            (await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config))).record
+        )
+
+    async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ask.ImageRecord:
+        return _there((await self._link.ask(ask.ImageCreate(container_id=container_id, config=config))).record)
+
+    async def get(self, image_id: str) -> ask.ImageRecord | None:
+        return (await self._link.ask(ask.ImageGet(image_id=ImageId(image_id)))).record
+
+    async def list(self, container_id: str | None = None) -> tuple[ask.ImageRecord, ...]:
+        return (await self._link.ask(ask.ImageList(container_id=container_id))).records
+
+    async def update(self, image_id: str, *, name: str | None = None, description: str | None = None) -> ask.ImageRecord:
+        updates = ask.ImageUpdates(name=name, description=description)
+        return _there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
+
+    async def delete(self, image_id: str) -> None:
+        await self._link.ask(ask.ImageDelete(image_id=ImageId(image_id)))
+
+    async def run(self, image_id: str) -> "AgentHandle":
+        """The agent of the image's default session."""
+        return _agent(self._link, await self._link.ask(ask.ImageRun(image_id=ImageId(image_id))))
+
+    async def stop(self, image_id: str) -> None:
+        await self._link.ask(ask.ImageStop(image_id=ImageId(image_id)))
+
+
+class SessionManager:
+    """Histories."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
+        reply = await self._link.ask(ask.SessionCreate(image_id=ImageId(image_id), title=title))
+        return SessionHandle(self._link, _there(reply.session))
+
+    async def get(self, session_id: str) -> "SessionHandle | None":
+        found = (await self._link.ask(ask.SessionGet(session_id=SessionId(session_id)))).session
+        return None if found is None else SessionHandle(self._link, found)
+
+    async def list(self, image_id: str) -> "tuple[SessionHandle, ...]":
+        reply = await self._link.ask(ask.SessionList(image_id=ImageId(image_id)))
+        return tuple(SessionHandle(self._link, session) for session in reply.sessions)
+
+    async def set_title(self, session_id: str, title: str | None) -> "SessionHandle":
+        reply = await self._link.ask(ask.SessionSetTitle(session_id=SessionId(session_id), title=title))
+        return SessionHandle(self._link, _there(reply.session))
+
+
+class AgentManager:
+    """What runs."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def exists(self, agent_id: str) -> bool:
+        return (await self._link.ask(ask.AgentGet(agent_id=AgentId(agent_id)))).exists
+
+    async def list(self, container_id: str) -> tuple[ask.AgentRecord, ...]:
+        return (await self._link.ask(ask.AgentList(container_id=container_id))).agents
+
+    async def destroy(self, agent_id: str) -> bool:
+        """False when there was no such agent."""
+        return (await self._link.ask(ask.AgentDestroy(agent_id=AgentId(agent_id)))).success
+
+    async def destroy_all(self, container_id: str) -> None:
+        await self._link.ask(ask.AgentDestroyAll(container_id=container_id))
+
+
+class SessionHandle:
+    """One session; `record` is what it was when it was read."""
+
+    def __init__(self, link: Link, record: Session) -> None:
+        self._link = link
+        self.record = record
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.record.session_id
+
+    async def resume(self) -> "AgentHandle":
+        """The session's agent, started from the image as it was built."""
+        return _agent(self._link, await self._link.ask(ask.SessionResume(session_id=self.session_id)))
+
+    async def messages(self) -> tuple[Message, ...]:
+        return (await self._link.ask(ask.SessionMessages(session_id=self.session_id))).messages
+
+    async def set_title(self, title: str | None) -> None:
+        reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
+        self.record = _there(reply.session)
+
+
+class AgentHandle:
+    """One running agent."""
+
+    def __init__(self, link: Link, agent_id: AgentId, image_id: ImageId, session_id: SessionId) -> None:
+        self._link = link
+        self.agent_id = agent_id
+        self.image_id = image_id
+        self.session_id = session_id
+
+    async def receive(self, content: UserContent) -> ask.MessageSendReply:
+        """Returns when the message is stored; the answer comes as events."""
+        return await self._link.ask(ask.MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
+
+    async def stream(self, content: UserContent) -> AsyncGenerator[WireEvent, None]:
+        """Sends, then yields every event of that turn; the last one is `turn_response`."""
+        async with self._link.events() as events:
+            sent = await self.receive(content)
+            async for event in events:
+                if event.context.get("turnId") == sent.turn_id:
+                    yield event
+                    if event.type == "turn_response":
+                        return
+        raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
+
+    async def interrupt(self) -> None:
+        await self._link.ask(ask.AgentInterrupt(agent_id=self.agent_id))
+
+    async def stop(self) -> None:
+        await self._link.ask(ask.AgentDestroy(agent_id=self.agent_id))
+
+
+class RuntimeView:
+    """A peer's whole surface: the managers, plus `request` and `on`."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.definitions = DefinitionManager(link)
+        self.images = ImageManager(link)
+        self.containers = ContainerManager(link)
+        self.sessions = SessionManager(link)
+        self.agents = AgentManager(link)
+
+    async def request(self, kind: str, data: dict[str, object] | None = None) -> WireEvent:
+        return await self.link.request(kind, data or {})
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        return self.link.on(kind, handler)
+
+
+class ServerManager(Protocol):
+    """Listens for peers; only a runtime that runs here has one."""
+
+    async def listen(self, *, port: int, host: str = "127.0.0.1") -> int:
+        """Returns the port, which the system chooses for 0."""
+
+    async def close(self) -> None: ...
+
+    def on_connection(self, handler: "Callable[[RuntimeView], None]") -> Unsubscribe:
+        """Calls the handler with each new peer's own view of the runtime."""
+
+
+class AgentX(RuntimeView):
+    """The application's handle: definitions and images directly, what runs through `runtime`."""
+
+    def __init__(self, link: Link, server: ServerManager | None) -> None:
+        super().__init__(link)
+        self.server = server
+
+    @property
+    def runtime(self) -> RuntimeView:
+        return self
+
+
+T = TypeVar("T")
+
+
+def _there(value: T | None) -> T:
+    if value is None:
+        raise ValueError("the reply names neither a record nor an error")
+    return value
+
+
+def _agent(link: Link, reply: ask.ImageRunReply) -> AgentHandle:
+    return AgentHandle(link, AgentId(reply.agent_id), reply.image_id, _there(reply.session_id))

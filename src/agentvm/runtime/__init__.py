@@ -1,0 +1,1 @@
+"""Runtime — what runs: containers, agents, turns, and the channels that hear of them."""

@@ -1,0 +1,79 @@
+"""Broadcaster — tells channels what happened: each event is encoded once, and only if somebody listens.
+
+An event with a session goes to the session's subscribers, one without to those who work with its container.
+Nobody else hears of it.
+"""
+
+from typing import TypeVar
+
+from agentvm.events.base import Event
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.protocol.dialect_v1 import encode_event
+from agentvm.runtime.channel import Channel
+
+# Dicts, not sets: listeners hear in the order they came, run after run.
+Listeners = dict[Channel, None]
+
+
+class Broadcaster:
+    """Who listens to what."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[TenantId, SessionId], Listeners] = {}
+        self._containers: dict[tuple[TenantId, ContainerId], Listeners] = {}
+        self._channels: dict[Channel, tuple[set[SessionId], set[ContainerId]]] = {}
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return tuple(self._channels)
+
+    def attach(self, channel: Channel) -> None:
+        self._channels[channel] = (set(), set())
+
+    def detach(self, channel: Channel) -> None:
+        sessions, containers = self._channels.pop(channel, (set(), set()))
+        tenant = channel.principal.tenant_id
+        for session_id in sessions:
+            _forget(self._sessions, (tenant, session_id), channel)
+        for container_id in containers:
+            _forget(self._containers, (tenant, container_id), channel)
+
+    def subscribe(self, channel: Channel, session_id: SessionId) -> None:
+        """The caller has made sure that the session is the principal's. Subscribing twice is once."""
+        if channel in self._channels:
+            self._channels[channel][0].add(session_id)
+            self._sessions.setdefault((channel.principal.tenant_id, session_id), {})[channel] = None
+
+    def join(self, channel: Channel, container_id: ContainerId) -> None:
+        """From now on the channel hears what happens to the container itself."""
+        if channel in self._channels:
+            self._channels[channel][1].add(container_id)
+            self._containers.setdefault((channel.principal.tenant_id, container_id), {})[channel] = None
+
+    def joined(self, channel: Channel) -> frozenset[ContainerId]:
+        return frozenset(self._channels[channel][1]) if channel in self._channels else frozenset()
+
+    def react(self, event: Event) -> None:
+        scope = event.scope
+        listeners: Listeners | None = None
+        if scope.session_id is not None:
+            listeners = self._sessions.get((event.tenant_id, scope.session_id))
+        elif scope.container_id is not None:
+            listeners = self._containers.get((event.tenant_id, scope.container_id))
+        if not listeners:
+            return
+        frame = encode_event(event)
+        if frame is not None:
+            for channel in listeners:
+                channel.send(frame)
+
+
+K = TypeVar("K")
+
+
+def _forget(index: dict[K, Listeners], key: K, channel: Channel) -> None:
+    listeners = index.get(key)
+    if listeners is not None:
+        listeners.pop(channel, None)
+        if not listeners:
+            del index[key]

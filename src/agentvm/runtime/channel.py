@@ -1,0 +1,83 @@
+"""Channel — carries frames to one peer. A peer that cannot keep up is cut off, not waited for."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.model.principal import Principal
+from agentvm.protocol.codec import Frame
+
+MAX_FRAMES = 4_096
+MAX_BYTES = 4 * 1024 * 1024
+"""What may wait for one peer. A single larger frame still passes: a long history is one frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Why a channel ends; `code` is a WebSocket close code."""
+
+    code: int
+    reason: str
+
+
+TOO_SLOW = Closing(1013, "client too slow")
+GOING_AWAY = Closing(1001, "server shutting down")
+GONE = Closing(1000, "peer gone")
+
+
+class Channel:
+    """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
+
+    __slots__ = ("_bytes", "_closed", "_closing", "_frames", "_wakeup", "mirror", "principal")
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+        self.mirror: Channel | None = None
+        """Hears everything this peer is sent; with a bound of its own, so a slow observer harms only itself."""
+        self._frames: deque[Frame] = deque()
+        self._bytes = 0
+        self._closing: Closing | None = None
+        self._wakeup = anyio.Event()
+        self._closed = anyio.Event()
+
+    @property
+    def closing(self) -> Closing | None:
+        return self._closing
+
+    def send(self, frame: Frame) -> None:
+        """Queues the frame; never waits. After the end, frames go nowhere."""
+        if self._closing is not None:
+            return
+        if self.mirror is not None:
+            self.mirror.send(frame)
+        size = len(frame.bare)
+        if self._frames and (len(self._frames) >= MAX_FRAMES or self._bytes + size > MAX_BYTES):
+            self._frames.clear()
+            self.close(TOO_SLOW)
+            return
+        self._frames.append(frame)
+        self._bytes += size
+        self._wakeup.set()
+
+    def close(self, closing: Closing) -> None:
+        """The first reason wins; frames already queued are still delivered, except to a peer that is too slow."""
+        if self._closing is None:
+            self._closing = closing
+            self._wakeup.set()
+            self._closed.set()
+
+    async def wait_closed(self) -> Closing:
+        """Returns why, as soon as the channel is closed; frames may still wait to be taken."""
+        await self._closed.wait()
+        return self._closing or GONE
+
+    async def take(self) -> list[Frame]:
+        """Everything that waits, as soon as there is something; empty once the channel is closed and drained."""
+        while not self._frames and self._closing is None:
+            self._wakeup = anyio.Event()
+            await self._wakeup.wait()
+        frames = list(self._frames)
+        self._frames.clear()
+        self._bytes = 0
+        return frames

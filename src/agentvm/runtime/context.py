@@ -1,0 +1,127 @@
+"""Context — what of a history goes into the next prompt.
+
+The window policy: the system prompt always stays; the oldest whole exchanges are dropped first; the current one always
+stays; a tool call is never separated from its result. An exchange is a user message and everything its turn produced.
+"""
+
+from collections.abc import Sequence
+
+from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.model.ids import TurnId
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+)
+
+Exchange = tuple[Said, ...]
+
+_IMAGE_TOKENS = 1_600
+_LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+
+
+def build(
+    history: Sequence[Message], current: TurnId, *, system: str | None, tools: Sequence[ToolSpec], budget: int
+) -> tuple[Said, ...]:
+    """The conversation up to and including the current turn, as much of it as `budget` tokens hold."""
+    exchanges = [_exchange(messages) for messages in _by_turn(history, current)]
+    left = budget - estimate(system or "") - sum(estimate(tool.description) + 50 for tool in tools)
+    kept: list[Exchange] = []
+    for exchange in reversed(exchanges):
+        left -= sum(_weight(said) for said in exchange)
+        if kept and left < 0:
+            break
+        kept.append(exchange)
+    return tuple(said for exchange in reversed(kept) for said in exchange)
+
+
+def estimate(text: str) -> int:
+    """Tokens, on the safe side for English (about 4 bytes each) and Chinese (about 3)."""
+    return len(text.encode()) // 3 + 1
+
+
+def _by_turn(history: Sequence[Message], current: TurnId) -> list[list[Message]]:
+    """Messages grouped by turn in the order the turns were accepted; messages still queued behind this turn left out."""
+    groups: dict[str, list[Message]] = {}
+    untold = 0
+    for message in history:
+        if message.turn_id is None and isinstance(message, UserMessage):
+            untold += 1
+        groups.setdefault(message.turn_id or f"before-turns-{untold}", []).append(message)
+    turns = list(groups)
+    end = turns.index(current) + 1 if current in groups else len(turns)
+    return [groups[turn] for turn in turns[:end]]
+
+
+def _exchange(messages: Sequence[Message]) -> Exchange:
+    calls: dict[str, list[ToolCall]] = {}
+    results: dict[str, ToolResult] = {}
+    for message in messages:
+        match message:
+            case ToolCallMessage(parent_id=parent, tool_call=call):
+                calls.setdefault(parent, []).append(call)
+            case ToolResultMessage(tool_call_id=call_id, tool_result=result):
+                results[call_id] = result
+            case UserMessage() | AssistantMessage() | ErrorMessage():
+                pass
+    said: list[Said] = []
+    for message in messages:
+        match message:
+            case UserMessage(content=content):
+                said.append(UserSaid(content=content))
+            case AssistantMessage(id=message_id, content=parts, text=text):
+                said += _assistant(text, parts, calls.pop(message_id, []), results)
+            case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
+                pass
+    # Calls whose message was never finished (the process died between the two) still belong to the conversation.
+    for orphaned in calls.values():
+        said += _assistant("", (), orphaned, results)
+    return tuple(said)
+
+
+def _assistant(
+    text: str, parts: Sequence[TextPart | ThinkingPart], calls: list[ToolCall], results: dict[str, ToolResult]
+) -> list[Said]:
+    thinking = tuple(part for part in parts if isinstance(part, ThinkingPart))
+    if not text and not calls:
+        return []
+    said: list[Said] = [AssistantSaid(text=text, thinking=thinking, tool_calls=tuple(calls))]
+    if calls:
+        answers = tuple(results.get(call.id) or ToolResult(id=call.id, name=call.name, output=_LOST) for call in calls)
+        said.append(ToolsAnswered(results=answers))
+    return said
+
+
+def _weight(said: Said) -> int:
+    match said:
+        case UserSaid(content=str(text)):
+            return estimate(text)
+        case UserSaid(content=tuple(parts)):
+            return sum(_part_weight(part) for part in parts)
+        case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
+            inputs = sum(estimate(str(call.input)) for call in calls)
+            return estimate(text) + sum(estimate(part.reasoning) for part in thinking) + inputs
+        case ToolsAnswered(results=results):
+            return sum(estimate(result.output.value) for result in results)
+        case _:
+            raise AssertionError(said)
+
+
+def _part_weight(part: TextPart | ImagePart | FilePart) -> int:
+    match part:
+        case TextPart(text=text):
+            return estimate(text)
+        case ImagePart():
+            return _IMAGE_TOKENS
+        case FilePart(data=data):
+            return len(data) // 4

@@ -1,0 +1,48 @@
+"""Lifecycle — what an agent may do in which state. Everything that affects the state is in this table."""
+
+from enum import Enum
+
+from agentvm.errors import AgentNotRunning
+
+
+class AgentState(Enum):
+    """Where an agent is in its life."""
+
+    IDLE = "idle"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+
+
+class Move(Enum):
+    """What can happen to an agent."""
+
+    RECEIVE = "receive"
+    START = "start"
+    REST = "rest"
+    STOP = "stop"
+    STOPPED = "stopped"
+
+
+MOVES: dict[tuple[AgentState, Move], AgentState] = {
+    (AgentState.IDLE, Move.RECEIVE): AgentState.IDLE,
+    (AgentState.IDLE, Move.START): AgentState.RUNNING,
+    (AgentState.IDLE, Move.STOP): AgentState.STOPPING,
+    (AgentState.RUNNING, Move.RECEIVE): AgentState.RUNNING,
+    (AgentState.RUNNING, Move.START): AgentState.RUNNING,
+    (AgentState.RUNNING, Move.REST): AgentState.IDLE,
+    (AgentState.RUNNING, Move.STOP): AgentState.STOPPING,
+    (AgentState.STOPPING, Move.STOP): AgentState.STOPPING,
+    (AgentState.STOPPING, Move.REST): AgentState.STOPPING,
+    (AgentState.STOPPING, Move.STOPPED): AgentState.STOPPED,
+    (AgentState.STOPPED, Move.STOP): AgentState.STOPPED,
+}
+
+
+def move(state: AgentState, what: Move) -> AgentState:
+    """The state after `what`; `AgentNotRunning` where the table has no such move."""
+    try:
+        return MOVES[state, what]
+    except KeyError:
+        verb = "send message to" if what is Move.RECEIVE else what.value
+        raise AgentNotRunning(f"Cannot {verb} {state.value} agent") from None

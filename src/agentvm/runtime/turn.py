@@ -1,0 +1,288 @@
+"""Turn — one unit of work as a pure function: `(state, output) -> (state, events)`.
+
+A turn is one or more model calls. Within a call, outputs become stream events at once and messages when they are whole;
+state events tell user interfaces where things stand. For one output the order is fixed: stream event, message, state,
+turn. `TurnResponse` is the one terminal event and always the last; `ended` is true from then on, and nothing follows.
+
+Ids of the messages a turn produces are derived from the turn's own, so the same outputs always give the same events.
+"""
+
+import msgspec
+
+from agentvm.drivers import base as model
+from agentvm.events import error, message, state, stream
+from agentvm.events import turn as turn_events
+from agentvm.events.base import EventData
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import (
+    AssistantMessage,
+    AssistantPart,
+    ErrorMessage,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+)
+from agentvm.model.turn import Outcome
+from agentvm.model.usage import NO_USAGE, Usage
+
+Chunks = tuple["Chunks", str] | None
+"""Text in the order it came, as a linked list: appending costs the same however much there is."""
+
+
+class PendingCall(msgspec.Struct, frozen=True):
+    """A tool call the model finished asking for. `problem` is set when its input was not a JSON object."""
+
+    call: ToolCall
+    problem: str | None
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A tool call the model is still asking for."""
+
+    call_id: str
+    name: str
+    json: Chunks = None
+
+
+class TurnState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about a running turn that its next output may need."""
+
+    turn_id: TurnId
+    user_message_id: MessageId
+    accepted_at: int
+    produced: int = 0
+    """How many message ids were given out."""
+    ended: bool = False
+    usage: Usage = NO_USAGE
+    """Of the model calls that ended."""
+    model: str | None = None
+
+    # The model call in progress.
+    message_id: MessageId | None = None
+    message_started_at: int = 0
+    text: Chunks = None
+    thinking: tuple[ThinkingPart, ...] = ()
+    open_thinking: Chunks = None
+    open_call: OpenCall | None = None
+    pending: tuple[PendingCall, ...] = ()
+    """Calls to run once the message has stopped."""
+    responding: bool = False
+    call_usage: Usage = NO_USAGE
+
+
+Events = tuple[EventData, ...]
+Step = tuple[TurnState, Events]
+_replace = msgspec.structs.replace
+
+
+def begin(turn_id: TurnId, user_message_id: MessageId, accepted_at: int) -> TurnState:
+    return TurnState(turn_id=turn_id, user_message_id=user_message_id, accepted_at=accepted_at)
+
+
+def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
+    """What one output of the model means."""
+    match output:
+        case model.TextDelta(text=text):
+            grown = _replace(now, text=(now.text, text), responding=True)
+            delta = stream.TextDelta(text=text)
+            return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
+        case model.TextStarted():
+            return _replace(now, responding=False), (stream.TextContentBlockStart(),)
+        case model.TextStopped():
+            return now, (stream.TextContentBlockStop(),)
+        case model.ThinkingStarted():
+            return now, (state.ConversationThinking(),)
+        case model.ThinkingDelta(text=text):
+            return _replace(now, open_thinking=(now.open_thinking, text)), (stream.ThinkingDelta(text=text),)
+        case model.ThinkingStopped(signature=signature):
+            part = ThinkingPart(reasoning=_join(now.open_thinking), signature=signature)
+            return _replace(now, thinking=(*now.thinking, part), open_thinking=None), ()
+        case model.ToolInputDelta(partial_json=json):
+            return _grow_call(now, json), (stream.InputJsonDelta(partial_json=json),)
+        case model.ToolCallStarted(call_id=call_id, name=name):
+            return _start_call(now, call_id, name)
+        case model.ToolCallStopped():
+            return _stop_call(now, at)
+        case model.UsageReported(usage=usage):
+            return _replace(now, call_usage=usage), (stream.MessageDelta(usage=usage),)
+        case model.MessageStarted(model=name):
+            return _start_message(now, name, at)
+        case model.MessageStopped(stop_reason=reason):
+            return _stop_message(now, reason, at)
+
+
+def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool, at: int) -> Step:
+    """A tool of this turn gave its result (any JSON value), or failed with the error's text."""
+    now, message_id = _next_id(now)
+    text = result if isinstance(result, str) else msgspec.json.encode(result).decode()
+    output = ToolOutput(type="error-text" if is_error else "text", value=text)
+    record = ToolResultMessage(
+        id=message_id,
+        timestamp=at,
+        turn_id=now.turn_id,
+        role="tool",
+        tool_call_id=call.id,
+        tool_result=ToolResult(id=call.id, name=call.name, output=output),
+    )
+    finished: EventData = (
+        state.ToolFailed(tool_id=call.id, tool_name=call.name, error=text)
+        if is_error
+        else state.ToolCompleted(tool_id=call.id, tool_name=call.name, result=result)
+    )
+    return now, (
+        stream.ToolResult(tool_call_id=call.id, result=result, is_error=is_error),
+        message.ToolResultMessage(message=record),
+        finished,
+    )
+
+
+def interrupted(now: TurnState, at: int) -> Step:
+    """Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason."""
+    now, spoken = _close_message(now, at)
+    now, end = _end(now, "interrupted", "interrupted", at)
+    return now, (
+        stream.MessageStop(stop_reason="end_turn"),
+        *spoken,
+        state.ConversationEnd(reason="interrupted"),
+        end,
+    )
+
+
+def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> Step:
+    """What was said before the failure is kept. The three error events are what 1.x user interfaces wait for."""
+    now, spoken = _close_message(now, at)
+    now, message_id = _next_id(now)
+    record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)
+    now, end = _end(now, "failed", "error", at)
+    return now, (
+        *spoken,
+        error.ErrorReceived(message=text, error_code=code),
+        message.ErrorMessage(message=record),
+        error.ErrorOccurred(code=code, message=text, recoverable=recoverable),
+        end,
+    )
+
+
+def _start_message(now: TurnState, name: str, at: int) -> Step:
+    now, message_id = _next_id(now)
+    started = _replace(
+        now,
+        model=name,
+        message_id=message_id,
+        message_started_at=at,
+        text=None,
+        thinking=(),
+        open_thinking=None,
+        open_call=None,
+        pending=(),
+        responding=False,
+        call_usage=NO_USAGE,
+    )
+    return started, (stream.MessageStart(message_id=message_id, model=name), state.ConversationStart(message_id=message_id))
+
+
+def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
+    # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
+    calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
+    pending = now.pending if calls_tools else ()
+    now, spoken = _close_message(now, at)
+    if calls_tools:
+        return _replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)
+    stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
+    now, end = _end(now, "completed", stop, at)
+    return now, (stream.MessageStop(stop_reason=stop), *spoken, state.ConversationEnd(reason="completed"), end)
+
+
+def _close_message(now: TurnState, at: int) -> Step:
+    """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
+    closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + now.call_usage, call_usage=NO_USAGE)
+    if now.message_id is None:
+        return closed, ()
+    text = _join(now.text)
+    thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
+    parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
+    record = AssistantMessage(
+        id=now.message_id,
+        timestamp=now.message_started_at,
+        turn_id=now.turn_id,
+        role="assistant",
+        content=parts,
+        usage=now.call_usage,
+    )
+    if text.strip():
+        return closed, (message.AssistantMessage(message=record),)
+    if parts or now.pending:
+        return closed, (message.SilentMessage(message=record),)
+    return closed, ()
+
+
+def _start_call(now: TurnState, call_id: str, name: str) -> Step:
+    return _replace(now, open_call=OpenCall(call_id, name)), (
+        stream.ToolUseStart(tool_call_id=call_id, tool_name=name),
+        state.ToolPlanned(tool_id=call_id, tool_name=name),
+        state.ToolExecuting(tool_id=call_id, tool_name=name, input={}),
+    )
+
+
+def _grow_call(now: TurnState, json: str) -> TurnState:
+    if now.open_call is None:
+        return now
+    return _replace(now, open_call=_replace(now.open_call, json=(now.open_call.json, json)))
+
+
+def _stop_call(now: TurnState, at: int) -> Step:
+    opened = now.open_call
+    if opened is None or now.message_id is None:
+        return now, ()
+    arguments, problem = _parse_input(_join(opened.json))
+    call = ToolCall(id=opened.call_id, name=opened.name, input=arguments)
+    parent = now.message_id
+    now, message_id = _next_id(now)
+    now = _replace(now, open_call=None, pending=(*now.pending, PendingCall(call, problem)))
+    record = ToolCallMessage(
+        id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", tool_call=call, parent_id=parent
+    )
+    return now, (
+        stream.ToolUseStop(tool_call_id=call.id, tool_name=call.name, input=arguments),
+        message.ToolCallMessage(message=record),
+    )
+
+
+def _parse_input(json: str) -> tuple[dict[str, object], str | None]:
+    if not json.strip():
+        return {}, None
+    try:
+        return msgspec.json.decode(json, type=dict[str, object]), None
+    except (msgspec.DecodeError, RecursionError) as problem:
+        return {}, f"the tool's input is not a JSON object: {problem}"
+
+
+def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:
+    response = turn_events.TurnResponse(
+        turn_id=now.turn_id,
+        message_id=now.user_message_id,
+        outcome=outcome,
+        stop_reason=stop,
+        duration=max(0, at - now.accepted_at),
+        usage=now.usage,
+        model=now.model,
+        timestamp=at,
+    )
+    return _replace(now, ended=True), response
+
+
+def _next_id(now: TurnState) -> tuple[TurnState, MessageId]:
+    count = now.produced + 1
+    return _replace(now, produced=count), MessageId(f"msg_{now.turn_id.removeprefix('turn_')}_{count}")
+
+
+def _join(chunks: Chunks) -> str:
+    parts: list[str] = []
+    while chunks is not None:
+        chunks, text = chunks
+        parts.append(text)
+    return "".join(reversed(parts))

@@ -1,0 +1,1 @@
+"""Server — the only package that listens: HTTP and WebSocket on one port."""

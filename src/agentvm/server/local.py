@@ -1,0 +1,151 @@
+"""Local runtime — AgentVM within this process, for `create_agentx(local_runtime())` and `start_server()`."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.abc
+
+from agentvm.app import AgentVM, open_agentvm
+from agentvm.commands.local import LocalLink
+from agentvm.config import ServerConfig, from_environment
+from agentvm.drivers.base import Driver
+from agentvm.errors import Conflict
+from agentvm.model.definition import Definition
+from agentvm.protocol.verbs import AgentX, RuntimeView, Unsubscribe
+from agentvm.runtime.tasks import open_tasks
+from agentvm.server.asgi import Application
+from agentvm.server.serving import Listener
+
+
+class LocalServer:
+    """The `server` of a local AgentX: `listen`, `close`, `on_connection`."""
+
+    def __init__(self, vm: AgentVM, tasks: anyio.abc.TaskGroup) -> None:
+        self._tasks = tasks
+        self._stop: anyio.Event | None = None
+        self._stopped = anyio.Event()
+        self.port: int | None = None
+        self._listener = Listener(vm)
+
+    @property
+    def app(self) -> Application:
+        return self._listener.app
+
+    async def listen(self, *, port: int, host: str = "127.0.0.1") -> int:
+        if self._stop is not None:
+            raise Conflict(f"This runtime already listens on port {self.port}; close() it first")
+        self._stop, self._stopped = anyio.Event(), anyio.Event()
+        self.port = await self._tasks.start(self._run, host, port, self._stop, self._stopped)
+        return self.port
+
+    async def close(self) -> None:
+        """Ends every connection. Turns run on: they belong to the runtime, not to who listens."""
+        if self._stop is not None:
+            self._stop.set()
+            await self._stopped.wait()
+            self._stop = self.port = None
+
+    def refuse_new(self) -> None:
+        self._listener.refuse_new()
+
+    def on_connection(self, handler: Callable[[RuntimeView], None]) -> Unsubscribe:
+        return self._listener.on_connection(handler)
+
+    async def _run(
+        self,
+        host: str,
+        port: int,
+        stop: anyio.Event,
+        stopped: anyio.Event,
+        *,
+        task_status: anyio.abc.TaskStatus[int] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        try:
+            async with self._listener.listen(host, port) as bound:
+                task_status.started(bound)
+                await stop.wait()
+        finally:
+            stopped.set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalRuntime:
+    """What `create_agentx` opens: a runtime in this process."""
+
+    config: ServerConfig
+    definitions: Sequence[Definition]
+    drivers: Mapping[str, Driver] | None
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[AgentX]:
+        async with AsyncExitStack() as stack:
+            vm = await stack.enter_async_context(open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers))
+            tasks = await stack.enter_async_context(open_tasks())
+            peer = vm.attach()
+            stack.callback(vm.detach, peer)
+            stack.callback(tasks.cancel_scope.cancel)
+            link = LocalLink(peer)
+            tasks.start_soon(link.run)
+            server = LocalServer(vm, tasks)
+            stack.push_async_callback(_shut_down, vm, server)
+            yield AgentX(link, server)
+
+
+async def _shut_down(vm: AgentVM, server: LocalServer) -> None:
+    """In order: no new peers, running turns finish or are ended, their peers hear of it, sockets close."""
+    with anyio.CancelScope(shield=True):
+        server.refuse_new()
+        await vm.runtime.drain(vm.config.grace)
+        await server.close()
+
+
+def local_runtime(
+    config: ServerConfig | None = None,
+    *,
+    definitions: Sequence[Definition] = (),
+    drivers: Mapping[str, Driver] | None = None,
+) -> LocalRuntime:
+    """Runs agents in this process. Without a config the environment decides, as for `avm serve`."""
+    return LocalRuntime(config=config or from_environment(), definitions=tuple(definitions), drivers=drivers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server that accepts connections."""
+
+    app: Application
+    agentx: AgentX
+    server: LocalServer
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{_for_url(self.host)}:{self.port}"
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws://{_for_url(self.host)}:{self.port}/ws"
+
+
+@asynccontextmanager
+async def start_server(
+    config: ServerConfig | None = None,
+    *,
+    definitions: Sequence[Definition] = (),
+    drivers: Mapping[str, Driver] | None = None,
+) -> AsyncIterator[RunningServer]:
+    """A listening server, for as long as the `async with` lasts."""
+    source = local_runtime(config, definitions=definitions, drivers=drivers)
+    async with source.open() as agentx:
+        server = agentx.server
+        if not isinstance(server, LocalServer):
+            raise TypeError("a local runtime has a server")
+        port = await server.listen(port=source.config.port, host=source.config.host)
+        yield RunningServer(app=server.app, agentx=agentx, server=server, host=source.config.host, port=port)
+
+
+def _for_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

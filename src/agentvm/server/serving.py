@@ -1,0 +1,127 @@
+"""Serving — binds a port and runs the server on it."""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import anyio
+import anyio.abc
+import uvicorn
+
+from agentvm.app import AgentVM
+from agentvm.commands.call import Peer
+from agentvm.commands.local import LocalLink
+from agentvm.errors import ConfigInvalid
+from agentvm.protocol.verbs import RuntimeView, Unsubscribe
+from agentvm.runtime.channel import GOING_AWAY, Channel
+from agentvm.runtime.tasks import open_tasks
+from agentvm.server.asgi import Application
+from agentvm.server.transport import JoiningProtocol
+
+MAX_FRAME = 100 * 1024 * 1024
+HEARTBEAT = 30.0
+"""Seconds between pings, and that a pong may take: a dead peer is noticed within two."""
+
+ConnectionHandler = Callable[[RuntimeView], None]
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers (who starts a server decides when it ends), and with a word when it is up."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Listener:
+    """One listening port and the peers that came through it."""
+
+    def __init__(self, vm: AgentVM) -> None:
+        self._handlers: dict[object, ConnectionHandler] = {}
+        self._channels: dict[Channel, None] = {}
+        self._server: _Server | None = None
+        self.app = Application(vm, self._watch)
+
+    @asynccontextmanager
+    async def listen(self, host: str, port: int) -> AsyncIterator[int]:
+        """Yields the port once peers can connect; leaving ends every connection."""
+        bound = bind(host, port)
+        config = uvicorn.Config(
+            self.app,
+            http="httptools",
+            ws=JoiningProtocol,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws_max_size=MAX_FRAME,
+            ws_ping_interval=HEARTBEAT,
+            ws_ping_timeout=HEARTBEAT,
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=5,
+        )
+        self._server = server = _Server(config)
+        async with open_tasks() as tasks:
+            tasks.start_soon(server.serve, [bound])
+            await server.up.wait()
+            try:
+                yield bound.getsockname()[1]
+            finally:
+                self.refuse_new()
+                for channel in tuple(self._channels):
+                    channel.close(GOING_AWAY)
+                server.should_exit = True
+
+    def refuse_new(self) -> None:
+        """Stops listening; peers that are connected stay."""
+        for listening in self._server.servers if self._server is not None else ():
+            listening.close()
+
+    def on_connection(self, handler: ConnectionHandler) -> Unsubscribe:
+        key = object()
+        self._handlers[key] = handler
+
+        def unsubscribe() -> None:
+            self._handlers.pop(key, None)
+
+        return unsubscribe
+
+    @contextmanager
+    def _watch(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> Iterator[None]:
+        self._channels[peer.channel] = None
+        if self._handlers:
+            mirror = peer.channel.mirror = Channel(peer.channel.principal)
+            link = LocalLink(peer, mirror)
+            tasks.start_soon(link.run)
+            view = RuntimeView(link)
+            for handler in tuple(self._handlers.values()):
+                handler(view)
+        try:
+            yield
+        finally:
+            del self._channels[peer.channel]
+
+
+def bind(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError) as error:
+        raise ConfigInvalid(f"Cannot listen on host {host!r}: {error}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        raise ConfigInvalid(f"Cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from None
+    bound.setblocking(False)
+    return bound

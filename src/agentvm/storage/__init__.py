@@ -1,0 +1,1 @@
+"""Storage — repositories behind protocols, always obtained for a scope."""

@@ -1,0 +1,84 @@
+"""Store — what the rest of AgentVM may ask of a database.
+
+A repository is obtained *for a scope*: `store.tenant(t)` sees one tenant, `store.tenant(t).container(c)` one container
+of it. There is no other way in, so a query that forgets whose data it touches cannot be written.
+
+Every write is durable when its call returns (committed, synced); writes that wait together share one commit.
+An append never reads or rewrites what is already there. A failed write raises `StoreFailed` and leaves nothing behind.
+Conformance: `agentvm.testing.conformance.store`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agentvm.model.container import Container
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.image import Image
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+
+
+class ContainerStore(Protocol):
+    """One container of one tenant."""
+
+    async def get(self) -> Container | None: ...
+
+    async def create(self, now: int) -> bool:
+        """Get-or-create; True when this call created it."""
+
+    async def add_image(self, image: Image, default_session: Session) -> None:
+        """The image, its default session and (once per digest) its snapshot, in one commit."""
+
+    async def get_image(self, image_id: ImageId) -> Image | None: ...
+
+    async def list_images(self) -> tuple[Image, ...]:
+        """Newest first."""
+
+    async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
+        """Changes what is not None; returns the image as it is now, or None if there is none."""
+
+    async def delete_image(self, image_id: ImageId) -> bool:
+        """With its sessions, messages and turns, in one commit; True when it was there."""
+
+    async def add_session(self, session: Session) -> None: ...
+
+    async def get_session(self, session_id: SessionId) -> Session | None: ...
+
+    async def list_sessions(self, image_id: ImageId) -> tuple[Session, ...]:
+        """Oldest first, so that the default session leads."""
+
+    async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None: ...
+
+    async def record(
+        self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
+    ) -> None:
+        """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
+
+        Bumps `updated_at` of the session and of its image. A session that is gone takes nothing: `SessionNotFound`.
+        """
+
+    async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
+        """In the order they were appended."""
+
+    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+
+
+class TenantStore(Protocol):
+    """One tenant: finds in which of its containers a thing lives, and nothing more."""
+
+    def container(self, container_id: ContainerId) -> ContainerStore: ...
+
+    async def list_containers(self) -> tuple[ContainerId, ...]:
+        """Oldest first."""
+
+    async def find_image(self, image_id: ImageId) -> ContainerId | None: ...
+
+    async def find_session(self, session_id: SessionId) -> ContainerId | None: ...
+
+
+class Store(Protocol):
+    """A whole database. Opened at start-up, closed at shutdown."""
+
+    def tenant(self, tenant_id: TenantId) -> TenantStore: ...

@@ -1,0 +1,186 @@
+"""SqliteContainerStore — one container of one tenant in SQLite.
+
+Every statement carries the tenant and the container of this scope; a container id inside a record is not consulted.
+What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+
+from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
+from agentvm.model.container import Container
+from agentvm.model.definition import snapshot_of
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.image import Image
+from agentvm.model.message import Message, encode_message
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.database import Database
+
+_ADD_IMAGE = """
+INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config,
+                    created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_SESSION = """
+INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_TOUCH_SESSION = """
+UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
+"""
+_TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
+_ADD_MESSAGE = """
+INSERT INTO messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
+"""
+# A turn ends once: what is already finished is left alone.
+_PUT_TURN = """
+INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, turn_id) DO UPDATE
+SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at
+WHERE outcome IS NULL
+"""
+_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
+
+
+class SqliteContainerStore:
+    """See `agentvm.storage.base.ContainerStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
+        self._database = database
+        self._key = (tenant_id, container_id)
+
+    async def get(self) -> Container | None:
+        return await self._database.read(lambda connection: rows.read_container(connection, self._key))
+
+    async def create(self, now: int) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute(
+                "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (tenant_id, container_id) DO NOTHING",
+                (*self._key, now, now),
+            )
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+    async def add_image(self, image: Image, default_session: Session) -> None:
+        """`ContainerNotFound` when the container was never created."""
+        digest, body = snapshot_of(image.definition)
+        if digest != image.digest:
+            # Snapshots are shared across tenants, so one stored under a foreign digest would change other people's images.
+            raise ValueError(f"image {image.image_id}: digest {image.digest} is not that of its definition, {digest}")
+        config = rows.encode_config(image.config)
+        description = (image.name, image.description, image.definition_name, digest, config)
+
+        def write(connection: apsw.Connection) -> None:
+            if not self._exists(connection):
+                raise ContainerNotFound(self._key[1])
+            connection.execute("INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING", (digest, body))
+            times = (image.created_at, image.updated_at)
+            connection.execute(_ADD_IMAGE, (*self._key, image.image_id, image.session_id, *description, *times))
+            self._insert_session(connection, image.image_id, default_session)
+
+        await self._database.write(write)
+
+    async def get_image(self, image_id: ImageId) -> Image | None:
+        return await self._database.read(lambda connection: rows.read_image(connection, self._key, image_id))
+
+    async def list_images(self) -> tuple[Image, ...]:
+        """Newest first."""
+        return await self._database.read(lambda connection: rows.read_images(connection, self._key))
+
+    async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
+        """Changes what is not None; returns the image as it is now, or None if there is none."""
+
+        def write(connection: apsw.Connection) -> Image | None:
+            connection.execute(
+                "UPDATE images SET name = coalesce(?, name), description = coalesce(?, description), updated_at = ? "
+                "WHERE tenant_id = ? AND container_id = ? AND image_id = ?",
+                (name, description, now, *self._key, image_id),
+            )
+            return rows.read_image(connection, self._key, image_id)
+
+        return await self._database.write(write)
+
+    async def delete_image(self, image_id: ImageId) -> bool:
+        """With its sessions, messages and turns, in one commit; True when it was there."""
+
+        def write(connection: apsw.Connection) -> bool:
+            deleted = connection.execute(
+                "DELETE FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ? RETURNING digest",
+                (*self._key, image_id),
+            ).fetchall()
+            connection.executemany(_DROP_SNAPSHOT, deleted)
+            return bool(deleted)
+
+        return await self._database.write(write)
+
+    async def add_session(self, session: Session) -> None:
+        """`ImageNotFound` when its image is gone."""
+
+        def write(connection: apsw.Connection) -> None:
+            found = connection.execute(
+                "SELECT 1 FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?", (*self._key, session.image_id)
+            )
+            if not found.fetchall():
+                raise ImageNotFound(session.image_id)
+            self._insert_session(connection, session.image_id, session)
+
+        await self._database.write(write)
+
+    async def get_session(self, session_id: SessionId) -> Session | None:
+        return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))
+
+    async def list_sessions(self, image_id: ImageId) -> tuple[Session, ...]:
+        """Oldest first, so that the default session leads."""
+        return await self._database.read(lambda connection: rows.read_sessions(connection, self._key, image_id))
+
+    async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None:
+        def write(connection: apsw.Connection) -> Session | None:
+            connection.execute(
+                "UPDATE sessions SET title = ?, updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?",
+                (title, now, *self._key, session_id),
+            )
+            return rows.read_session(connection, self._key, session_id)
+
+        return await self._database.write(write)
+
+    async def record(
+        self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
+    ) -> None:
+        """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
+        bodies = [(message.id, encode_message(message)) for message in messages]
+        steps = [
+            (turn.turn_id, turn.message_id, turn.accepted_at, turn.outcome, rows.encode_usage(turn.usage), turn.ended_at)
+            for turn in turns
+        ]
+
+        def write(connection: apsw.Connection) -> None:
+            touched = connection.execute(_TOUCH_SESSION, (now, *self._key, session_id)).fetchall()
+            if not touched:
+                raise SessionNotFound(session_id)
+            session_key, image_id = touched[0]
+            connection.execute(_TOUCH_IMAGE, (now, *self._key, image_id))
+            connection.executemany(_ADD_MESSAGE, ((session_key, *body) for body in bodies))
+            connection.executemany(_PUT_TURN, ((session_key, *step) for step in steps))
+
+        await self._database.write(write)
+
+    async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
+        """In the order they were appended."""
+        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id))
+
+    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+        return await self._database.read(lambda connection: rows.read_turns(connection, self._key, session_id))
+
+    def _exists(self, connection: apsw.Connection) -> bool:
+        found = connection.execute("SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?", self._key)
+        return bool(found.fetchall())
+
+    def _insert_session(self, connection: apsw.Connection, image_id: ImageId, session: Session) -> None:
+        about = (session.title, session.created_at, session.updated_at)
+        connection.execute(_ADD_SESSION, (*self._key, image_id, session.session_id, *about))

@@ -1,0 +1,146 @@
+"""Rows — how records lie in the tables: the columns of each and the way back to a record.
+
+Rows are fetched to the last before the first is decoded: a cursor that a failing decoder left open would hold its
+reader at an old state of the database.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.container import Container
+from agentvm.model.definition import Definition
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.image import Image, ImageConfig
+from agentvm.model.message import Message, decode_message
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+from agentvm.model.usage import Usage
+
+Key = tuple[TenantId, ContainerId]
+
+_encoder = msgspec.json.Encoder()
+_definition = msgspec.json.Decoder(Definition)
+_config = msgspec.json.Decoder(ImageConfig)
+_usage = msgspec.json.Decoder(Usage)
+
+_IMAGES = """
+SELECT image_id, container_id, session_id, name, description, definition_name, digest, body, config, created_at, updated_at
+FROM images JOIN snapshots USING (digest)
+WHERE tenant_id = ? AND container_id = ?
+"""
+_SESSIONS = """
+SELECT session_id, image_id, container_id, title, created_at, updated_at
+FROM sessions
+WHERE tenant_id = ? AND container_id = ?
+"""
+CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
+IMAGE = _IMAGES + "AND image_id = ?"
+IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
+SESSION = _SESSIONS + "AND session_id = ?"
+SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
+TURNS = """
+SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at
+FROM sessions JOIN turns USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+ORDER BY accepted_at, position
+"""
+MESSAGES = """
+SELECT body
+FROM sessions JOIN messages USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+ORDER BY position
+"""
+
+
+def encode_config(config: ImageConfig) -> bytes:
+    return _encoder.encode(config)
+
+
+def encode_usage(usage: Usage | None) -> bytes | None:
+    return None if usage is None else _encoder.encode(usage)
+
+
+def read_container(connection: apsw.Connection, key: Key) -> Container | None:
+    for container_id, created_at, updated_at in _fetch(connection, CONTAINER, key):
+        return Container(container_id=container_id, created_at=created_at, updated_at=updated_at)
+    return None
+
+
+def read_images(connection: apsw.Connection, key: Key) -> tuple[Image, ...]:
+    return tuple(_decode_images(_fetch(connection, IMAGES, key)))
+
+
+def read_image(connection: apsw.Connection, key: Key, image_id: ImageId) -> Image | None:
+    return next(_decode_images(_fetch(connection, IMAGE, (*key, image_id))), None)
+
+
+def read_sessions(connection: apsw.Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:
+    return tuple(_decode_sessions(_fetch(connection, SESSIONS, (*key, image_id))))
+
+
+def read_session(connection: apsw.Connection, key: Key, session_id: SessionId) -> Session | None:
+    return next(_decode_sessions(_fetch(connection, SESSION, (*key, session_id))), None)
+
+
+def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Message, ...]:
+    return tuple(decode_message(body) for (body,) in _fetch(connection, MESSAGES, (*key, session_id)))
+
+
+def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
+    return tuple(
+        Turn(
+            turn_id=turn_id,
+            container_id=container_id,
+            image_id=image_id,
+            session_id=session,
+            message_id=message_id,
+            accepted_at=accepted_at,
+            outcome=outcome,
+            usage=None if usage is None else _usage.decode(usage),
+            ended_at=ended_at,
+        )
+        for turn_id, container_id, image_id, session, message_id, accepted_at, outcome, usage, ended_at in _fetch(
+            connection, TURNS, (*key, session_id)
+        )
+    )
+
+
+def _fetch(connection: apsw.Connection, query: str, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    # Any: the tables are STRICT, so a column has the type the schema gives it.
+    return list(connection.execute(query, parameters))
+
+
+def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
+    # Many images of a container are builds of one definition: decode it once.
+    definitions: dict[str, Definition] = {}
+    for image_id, container_id, session_id, name, description, definition_name, digest, body, config, created, updated in rows:
+        if digest not in definitions:
+            definitions[digest] = _definition.decode(body)
+        yield Image(
+            image_id=image_id,
+            container_id=container_id,
+            session_id=session_id,
+            name=name,
+            description=description,
+            definition_name=definition_name,
+            digest=digest,
+            definition=definitions[digest],
+            config=_config.decode(config),
+            created_at=created,
+            updated_at=updated,
+        )
+
+
+def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
+    for session_id, image_id, container_id, title, created_at, updated_at in rows:
+        yield Session(
+            session_id=session_id,
+            image_id=image_id,
+            container_id=container_id,
+            title=title,
+            created_at=created_at,
+            updated_at=updated_at,
+        )

@@ -1,0 +1,1 @@
+"""Testing — doubles and conformance suites that ship with the product."""

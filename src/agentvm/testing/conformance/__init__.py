@@ -1,0 +1,1 @@
+"""Conformance — one suite per port; whatever plugs in there must pass it."""

@@ -1,0 +1,115 @@
+"""Records — small valid images, sessions, messages and turns for suites and tests."""
+
+from agentvm.model.definition import Definition, snapshot_of
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.image import Image, ImageConfig
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+)
+from agentvm.model.session import Session
+from agentvm.model.turn import Outcome, Turn
+from agentvm.model.usage import Usage
+
+HOME = ContainerId("home")
+IMAGE, SESSION = ImageId("img_1"), SessionId("img_1-default")
+
+
+def image(image_id: str = IMAGE, container: str = HOME, *, now: int = 1, definition: Definition | None = None) -> Image:
+    """An image whose default session is `default_session(image)`."""
+    definition = definition or Definition(name="helper")
+    return Image(
+        image_id=ImageId(image_id),
+        container_id=ContainerId(container),
+        session_id=SessionId(f"{image_id}-default"),
+        name=f"name of {image_id}",
+        definition_name=definition.name,
+        digest=snapshot_of(definition)[0],
+        definition=definition,
+        config=ImageConfig(),
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def default_session(of: Image) -> Session:
+    return session(of.session_id, of.image_id, of.container_id, now=of.created_at)
+
+
+def session(session_id: str, image_id: str = IMAGE, container: str = HOME, *, now: int = 1) -> Session:
+    return Session(
+        session_id=SessionId(session_id),
+        image_id=ImageId(image_id),
+        container_id=ContainerId(container),
+        title=None,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def message(message_id: str, text: str = "hello") -> UserMessage:
+    return UserMessage(id=MessageId(message_id), timestamp=1, role="user", content=text)
+
+
+def turn(
+    turn_id: str, *, at: int = 1, outcome: Outcome | None = None, usage: Usage | None = None, ended: int | None = None
+) -> Turn:
+    return Turn(
+        turn_id=TurnId(turn_id),
+        container_id=HOME,
+        image_id=IMAGE,
+        session_id=SESSION,
+        message_id=MessageId("m1"),
+        accepted_at=at,
+        outcome=outcome,
+        usage=usage,
+        ended_at=ended,
+    )
+
+
+EVERY_KIND: tuple[Message, ...] = (
+    UserMessage(id=MessageId("1"), timestamp=1, role="user", content="北京 \u0000 🦀"),
+    UserMessage(
+        id=MessageId("2"),
+        timestamp=2,
+        role="user",
+        content=(
+            TextPart(text="see"),
+            ImagePart(data="aGk=", media_type="image/png"),
+            FilePart(data="aGk=", media_type="text/plain"),
+        ),
+    ),
+    AssistantMessage(
+        id=MessageId("3"),
+        timestamp=3,
+        role="assistant",
+        content=(ThinkingPart(reasoning="hm", signature="s"), TextPart(text="yes")),
+        usage=Usage(input_tokens=1, output_tokens=2, estimated=True),
+    ),
+    ToolCallMessage(
+        id=MessageId("4"),
+        timestamp=4,
+        role="assistant",
+        tool_call=ToolCall(id="c", name="run", input={"deep": [1, {"x": None}]}),
+        parent_id=MessageId("3"),
+    ),
+    ToolResultMessage(
+        id=MessageId("5"),
+        timestamp=5,
+        role="tool",
+        tool_call_id="c",
+        tool_result=ToolResult(id="c", name="run", output=ToolOutput(type="error-text", value="no")),
+    ),
+    ErrorMessage(id=MessageId("6"), timestamp=6, role="error", content="down", error_code="timeout"),
+)

@@ -1,0 +1,57 @@
+"""Fixtures of every test, and the list of what could not be tested on this machine."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Error, async_playwright
+
+from tests.provision import Unavailable
+from tests.provision.chromium import FLAGS, Chromium
+from tests.provision.chromium import chromium as provide_chromium
+from tests.provision.node import node as provide_node
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    """The `node` program."""
+    try:
+        return provide_node()
+    except Unavailable as error:
+        pytest.skip(f"node: {error}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Chromium:
+    try:
+        return provide_chromium()
+    except Unavailable as error:
+        pytest.skip(f"chromium: {error}")
+
+
+@pytest.fixture
+async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
+    """A fresh headless browser."""
+    async with async_playwright() as playwright:
+        try:
+            launched = await playwright.chromium.launch(
+                executable_path=chromium.executable, args=list(FLAGS), env={**os.environ, **chromium.env}
+            )
+        except Error as error:
+            pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
+        async with launched:
+            yield launched
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A skip is never silent: says what was not tested, how often and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    for reason, count in Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).items():
+        terminalreporter.write_line(f"NOT TESTED HERE ({count}): {reason}", yellow=True)

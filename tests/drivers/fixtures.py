@@ -1,0 +1,48 @@
+"""Fixtures — prompts and settings the driver tests share."""
+
+import base64
+
+from agentvm.drivers.base import AssistantSaid, DriverSettings, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.failures import Failures
+from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, ToolOutput, ToolResult
+from agentvm.model.secret import Secret
+from agentvm.testing.provider import ScriptedProvider
+
+KEY = "sk-test-1234567890abcdef"
+
+FAILURES = Failures(provider="p", remedy_key="check KEY", remedy_reach="check the network", secret=Secret(KEY))
+
+WEATHER = ToolSpec(name="weather", description="The weather", input_schema={"type": "object", "properties": {}})
+CLOCK = ToolSpec(name="clock", description="The time", input_schema={"type": "object", "properties": {}})
+
+
+def settings(provider: ScriptedProvider, *, timeout: float = 30.0, max_retries: int = 0, path: str = "") -> DriverSettings:
+    return DriverSettings(
+        api_key=Secret(KEY), base_url=provider.base_url + path, model="m", timeout=timeout, max_retries=max_retries
+    )
+
+
+def prompt(*said: Said, system: str | None = None, tools: tuple[ToolSpec, ...] = ()) -> Prompt:
+    return Prompt(model="m", conversation=said or (UserSaid(content="hi"),), max_tokens=100, system=system, tools=tools)
+
+
+def called(*calls: tuple[str, str], text: str = "") -> AssistantSaid:
+    return AssistantSaid(text=text, tool_calls=tuple(ToolCall(id=id, name=name, input={"a": 1}) for id, name in calls))
+
+
+def answered(call_id: str, value: str, *, failed: bool = False) -> ToolsAnswered:
+    output = ToolOutput(type="error-text" if failed else "text", value=value)
+    return ToolsAnswered(results=(ToolResult(id=call_id, name="weather", output=output),))
+
+
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+EVERY_PART = (
+    TextPart(text="look"),
+    ImagePart(data="aGk=", media_type="image/png"),
+    ImagePart(data="https://example.test/a.png", media_type="image/png"),
+    FilePart(data="cGRm", media_type="application/pdf", filename="a.pdf"),
+    FilePart(data=base64_of("notes"), media_type="text/plain", filename="a.txt"),
+)

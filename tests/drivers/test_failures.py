@@ -1,0 +1,164 @@
+import email.utils
+import time
+
+import httpx2
+import pytest
+from tests.drivers.fixtures import FAILURES, KEY
+
+from agentvm.drivers.failures import MAX_RETRY_AFTER, Reported, read_error, refuse_long_waits, retry_after
+from agentvm.errors import (
+    ProviderAuthFailed,
+    ProviderBadRequest,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderProtocolError,
+    ProviderRateLimited,
+    ProviderTimeout,
+    ProviderUnreachable,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (307, ProviderProtocolError),
+        (400, ProviderBadRequest),
+        (401, ProviderAuthFailed),
+        (402, ProviderAuthFailed),
+        (403, ProviderAuthFailed),
+        (404, ProviderBadRequest),
+        (408, ProviderTimeout),
+        (413, ProviderBadRequest),
+        (418, ProviderBadRequest),
+        (429, ProviderRateLimited),
+        (500, ProviderOverloaded),
+        (503, ProviderOverloaded),
+        (504, ProviderTimeout),
+        (529, ProviderOverloaded),
+    ],
+)
+def test_every_status_has_its_error(status: int, expected: type[ProviderError]) -> None:
+    error = FAILURES.status(status, b'{"error": {"message": "no"}}', {})
+    assert type(error) is expected
+    assert str(status) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("overloaded_error", ProviderOverloaded),
+        ("rate_limit_error", ProviderRateLimited),
+        ("authentication_error", ProviderAuthFailed),
+        ("invalid_request_error", ProviderBadRequest),
+        ("timeout_error", ProviderTimeout),
+        ("something_new", ProviderError),
+    ],
+)
+def test_an_error_inside_a_stream_is_known_by_its_type(kind: str, expected: type[ProviderError]) -> None:
+    assert type(FAILURES.reported(Reported("no", kind))) is expected
+
+
+def test_an_error_inside_a_stream_may_carry_a_status_as_its_code() -> None:
+    assert type(FAILURES.reported(Reported("no", None, 502))) is ProviderOverloaded
+
+
+def test_an_account_without_credit_is_not_mistaken_for_a_rate_limit() -> None:
+    body = b'{"error": {"message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota"}}'
+    error = FAILURES.status(429, body, {})
+    assert type(error) is ProviderAuthFailed
+    assert not error.retryable
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": {"message": "a", "type": "t", "code": 3}}', "a"),
+        (b'{"type": "error", "error": {"type": "x", "message": "b"}}', "b"),
+        (b'{"error": "c"}', "c"),
+        (b'{"object": "error", "message": "d", "code": 400}', "d"),
+        (b'{"detail": "e"}', "e"),
+        (b"<html>gateway</html>", ""),
+        (b"\xff\xfe", ""),
+        (b"[]", ""),
+        (b"", ""),
+    ],
+)
+def test_the_error_is_found_in_every_shape(body: bytes, message: str) -> None:
+    assert read_error(body).message == message
+
+
+def test_keys_that_a_provider_echoes_are_struck_out() -> None:
+    body = f'{{"error": {{"message": "bad {KEY}, sk-proj-abc***wxyz and Bearer abc.def"}}}}'.encode()
+    text = str(FAILURES.status(401, body, {}))
+    assert KEY not in text
+    assert "wxyz" not in text
+    assert "abc.def" not in text
+    assert "check KEY" in text
+
+
+def test_a_providers_text_is_shortened_and_kept_on_one_line() -> None:
+    text = FAILURES.redact("a\r\n\x1b[31m" + "b" * 10_000)
+    assert len(text) < 500
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-3"}, 0.0),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+def test_retry_after_may_be_a_date() -> None:
+    wait = retry_after({"retry-after": email.utils.formatdate(time.time() + 100, usegmt=True)})
+    assert wait is not None
+    assert 90 < wait <= 100
+
+
+def test_the_error_of_a_rate_limit_says_how_long_to_wait() -> None:
+    error = FAILURES.status(429, b"{}", {"retry-after": "12"})
+    assert error.retry_after == 12.0
+    assert error.retryable
+    assert "12 s" in str(error)
+
+
+@pytest.mark.anyio
+async def test_only_long_waits_are_refused() -> None:
+    short = httpx2.Response(429, headers={"retry-after": str(MAX_RETRY_AFTER)})
+    long = httpx2.Response(429, headers={"retry-after": str(MAX_RETRY_AFTER + 1), "x-should-retry": "true"})
+    await refuse_long_waits(short)
+    await refuse_long_waits(long)
+    assert "x-should-retry" not in short.headers
+    assert long.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (httpx2.ConnectError("refused"), ProviderUnreachable),
+        (httpx2.ReadError("reset"), ProviderUnreachable),
+        (httpx2.RemoteProtocolError("cut"), ProviderUnreachable),
+        (httpx2.ReadTimeout("slow"), ProviderTimeout),
+        (httpx2.ConnectTimeout("slow"), ProviderTimeout),
+        (httpx2.SSEError("html"), ProviderProtocolError),
+        (httpx2.DecodingError("gzip"), ProviderProtocolError),
+    ],
+)
+def test_broken_connections_are_told_apart(error: httpx2.HTTPError, expected: type[ProviderError]) -> None:
+    assert type(FAILURES.transport(error)) is expected
+    assert type(FAILURES.unreachable(error)) is expected
+
+
+def test_a_connection_that_fails_for_no_known_reason_is_unreachable() -> None:
+    assert type(FAILURES.unreachable(OSError("?"))) is ProviderUnreachable
+    assert type(FAILURES.unreachable(None)) is ProviderUnreachable

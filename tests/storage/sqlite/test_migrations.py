@@ -1,0 +1,74 @@
+import os
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.errors import MigrationUnknown, StoreFailed
+from agentvm.storage.sqlite.database import open_database
+from agentvm.storage.sqlite.migrations import load_migrations, migrate
+
+MIGRATIONS = load_migrations()
+
+
+def schema(connection: apsw.Connection) -> list[str]:
+    return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")]
+
+
+def test_every_migration_is_found_in_the_package_in_order() -> None:
+    assert len(MIGRATIONS) == 1
+    assert "CREATE TABLE messages" in MIGRATIONS[0]
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
+def test_every_earlier_schema_arrives_at_the_same_one(version: int) -> None:
+    fresh, old = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    migrate(fresh, MIGRATIONS)
+    migrate(old, MIGRATIONS[:version])
+    assert old.pragma("user_version") == version
+    migrate(old, MIGRATIONS)
+    assert old.pragma("user_version") == len(MIGRATIONS)
+    assert schema(old) == schema(fresh)
+
+
+def test_what_was_migrated_is_not_migrated_again() -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, MIGRATIONS)
+    connection.execute("INSERT INTO snapshots VALUES ('d', x'00')")
+    migrate(connection, MIGRATIONS)
+    assert connection.execute("SELECT count(*) FROM snapshots").get == 1
+
+
+def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
+    connection = apsw.Connection(":memory:")
+    with pytest.raises(apsw.SQLError):
+        migrate(connection, ("CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)", "CREATE TABLE c (x)"))
+    assert connection.pragma("user_version") == 1
+    assert schema(connection) == ["CREATE TABLE a (x)"]
+    migrate(connection, ("CREATE TABLE a (x)", "CREATE TABLE b (x)"))
+    assert connection.pragma("user_version") == 2
+
+
+@pytest.mark.anyio
+async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    newer = apsw.Connection(str(path))
+    newer.execute("CREATE TABLE future (x); PRAGMA user_version = 99")
+    newer.close()
+    before = path.read_bytes()
+    with anyio.fail_after(5), pytest.raises(MigrationUnknown):
+        async with open_database(path):
+            pass
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.db"]
+
+
+@pytest.mark.anyio
+async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    other = apsw.Connection(str(tmp_path / "a.db"))
+    other.execute("CREATE TABLE images (x)")
+    other.close()
+    with anyio.fail_after(5), pytest.raises(StoreFailed):
+        async with open_database(tmp_path / "a.db"):
+            pass

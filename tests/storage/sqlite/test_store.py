@@ -1,0 +1,80 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.errors import StoreFailed
+from agentvm.model.ids import ContainerId, TenantId
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite.database import Database
+from agentvm.testing.conformance.records import IMAGE, SESSION, image, message
+from agentvm.testing.conformance.store import ACME, CHECKS, check_append_cost, settle
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize("check", CHECKS)
+async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
+            await check(store)
+
+
+async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one(
+    database: Database, store: SqliteStore
+) -> None:
+    steps = 0
+
+    def count(event: dict[str, dict[str, int]]) -> None:
+        nonlocal steps
+        steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+        assert event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"] == 0
+
+    await database.write(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    with anyio.fail_after(60):
+        await check_append_cost(store, lambda: steps)
+
+
+async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_one(
+    database: Database, store: SqliteStore, tmp_path: Path
+) -> None:
+    # Without checkpoints the log only grows, by exactly the pages that were written.
+    await database.write(lambda connection: connection.wal_autocheckpoint(0))
+    with anyio.fail_after(60):
+        await check_append_cost(store, lambda: (tmp_path / "agentvm.db-wal").stat().st_size)
+
+
+async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    with anyio.fail_after(5):
+        async with open_store(tmp_path / "agentvm.db") as store:
+            home = await settle(store, image())
+            await home.record(SESSION, messages=[message("m1")], now=2)
+        async with open_store(tmp_path / "agentvm.db") as store:
+            home = store.tenant(ACME).container(ContainerId("home"))
+            assert await home.list_messages(SESSION) == (message("m1"),)
+
+
+async def test_two_stores_in_memory_are_two_stores() -> None:
+    with anyio.fail_after(5):
+        async with open_store(None) as one, open_store(None) as other:
+            await settle(one, image())
+            assert await other.tenant(ACME).list_containers() == ()
+
+
+async def test_a_store_that_was_closed_refuses_work() -> None:
+    with anyio.fail_after(5):
+        async with open_store(None) as store:
+            home = await settle(store, image())
+        with pytest.raises(StoreFailed):
+            await home.get_image(IMAGE)
+        with pytest.raises(StoreFailed):
+            await home.create(now=2)
+
+
+async def test_a_tenant_is_only_a_name_until_it_stores_something(store: SqliteStore) -> None:
+    with anyio.fail_after(5):
+        assert await store.tenant(TenantId("nobody")).list_containers() == ()

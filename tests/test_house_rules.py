@@ -1,0 +1,294 @@
+"""House rules — what no tool checks for us, as small functions over one module or file.
+
+Each rule yields the offences it finds; `PLANTED` proves for each one that it can fail.
+"""
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src" / "agentvm"
+
+MODULE_LINES = 400
+FUNCTION_LINES = 50
+PUBLIC_METHODS = 15
+
+# Where a failure of any kind becomes an answer, an event or an exit code.
+BOUNDARIES = {"commands/dispatch.py", "runtime/agent.py", "server/errors.py", "cli/main.py"}
+# The six managers are words of the AgentX design; otherwise these words say nothing about what a class is.
+EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
+MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
+# What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
+PORTS = ("drivers/base", "drivers/models", "storage/base")
+UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+
+# src/agentvm/a/b.py is tested by tests/a/test_b.py. A module or package named here is tested by another file instead.
+TESTED_BY: dict[str, str] = {}
+
+# Written so that this file does not mention them itself.
+MACHINE = re.compile(
+    r"(?<![\w.~/-])/(?:op[t]|wor[k]|roo[t]|hom[e]|User[s])/"
+    r"|\b(?:pyp[i]\.org|pythonhosted[.]org|npmj[s]\.(?:org|com)|yarnpk[g]\.com)"
+    r"|\.\./share[d]\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One Python file: `name` is its path below src/agentvm, or below the project for the rest."""
+
+    name: str
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+
+Rule = Callable[[Module], Iterator[str]]
+
+
+def short_module(module: Module) -> Iterator[str]:
+    if (lines := module.text.count("\n")) > MODULE_LINES:
+        yield f"{lines} lines, more than {MODULE_LINES}"
+
+
+def short_functions(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES:
+                yield f"{node.lineno}: {node.name} has {lines} lines, more than {FUNCTION_LINES}"
+
+
+def small_classes(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef):
+            methods = (item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
+            # By name: overloads and property setters are one method.
+            public = {method.name for method in methods if not method.name.startswith("_")}
+            if len(public) > PUBLIC_METHODS:
+                yield f"{node.lineno}: {node.name} has {len(public)} public methods, more than {PUBLIC_METHODS}"
+
+
+def narrow_excepts(module: Module) -> Iterator[str]:
+    if module.name in BOUNDARIES:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {"everything"}
+            if broad := caught & {"everything", "Exception", "BaseException"}:
+                yield f"{node.lineno}: catches {broad.pop()} outside the four boundaries"
+
+
+def tasks_have_parents(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Attribute(attr=name) | ast.alias(name=name) if name in {"create_task", "ensure_future"}:
+                yield f"{node.lineno}: {name} starts a task without a parent"
+
+
+def no_unsafe_code(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Call(func=ast.Name(id="eval" | "exec" as name)):
+                yield f"{node.lineno}: {name}"
+            case ast.alias(name=name) | ast.ImportFrom(module=str(name)) if name.split(".")[0] in UNSAFE_MODULES:
+                yield f"{node.lineno}: imports {name}"
+
+
+def telling_names(module: Module) -> Iterator[str]:
+    if Path(module.name).name in {"utils.py", "util.py", "helpers.py", "common.py", "misc.py"}:
+        yield "a module is named after what is in it"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef) and node.name not in MANAGERS:
+            words = re.findall(r"[A-Z]+[a-z0-9]*", node.name)
+            if empty := EMPTY_WORDS.intersection(words):
+                yield f"{node.lineno}: {node.name} is named after {empty.pop()}"
+
+
+def has_docstring(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield "no module docstring"
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the dotted name of each import; of `from a import b`, `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def knows_only_ports(module: Module) -> Iterator[str]:
+    """The import contract sees indirect imports of the providers it lists; this sees every module, without a list."""
+    if not module.name.startswith(("commands/", "blueprint/", "runtime/", *PORTS)):
+        return
+    for line, name in imported(module.tree):
+        path = name.removeprefix("agentvm.").replace(".", "/")
+        if path.startswith(("drivers/", "storage/")) and not f"{path}/".startswith(tuple(f"{port}/" for port in PORTS)):
+            yield f"{line}: imports {name}, which stands behind the port"
+
+
+def names_no_machine(module: Module) -> Iterator[str]:
+    for number, line in enumerate(module.text.splitlines(), 1):
+        if found := MACHINE.search(line):
+            yield f"{number}: mentions {found.group()}"
+
+
+SRC_RULES: tuple[Rule, ...] = (
+    short_module,
+    short_functions,
+    small_classes,
+    narrow_excepts,
+    tasks_have_parents,
+    no_unsafe_code,
+    telling_names,
+    has_docstring,
+    knows_only_ports,
+)
+
+
+def only_declares(tree: ast.Module) -> bool:
+    """Whether no function in a module does anything: names, records and interfaces hold nothing to test."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return all(isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) for f in functions for node in f.body)
+
+
+def untested(modules: list[Module], tests: set[str], tested_by: dict[str, str]) -> Iterator[str]:
+    """Yields each module that does something and has no mirror in tests, and each exception that is stale."""
+    needed = set()
+    for module in modules:
+        path = Path(module.name)
+        mirror = (path.parent / f"test_{path.name}").as_posix()
+        if mirror in tests or only_declares(module.tree):
+            continue
+        owners = [name for name in (module.name, *(f"{parent}/" for parent in path.parents)) if name in tested_by]
+        needed.update(owners)
+        if not owners:
+            yield f"{module.name}: no tests/{mirror}"
+    for name, test in tested_by.items():
+        if name not in needed or test not in tests:
+            yield f"{name}: exception for {test} is stale"
+
+
+def project_files() -> Iterator[Path]:
+    """Every file that could be committed; what the tools leave behind is hidden or named here."""
+    for folder, folders, files in os.walk(ROOT):
+        skip = {"node_modules", "__pycache__", "dist", "build"}
+        folders[:] = [name for name in folders if name not in skip and (name in {".ci", ".github"} or name[0] != ".")]
+        yield from (Path(folder, name) for name in files if name not in {".make.lock", ".coverage"})
+
+
+def project_texts(*folders: str) -> list[Module]:
+    found = []
+    for path in project_files():
+        name = path.relative_to(ROOT).as_posix()
+        if not folders or name.startswith(folders):
+            try:
+                found.append(Module(name, path.read_text(encoding="utf-8")))
+            except UnicodeDecodeError:
+                continue
+    return found
+
+
+def source_modules() -> list[Module]:
+    return [Module(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8")) for path in sorted(SRC.rglob("*.py"))]
+
+
+def keep(rule: Rule, modules: list[Module]) -> None:
+    assert modules, "nothing to examine"
+    none(f"{module.name}: {offence}" for module in modules for offence in rule(module))
+
+
+def none(offences: Iterable[str]) -> None:
+    if found := list(offences):
+        pytest.fail("\n".join(found), pytrace=False)
+
+
+@pytest.mark.parametrize("rule", SRC_RULES)
+def test_the_source_keeps_the_rule(rule: Rule) -> None:
+    keep(rule, source_modules())
+
+
+def test_tests_benchmarks_and_examples_are_short_too() -> None:
+    modules = [module for module in project_texts("tests/", "bench/", "examples/") if module.name.endswith(".py")]
+    keep(short_module, modules)
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    keep(names_no_machine, project_texts())
+
+
+def test_every_module_has_its_test() -> None:
+    tests = {path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    none(untested(source_modules(), tests, TESTED_BY))
+
+
+def test_no_import_contract_has_exceptions() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert [contract["id"] for contract in contracts if "ignore_imports" in contract] == []
+    assert next(contract for contract in contracts if contract["id"] == "layers")["exhaustive"]
+
+
+PLANTED: tuple[tuple[Rule, str, str], ...] = (
+    (short_module, "x = 1\n" * 401, "x = 1\n" * 400),
+    (short_functions, "def f():\n" + "  x = 1\n" * 50, "def f():\n" + "  x = 1\n" * 49),
+    (short_functions, "class A:\n async def f():\n" + "  x = 1\n" * 50, "x = 1\n" * 60),
+    (small_classes, "class A:\n" + "".join(f" def m{i}(self): ...\n" for i in range(16)), "class A:\n def m(self): ...\n"),
+    (narrow_excepts, "try: ...\nexcept: ...\n", "try: ...\nexcept ValueError: ...\n"),
+    (narrow_excepts, "try: ...\nexcept Exception: ...\n", "try: ...\nexcept (ValueError, OSError): ...\n"),
+    (narrow_excepts, "try: ...\nexcept (ValueError, BaseException): ...\n", "x = Exception\n"),
+    (tasks_have_parents, "import asyncio\nasyncio.create_task(f())\n", "import anyio\nanyio.create_task_group()\n"),
+    (tasks_have_parents, "from asyncio import ensure_future\n", "from asyncio import Future\n"),
+    (no_unsafe_code, "eval('1')\n", "ast.literal_eval('1')\n"),
+    (no_unsafe_code, "exec('x = 1')\n", "connection.execute('select 1')\n"),
+    (no_unsafe_code, "import pickle\n", "import msgspec\n"),
+    (no_unsafe_code, "from pickle import loads\n", "from json import loads\n"),
+    (telling_names, "class SessionHelper: ...\n", "class SessionManager: ...\n"),
+    (telling_names, "class ToolManager: ...\n", "class Implicit: ...\n"),
+    (knows_only_ports, "from agentvm.drivers.openai import x\n", "from agentvm.drivers.models import x\n"),
+    (knows_only_ports, "from agentvm.drivers import openai\n", "from agentvm.storage import base\n"),
+    (knows_only_ports, "import agentvm.storage.sqlite.writer\n", "import agentvm.storage.base\n"),
+    (has_docstring, "x = 1\n", '"""Noun — what it is for."""\n'),
+    (names_no_machine, "path = '/op" + "t/tools'\n", "path = 'adopt/tools'\n"),
+    (names_no_machine, "see ../" + "shared/notes.md\n", "see ../docs/notes.md\n"),
+    (names_no_machine, "https://files.python" + "hosted.org/x\n", "https://docs.python.org/3/\n"),
+)
+
+
+@pytest.mark.parametrize(("rule", "bad", "good"), PLANTED)
+def test_the_rule_sees_a_planted_offence(rule: Rule, bad: str, good: str) -> None:
+    assert list(rule(Module("runtime/planted.py", bad)))
+    assert not list(rule(Module("runtime/planted.py", good)))
+
+
+def test_the_boundaries_may_catch_everything_and_exist() -> None:
+    assert not list(narrow_excepts(Module("cli/main.py", "try: ...\nexcept Exception: ...\n")))
+    assert [name for name in sorted(BOUNDARIES) if not (SRC / name).exists()] == []
+
+
+def test_a_module_named_utils_is_seen() -> None:
+    assert list(telling_names(Module("model/utils.py", "")))
+
+
+def test_every_rule_has_a_planted_offence() -> None:
+    assert set(SRC_RULES) | {names_no_machine} == {rule for rule, _, _ in PLANTED}
+
+
+def test_a_module_without_a_test_and_a_stale_exception_are_seen() -> None:
+    code, port = "def f():\n  return 1\n", 'class A:\n  def f(self):\n    """Fs."""\n    ...\n'
+    modules = [Module("model/ids.py", code), Module("model/turn.py", code), Module("model/base.py", port)]
+    assert list(untested(modules, {"model/test_ids.py", "model/test_turn.py"}, {})) == []
+    assert list(untested(modules, {"model/test_ids.py"}, {})) == ["model/turn.py: no tests/model/test_turn.py"]
+    assert list(untested(modules, {"model/test_ids.py"}, {"model/": "model/test_ids.py"})) == []
+    assert len(list(untested(modules, {"model/test_ids.py"}, {"model/turn.py": "model/test_gone.py"}))) == 1
+    assert len(list(untested(modules[:1], {"model/test_ids.py"}, {"model/ids.py": "model/test_ids.py"}))) == 1
