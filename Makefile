@@ -29,7 +29,7 @@ setup-test: setup
 	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.test
 
 serve: setup ## Set up and run the server; options for it: make serve ARGS="--port 8080"
-	@.venv/bin/python -m compileall -q src
+	@.venv/bin/python -m compileall -q src || true
 	@exec .venv/bin/avm serve $(ARGS)
 
 test: check ## Set up, check and run every test
@@ -48,10 +48,10 @@ fix: setup-test ## Let ruff repair and format the code
 coverage: setup-test ## Run every test and show the lines and branches they miss
 	@.venv/bin/python -m pytest -n $(WORKERS) --maxprocesses 8 --cov=agentvm $(ARGS)
 
-bench: setup-test ## Run every benchmark in its quick form
-	@for file in $(wildcard bench/[a-z]*.py); do \
-		echo "== $$file"; .venv/bin/python "$$file" --quick $(ARGS) || exit 1; \
-	done
+bench: setup ## Run every benchmark in its quick form
+	.venv/bin/python -m bench.start --rounds 3
+	.venv/bin/python -m bench.turns --clients 20 --turns 10 --rounds 1
+	.venv/bin/python -m bench.density --users 1000
 
 lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer versions: make lock ARGS=--upgrade
 	$(PIP) install --quiet --only-binary :all: --group lock
@@ -71,7 +71,7 @@ python:
 
 .venv/bin/python:
 	@echo "Creating .venv"
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 # pip may be told not to compile, and PYTHONDONTWRITEBYTECODE may be set; start-up takes twice as long without byte-code.
 .venv/.packages: requirements/serve.txt | .venv/bin/python
@@ -89,6 +89,6 @@ python:
 	@touch $@
 
 # The server runs without the weights (every other model still works), so that a failed download only warns.
-.venv/.weights: .venv/.serve
+.venv/.weights: | .venv/.serve
 	@if .venv/bin/avm model pull; then touch $@; else \
 		echo "warning: no weights for the embedded model; the next make tries again" >&2; fi

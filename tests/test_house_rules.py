@@ -29,8 +29,12 @@ MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionMan
 PORTS = ("drivers/base", "drivers/models", "storage/base")
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
-# src/agentvm/a/b.py is tested by tests/a/test_b.py. A module or package named here is tested by another file instead.
-TESTED_BY: dict[str, str] = {}
+# src/agentvm/a/b.py is tested by tests/a/test_b.py, and a/__init__.py by tests/a/test_a.py.
+# A module or package named here is tested by another file instead.
+# Names end in "/" for a package. Give the reason; an entry that is not needed fails.
+TESTED_BY: dict[str, str] = {
+    "__init__.py": "test_exports.py",  # The public names.
+}
 
 # Written so that this file does not mention them itself.
 MACHINE = re.compile(
@@ -168,7 +172,8 @@ def untested(modules: list[Module], tests: set[str], tested_by: dict[str, str]) 
     needed = set()
     for module in modules:
         path = Path(module.name)
-        mirror = (path.parent / f"test_{path.name}").as_posix()
+        noun = path.parent.name if path.stem == "__init__" else path.stem
+        mirror = (path.parent / f"test_{noun}.py").as_posix()
         if mirror in tests or only_declares(module.tree):
             continue
         owners = [name for name in (module.name, *(f"{parent}/" for parent in path.parents)) if name in tested_by]
@@ -290,5 +295,6 @@ def test_a_module_without_a_test_and_a_stale_exception_are_seen() -> None:
     assert list(untested(modules, {"model/test_ids.py", "model/test_turn.py"}, {})) == []
     assert list(untested(modules, {"model/test_ids.py"}, {})) == ["model/turn.py: no tests/model/test_turn.py"]
     assert list(untested(modules, {"model/test_ids.py"}, {"model/": "model/test_ids.py"})) == []
+    assert list(untested([Module("model/__init__.py", code)], {"model/test_model.py"}, {})) == []
     assert len(list(untested(modules, {"model/test_ids.py"}, {"model/turn.py": "model/test_gone.py"}))) == 1
     assert len(list(untested(modules[:1], {"model/test_ids.py"}, {"model/ids.py": "model/test_ids.py"}))) == 1

@@ -105,7 +105,8 @@ async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None,
         return Models(given, next(iter(given)))
     default = config.default_model
     wanted = default.partition("/")[0]
-    settings = config.driver_settings()
     # The embedded model costs nothing until it is asked, so it is always on offer.
-    opened = {name: await stack.enter_async_context(open_driver(name, settings)) for name in dict.fromkeys((wanted, "local"))}
+    opened: dict[str, Driver] = {}
+    for name in dict.fromkeys((wanted, "local")):
+        opened[name] = await stack.enter_async_context(open_driver(name, config.driver_settings(name)))
     return Models(opened, default)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentvm.drivers.base import DriverSettings
-from agentvm.drivers.registry import DRIVERS
+from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES
 from agentvm.errors import ConfigInvalid
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
@@ -30,6 +30,8 @@ class ServerConfig:
     llm_model: str | None = None
     llm_api_key: Secret | None = None
     llm_base_url: str | None = None
+    provider_keys: Mapping[str, Secret] = field(default_factory=dict)
+    """Keys by driver, for those that `llm_api_key` does not serve."""
     model_dir: Path | None = None
     """Where the embedded model's weights are; None for the user's cache directory."""
     grace: float = 10.0
@@ -64,9 +66,9 @@ class ServerConfig:
             return model
         return f"{driver}/{model}" if model else driver
 
-    def driver_settings(self) -> DriverSettings:
+    def driver_settings(self, driver: str) -> DriverSettings:
         return DriverSettings(
-            api_key=self.llm_api_key,
+            api_key=self.llm_api_key or self.provider_keys.get(driver),
             base_url=self.llm_base_url,
             timeout=self.limits.turn_seconds,
             model_dir=self.model_dir,
@@ -89,6 +91,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
         llm_model=environ.get("LLM_MODEL") or None,
         llm_api_key=Secret(key) if key else None,
         llm_base_url=environ.get("LLM_BASE_URL") or None,
+        provider_keys={name: Secret(environ[variable]) for name, variable in KEY_VARIABLES.items() if environ.get(variable)},
         model_dir=Path(model_dir) if model_dir else None,
         log_level=environ.get("AVM_LOG_LEVEL") or "info",
     )

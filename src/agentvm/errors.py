@@ -147,6 +147,7 @@ class ProviderError(AgentVMError):
 
     code = "provider_error"
     retryable: ClassVar[bool] = False
+    retry_after: float | None = None
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -215,6 +216,7 @@ class RemoteError(ChannelError):
     """The other side refused. `remote_code` is its stable code."""
 
     code = "remote_error"
+    remote_code: str | None = None
 
     def __init__(self, message: str, *, remote_code: str | None = None) -> None:
         super().__init__(message)

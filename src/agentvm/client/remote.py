@@ -16,18 +16,18 @@ from typing import TypeVar
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, from_code
+from agentvm.log import get_logger
 from agentvm.protocol.codec import decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.verbs import AgentX, EventHandler, Unsubscribe, WireEvent
 from agentvm.runtime.observer import Observer
 from agentvm.runtime.tasks import open_tasks
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 R = TypeVar("R", bound=Reply)
 

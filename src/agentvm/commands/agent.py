@@ -42,7 +42,7 @@ async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterru
         return ask.AgentInterruptReply(image_id=command.image_id)
     current = agent.interrupt()
     call.after.append(lambda: agent.cancel(current))
-    return ask.AgentInterruptReply(image_id=command.image_id, agent_id=agent.agent_id)
+    return ask.AgentInterruptReply(image_id=agent.image.image_id, agent_id=agent.agent_id)
 
 
 async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None:

@@ -1,19 +1,19 @@
 """Dispatch — the one gate between a peer's command and what carries it out, and where errors become answers."""
 
 import msgspec
-import structlog
 
 from agentvm.commands import agent, container, definition, image, message, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
 from agentvm.events.error import SystemError
+from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, ContainerId, ImageId
 from agentvm.protocol.commands import Command, R_co, Reply
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.table import CommandTable
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 TABLE: CommandTable[Call] = CommandTable(
     container_create=container.create,

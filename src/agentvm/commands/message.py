@@ -17,7 +17,7 @@ async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
     call.after.append(lambda: agent.release(accepted))
     return ask.MessageSendReply(
         agent_id=agent.agent_id,
-        image_id=command.image_id,
+        image_id=agent.image.image_id,
         message_id=accepted.state.user_message_id,
         turn_id=accepted.state.turn_id,
     )

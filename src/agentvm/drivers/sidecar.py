@@ -8,6 +8,7 @@ It imports nothing of AgentVM: this process should hold a model, not a server.
 """
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ class Orders(TypedDict):
 
     parent: int
     model: str
+    alias: str
     api_key: str
     threads: int
     slots: int
@@ -37,10 +39,12 @@ def _die_with(parent: int) -> None:
 
 
 def _serve(orders: Orders) -> Any:
-    import xllamacpp  # noqa: PLC0415 — a missing package must become an answer, not a traceback
-
+    # Late, so that a missing package becomes an answer and not a traceback.
+    xllamacpp = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = orders["model"]
+    # Otherwise it would name itself by its path, to whoever asks.
+    params.model_alias = {orders["alias"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [orders["api_key"]]

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import anyio
 import anyio.abc
 import msgspec
-import structlog
 
 from agentvm.drivers.base import Driver, Prompt
 from agentvm.drivers.models import Models
@@ -21,6 +20,7 @@ from agentvm.errors import AgentVMError, InboxFull, ProviderError, ProviderProto
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Event, EventData, Scope
+from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, Clock, MessageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
@@ -31,7 +31,7 @@ from agentvm.runtime.recorder import is_durable
 from agentvm.runtime.tools import Outcome, Toolbox
 from agentvm.storage.base import Store
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Channel — carries frames to one peer. A peer that cannot keep up is cut off, not waited for."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import anyio
@@ -29,7 +30,7 @@ GONE = Closing(1000, "peer gone")
 class Channel:
     """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
 
-    __slots__ = ("_bytes", "_closed", "_closing", "_frames", "_wakeup", "mirror", "principal")
+    __slots__ = ("_bytes", "_closing", "_frames", "_wakeup", "mirror", "on_close", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
@@ -39,7 +40,8 @@ class Channel:
         self._bytes = 0
         self._closing: Closing | None = None
         self._wakeup = anyio.Event()
-        self._closed = anyio.Event()
+        self.on_close: Callable[[], None] | None = None
+        """Called once, when the channel closes; frames may still wait to be taken."""
 
     @property
     def closing(self) -> Closing | None:
@@ -65,18 +67,17 @@ class Channel:
         if self._closing is None:
             self._closing = closing
             self._wakeup.set()
-            self._closed.set()
-
-    async def wait_closed(self) -> Closing:
-        """Returns why, as soon as the channel is closed; frames may still wait to be taken."""
-        await self._closed.wait()
-        return self._closing or GONE
+            if self.on_close is not None:
+                self.on_close()
 
     async def take(self) -> list[Frame]:
         """Everything that waits, as soon as there is something; empty once the channel is closed and drained."""
         while not self._frames and self._closing is None:
             self._wakeup = anyio.Event()
             await self._wakeup.wait()
+        return self.take_nowait()
+
+    def take_nowait(self) -> list[Frame]:
         frames = list(self._frames)
         self._frames.clear()
         self._bytes = 0

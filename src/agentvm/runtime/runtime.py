@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 
 import anyio
 import anyio.abc
-import structlog
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
 from agentvm.errors import ShuttingDown, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
+from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.image import Image
@@ -23,12 +23,13 @@ from agentvm.runtime.agent import Agent, Ports
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.container import Container
+from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.recorder import StoreRecorder
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Runtime:
@@ -126,7 +127,7 @@ class Runtime:
     async def drain(self, grace: float) -> None:
         """Takes no new work, lets turns finish for `grace` seconds, stops the rest (each with its end), closes channels."""
         self._draining = True
-        agents = tuple(self._agents.values())
+        agents = tuple(agent for agent in self._agents.values() if agent.state is not AgentState.STOPPED)
         with anyio.move_on_after(grace) as deadline:
             for agent in agents:
                 await agent.rest()

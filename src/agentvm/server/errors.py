@@ -4,13 +4,13 @@ import secrets
 from http import HTTPStatus
 from typing import Any
 
-import structlog
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from agentvm.errors import AgentVMError, Conflict, InvalidInput, NotFound, Refused
+from agentvm.log import get_logger
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 STATUS: tuple[tuple[type[AgentVMError], int], ...] = ((InvalidInput, 400), (NotFound, 404), (Conflict, 409), (Refused, 503))
 

@@ -33,6 +33,9 @@ Send = Callable[[Message], Awaitable[None]]
 Watch = Callable[[Peer, anyio.abc.TaskGroup], AbstractContextManager[None]]
 """Entered for each new peer with the task group that lives as long as its socket, left when the peer is gone."""
 
+REST = 0.005
+"""Seconds between two writes to one peer: a burst of deltas leaves as one write, a lone frame is never delayed."""
+
 LINGER = 5.0
 """Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
 
@@ -44,34 +47,47 @@ async def serve_socket(vm: AgentVM, watch: Watch, abort: Callable[[], None], rec
     connection = Connection(vm.new_id("conn"))
     await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
     peer = vm.attach()
+    ended = False
     try:
         async with anyio.create_task_group() as tasks:
             with watch(peer, tasks):
-                tasks.start_soon(_write, peer, connection, send, tasks.cancel_scope)
-                tasks.start_soon(_read, peer, connection, receive)
-                closing = await peer.channel.wait_closed()
-                tasks.cancel_scope.deadline = anyio.current_time() + (0 if closing is GONE else LINGER)
+                tasks.start_soon(_write, peer, connection, send)
+                peer.channel.on_close = lambda: _linger(tasks.cancel_scope)
+                await _read(peer, connection, receive)
+                ended = True
+                tasks.cancel_scope.cancel()
     finally:
         vm.detach(peer)
-        if peer.channel.closing is not GONE:
+        if not ended:
             abort()
 
 
-async def _write(peer: Peer, connection: Connection, send: Send, all_tasks: anyio.CancelScope) -> None:
+def _linger(all_tasks: anyio.CancelScope) -> None:
+    # The writer may be waiting for a peer that does not read.
+    all_tasks.deadline = anyio.current_time() + LINGER
+
+
+async def _write(peer: Peer, connection: Connection, send: Send) -> None:
+    rested_until = 0.0
     try:
         while frames := await peer.channel.take():
+            now = anyio.current_time()
+            if now < rested_until:
+                await anyio.sleep(rested_until - now)
+                frames += peer.channel.take_nowait()
+            rested_until = anyio.current_time() + REST
             for frame in frames:
                 await send({"type": "websocket.send", "text": connection.send(frame)})
         closing = peer.channel.closing or GONE
         if closing is not GONE:
             await send({"type": "websocket.close", "code": closing.code, "reason": closing.reason})
     except OSError:
-        # The peer is gone; the reader notices too, and nothing is left to say.
+        # The peer is gone; the reader notices too.
         peer.channel.close(GONE)
-    all_tasks.cancel()
 
 
 async def _read(peer: Peer, connection: Connection, receive: Receive) -> None:
+    """Ends when the peer has gone, or when the writer has closed the socket."""
     while True:
         message = await receive()
         if message["type"] != "websocket.receive":

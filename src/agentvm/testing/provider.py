@@ -117,7 +117,7 @@ class ScriptedProvider:
         self._arrived = anyio.Event()
         complete = False
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch, stream, request, tasks.cancel_scope)
+            tasks.start_soon(_watch, link, stream, request, tasks.cancel_scope)
             try:
                 complete = await _send(link, stream, answer)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -155,10 +155,11 @@ async def _receive(link: h11.Connection, stream: anyio.abc.ByteStream, connectio
             return None
 
 
-async def _watch(stream: anyio.abc.ByteStream, request: Request, scope: anyio.CancelScope) -> None:
-    """A client that waits for its answer has nothing to say: the end of its side means that it has left."""
+async def _watch(link: h11.Connection, stream: anyio.abc.ByteStream, request: Request, scope: anyio.CancelScope) -> None:
+    """Notices that the client has left. What it says early belongs to its next request."""
     try:
-        await stream.receive(1)
+        while True:
+            link.receive_data(await stream.receive(_READ_BYTES))
     except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
         request.abandoned.set()
         scope.cancel()
@@ -187,8 +188,14 @@ async def _send(link: h11.Connection, stream: anyio.abc.ByteStream, answer: Answ
 @asynccontextmanager
 async def open_provider() -> AsyncIterator[ScriptedProvider]:
     """A provider on a free loopback port, for as long as the context lasts."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         provider = ScriptedProvider(listener.extra(anyio.abc.SocketAttribute.local_port))
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
         tasks.start_soon(listener.serve, provider.serve)
-        yield provider
-        tasks.cancel_scope.cancel()
+        try:
+            yield provider
+        finally:
+            # Not `async with`: it would wrap a failed assertion in an exception group.
+            tasks.cancel_scope.cancel()
+            await tasks.__aexit__(None, None, None)

@@ -59,9 +59,10 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.run(lambda: self.at(scope).add_image(built, default_session(built)))
         except StoreFailed:
-            assert (scope[0], image_id) in self.images
+            assert (scope[0], image_id) in self.images or (scope[0], built.session_id) in self.sessions
         else:
             assert (scope[0], image_id) not in self.images
+            assert (scope[0], built.session_id) not in self.sessions
             self.images[scope[0], image_id] = scope[1]
             self.sessions[scope[0], built.session_id] = (image_id, [])
 

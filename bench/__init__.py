@@ -1,0 +1,1 @@
+"""Benchmarks — each file runs alone and prints ratios against a floor measured in the same run."""

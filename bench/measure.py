@@ -1,0 +1,51 @@
+"""Measuring — a child server's CPU and memory from /proc, percentiles, and a table. Linux only."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Server:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
+        self._process = process
+        self.port = port
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU so far, all threads."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def rss(self) -> int:
+        """Bytes of resident memory."""
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def running(kind: str) -> Iterator[Server]:
+    """`bench.servers KIND`, ended when the block is left."""
+    command = [sys.executable, "-m", "bench.servers", kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:
+        try:
+            if process.stdout is None or not (line := process.stdout.readline()):
+                raise SystemExit(f"the {kind} server did not start")
+            yield Server(process, int(line))
+        finally:
+            process.kill()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

@@ -1,0 +1,276 @@
+"""Reference — writes docs/events.json, docs/events.md and docs/commands.md from the catalogue and the command table.
+
+    python docs/generate.py
+
+What a type cannot say, the sentences below say; a test keeps both complete and the files current.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from agentvm.events import CATALOGUE, EventData, Scope
+from agentvm.events.message import MessageEvent
+from agentvm.model import message
+from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.table import COMMANDS
+from agentvm.version import VERSION
+
+Schema = dict[str, object]
+
+DOCS = Path(__file__).parent
+MARK = "<!-- Written by docs/generate.py; edit that, then run it. -->"
+
+EVENT_NOTES: dict[str, str] = {
+    "container_created": "A container is new.",
+    "image_created": "An image was built.",
+    "image_updated": "An image was renamed or described anew.",
+    "image_deleted": "An image and its histories are gone.",
+    "agent_registered": "An agent started. `definitionName` holds the image's name, as 1.x has it.",
+    "agent_unregistered": "An agent ended.",
+    "session_created": "A session was added to an image.",
+    "session_title_updated": "A session was given a title, or lost it.",
+    "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
+    "interrupted": "An interrupt was accepted. If a turn was running, its own end follows.",
+    "message_persisted": "The user's message is stored.",
+    "user_message": "The user's message. Also tells the user's other devices.",
+    "assistant_message": "A model call ended with text. The id is that of `message_start`.",
+    "tool_call_message": "The model asked for a tool.",
+    "tool_result_message": "A tool gave its result or failed.",
+    "error_message": "The turn failed.",
+    "turn_request": "A turn was accepted and stored, together with the user's message.",
+    "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds.",
+    "message_start": "A model call began to answer.",
+    "message_delta": "Tokens of this model call so far.",
+    "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
+    "text_content_block_start": "Text begins. The category is 1.x's.",
+    "text_delta": "A piece of the answer's text.",
+    "text_content_block_stop": "Text ends. The category is 1.x's.",
+    "thinking_delta": "A piece of the model's reasoning.",
+    "tool_use_start": "The model begins to ask for a tool.",
+    "input_json_delta": "A piece of the tool's input, as JSON text.",
+    "tool_use_stop": "The tool's input is complete.",
+    "tool_result": "The raw result of a tool, or the text of its error.",
+    "conversation_queued": "The message waits until the turn before it has ended.",
+    "conversation_start": "A model call began. Once per model call, not per turn.",
+    "conversation_thinking": "The model reasons.",
+    "conversation_responding": "The model writes text. Once per text block.",
+    "conversation_end": "The turn completed or was interrupted. A failed turn has `error_occurred` instead.",
+    "tool_planned": "The model begins to ask for a tool.",
+    "tool_executing": "Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it.",
+    "tool_completed": "A tool gave its result.",
+    "tool_failed": "A tool failed. The model is told, and the turn goes on.",
+    "system_error": "A command failed. Goes to the connection that sent it, before the reply.",
+    "error_received": "The turn failed. First of three error events.",
+    "error_occurred": "The turn failed. Last of three error events. `recoverable`: sending again may succeed.",
+}
+
+COMMAND_NOTES: dict[str, str] = {
+    "container_create": "Get-or-create. Emits `container_created` when the container is new.",
+    "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
+    "container_list": "Lists every container, oldest first.",
+    "definition_list": "Lists the server's own definitions, then those registered since it started.",
+    "definition_get": "`definition` is `null` when there is none of that name.",
+    "definition_register": "Adds a definition until the server stops. The same one again changes nothing. Fails with "
+    "`definition_conflict`, `driver_not_found`, `tool_not_found`.",
+    "image_create": "Builds an image from the default definition and `config`, with a default session. Creates the container "
+    "if it is new. Subscribes. Emits `image_created`. Fails with `driver_not_found`, `tool_not_found`.",
+    "image_build": "As `image_create`, from the definition of that name or from the one given. Fails also with "
+    "`definition_not_found`.",
+    "image_run": "Starts the agent of the default session, or finds it (`reused`). Subscribes. Emits `agent_registered` for "
+    "a new one. Fails with `image_not_found`, `shutting_down`.",
+    "image_stop": "Ends every agent of the image; a running turn ends as interrupted. Emits `session_destroyed` and "
+    "`agent_unregistered` for each. Fails with `image_not_found`.",
+    "image_update": "Changes what is given and not `null`. Nothing else of an image can change. Emits `image_updated`. Fails "
+    "with `image_not_found`.",
+    "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
+    "has worked with. Subscribes to their default sessions.",
+    "image_get": "`record` is `null` when there is no such image. Subscribes.",
+    "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
+    "succeeds. Emits `image_deleted`.",
+    "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
+    "session_create": "Adds a session with an empty history. Subscribes. Emits `session_created`. Fails with "
+    "`image_not_found`.",
+    "session_get": "`session` is `null` when there is no such session. Subscribes.",
+    "session_list": "Lists the sessions of an image, the default one first. Subscribes to all. Fails with `image_not_found`.",
+    "session_set_title": "`null` removes the title. Subscribes. Emits `session_title_updated`. Fails with `session_not_found`.",
+    "session_resume": "Starts the session's agent, or finds it (`reused`). Subscribes. Emits `agent_registered` for a new "
+    "one. Fails with `session_not_found`, `shutting_down`.",
+    "session_messages": "The history, oldest first. Subscribes. Fails with `session_not_found`.",
+    "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
+    "agent_list": "Lists the running agents of a container.",
+    "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
+    "`session_destroyed` and `agent_unregistered`.",
+    "agent_destroy_all": "As `agent_destroy`, for every agent of a container.",
+    "agent_interrupt": "Stops the current turn of an image (of `sessionId`, or of the default session) or of an agent; "
+    "queued messages run on. Emits `interrupted` before the reply. An image without an agent is answered without "
+    "`agentId`. Fails with `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.",
+    "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
+    "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
+    "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
+    "`inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or `content` is "
+    "empty.",
+}
+
+ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_"))} | {"image_build"}
+"""Commands that AgentX 1.x does not have. Its clients never send them."""
+
+
+def any_value(kind: type) -> Schema:
+    """JSON Schema for `object`, which msgspec leaves to us: anything."""
+    if kind is object:
+        return {"description": "any JSON value"}
+    raise NotImplementedError
+
+
+def schema_of(kind: type) -> tuple[Schema, dict[str, Schema]]:
+    """The kind's own schema, and those it refers to."""
+    schema = msgspec.json.schema(kind, schema_hook=any_value)
+    defs: dict[str, Schema] = schema["$defs"]
+    return defs.pop(str(schema["$ref"]).rpartition("/")[2]), defs
+
+
+def data_kind(kind: type[EventData]) -> type:
+    """What an event's data is: its own members, or the message it tells of."""
+    if not issubclass(kind, MessageEvent):
+        return kind
+    found: type = getattr(message, kind.__name__)
+    return found
+
+
+def events_json() -> str:
+    events = {}
+    for name, kind in sorted(CATALOGUE.items()):
+        schema, defs = schema_of(data_kind(kind))
+        bare = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        if defs:
+            bare["$defs"] = {key: {k: v for k, v in value.items() if k != "description"} for key, value in defs.items()}
+        events[name] = {
+            "description": EVENT_NOTES[name],
+            "source": kind.source,
+            "category": kind.category,
+            "intent": kind.intent,
+            "data": bare,
+        }
+    context, _ = schema_of(Scope)
+    catalogue = {"agentvm": VERSION, "protocol": "AgentX 1.x", "context": context["properties"], "events": events}
+    return json.dumps(catalogue, indent=2, ensure_ascii=False) + "\n"
+
+
+def events_md() -> str:
+    lines = [
+        "# Events",
+        "",
+        MARK,
+        "",
+        f"Every kind of event a client can receive: {len(CATALOGUE)}. The same catalogue with a JSON Schema for each event's "
+        "`data` is [events.json](events.json). The envelope, who receives what, and the order of events are in "
+        "[protocol.md](protocol.md).",
+        "",
+        "A member marked `?` may be absent.",
+    ]
+    for category in dict.fromkeys(kind.category for kind in sorted(CATALOGUE.values(), key=lambda kind: kind.category)):
+        lines += ["", f"## {category}", "", "| type | source, intent | data | |", "|---|---|---|---|"]
+        for name, kind in CATALOGUE.items():
+            if kind.category == category:
+                lines.append(f"| `{name}` | {kind.source}, {kind.intent} | {_data_text(kind)} | {EVENT_NOTES[name]} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands_md() -> str:
+    records: dict[str, Schema] = {}
+    lines = [
+        "# Commands",
+        "",
+        MARK,
+        "",
+        f"Every command: {len(COMMANDS)}. Send `<command>_request`; the reply is `<command>_response`. Frames, subscriptions "
+        "and errors are in [protocol.md](protocol.md). Commands marked + are AgentVM's own; AgentX 1.x has the others.",
+        "",
+        "A request's `data` also carries `requestId`, and a reply's `data` repeats it. A reply's `data` may carry `error` and "
+        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`.",
+    ]
+    for name, kind in COMMANDS.items():
+        lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", COMMAND_NOTES[name]]
+        lines += _command_tables(kind, records)
+    lines += ["", "## Records"]
+    for record in sorted(records):
+        lines += ["", f"### {record}", ""]
+        if about := records[record].get("description"):
+            lines += [_camel(str(about)), ""]
+        lines += _table("member", _members(records[record]))
+    return "\n".join(lines) + "\n"
+
+
+def _command_tables(kind: type[Command[Reply]], records: dict[str, Schema]) -> Iterable[str]:
+    for title, struct in (("request", kind), ("reply", kind.reply_type)):
+        schema, defs = schema_of(struct)
+        records.update(defs)
+        rows = [row for row in _members(schema) if row[0] not in ("`error`?", "`errorCode`?")]
+        if rows:
+            yield ""
+            yield from _table(title, rows)
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> Iterable[str]:
+    yield f"| {title} | |"
+    yield "|---|---|"
+    for member, kind in rows:
+        yield f"| {member} | {kind} |"
+
+
+def _members(schema: Schema) -> list[tuple[str, str]]:
+    properties, required = schema["properties"], schema.get("required", [])
+    assert isinstance(properties, dict)
+    assert isinstance(required, list)
+    rows = []
+    for name, kind in properties.items():
+        optional = name not in required
+        rows.append((f"`{name}`{'?' if optional else ''}", _type_text(kind, nullable=not optional)))
+    return rows
+
+
+def _data_text(kind: type[EventData]) -> str:
+    if issubclass(kind, MessageEvent):
+        return f"[{kind.__name__}](commands.md#{kind.__name__.lower()})"
+    schema, _ = schema_of(kind)
+    return "<br>".join(f"{name} {text}" for name, text in _members(schema)) or "empty"
+
+
+def _type_text(schema: Schema, *, nullable: bool = True) -> str:
+    """A type in a few words. For optional members null is not mentioned: they are absent instead."""
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return f"[{name}](commands.md#{name.lower()})"
+    if "enum" in schema:
+        values = schema["enum"]
+        assert isinstance(values, list)
+        return " or ".join(f"`{value}`" for value in values)
+    if "anyOf" in schema:
+        options = schema["anyOf"]
+        assert isinstance(options, list)
+        return " or ".join(_type_text(option) for option in options if nullable or option != {"type": "null"})
+    if schema.get("type") == "array":
+        items = schema["items"]
+        assert isinstance(items, dict)
+        text = _type_text(items)
+        return f"list of ({text})" if " or " in text else f"list of {text}"
+    return str(schema.get("type", "any JSON value"))
+
+
+def _camel(text: str) -> str:
+    """Docstrings name members as Python does; readers of the wire see them in camelCase."""
+    return re.sub(r"`(\w+)`", lambda found: f"`{re.sub('_([a-z])', lambda part: part[1].upper(), found[1])}`", text)
+
+
+def render() -> dict[str, str]:
+    """The generated files, by name."""
+    return {"events.json": events_json(), "events.md": events_md(), "commands.md": commands_md()}
+
+
+if __name__ == "__main__":
+    for file, text in render().items():
+        (DOCS / file).write_text(text, encoding="utf-8")

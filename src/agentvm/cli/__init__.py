@@ -1,0 +1,1 @@
+"""CLI — `avm`: one file per subcommand."""

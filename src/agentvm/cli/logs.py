@@ -1,0 +1,79 @@
+"""Logs — what a command writes to stderr while it runs: one line per entry, with its time.
+
+Readable `key=value` in a terminal, JSON everywhere else. No secret and no query string is written, whoever logs it:
+the last step before the text is built takes them out. Other people's libraries are heard from warnings upward only.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from agentvm.errors import ConfigInvalid
+from agentvm.model.secret import Secret
+
+LEVELS = ("debug", "info", "warning", "error")
+
+_SECRET_NAME = re.compile(r"(?i).*(?:api_?key|authorization|password|secret|cookie)|(?:.*_)?token")
+_QUERY = re.compile(r"""(\w+://[^\s?'"]*|(?:^|(?<=[\s'"]))/[^\s?'"]*)\?[^\s'"]*""")
+_USER_INFO = re.compile(r"(\w+://)[^\s/@]+@")
+
+
+def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
+    """From now on, entries at `level` and above go to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
+    if level not in LEVELS:
+        raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
+    target = stream or sys.stderr
+    steps: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        Redactor(secrets),
+    ]
+    renderer = _renderer(target)
+    structlog.configure(
+        processors=[*steps, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(target),
+        cache_logger_on_first_use=False,
+    )
+    foreign = logging.StreamHandler(target)
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    foreign.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=steps, processors=last))
+    logging.basicConfig(handlers=[foreign], level=logging.WARNING, force=True)
+
+
+def _renderer(stream: TextIO) -> Processor:
+    first = ["timestamp", "level", "event"]
+    if stream.isatty():
+        return structlog.processors.LogfmtRenderer(key_order=first, bool_as_flag=False)
+    return structlog.processors.JSONRenderer(default=repr, ensure_ascii=False)
+
+
+class Redactor:
+    """Takes secrets and query strings out of an entry."""
+
+    def __init__(self, secrets: Sequence[Secret | None]) -> None:
+        self._secrets = [secret.reveal() for secret in secrets if secret is not None]
+
+    def __call__(self, logger: WrappedLogger, method: str, entry: EventDict) -> EventDict:
+        return {name: "***" if _SECRET_NAME.fullmatch(name) else self._clean(value) for name, value in entry.items()}
+
+    def _clean(self, value: object) -> object:
+        match value:
+            case str():
+                for secret in self._secrets:
+                    value = value.replace(secret, "***")
+                return _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value))
+            case dict():
+                return {key: "***" if _SECRET_NAME.fullmatch(str(key)) else self._clean(inner) for key, inner in value.items()}
+            case list() | tuple():
+                return [self._clean(inner) for inner in value]
+            case bool() | int() | float() | None:
+                return value
+            case _:
+                return self._clean(repr(value))

@@ -1,0 +1,107 @@
+"""avm — the command line, and the place where a failure becomes a message and an exit code.
+
+A command's file is loaded when that command is asked for: `avm --help` costs what click costs.
+
+Exit codes: 0 done, 1 an error AgentVM can explain, 2 wrong usage, 70 a bug, 130 interrupted.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+
+import click
+
+from agentvm.version import VERSION
+
+FAILED, BUG, INTERRUPTED = 1, 70, 130
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("agentvm.cli.serve:serve", "Run the server."),
+    "chat": ("agentvm.cli.chat:chat", "Chat with an agent in the terminal."),
+    "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
+    "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),
+    "version": ("agentvm.cli.version:version", "Print the version."),
+}
+"""Where each command is, and its line in the list: the list is printed without loading them."""
+
+EXAMPLES = """\b
+Examples:
+  avm serve                   run the server on http://127.0.0.1:8080
+  avm chat                    talk to it
+  avm doctor                  see what is missing, and what to do about it
+"""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and loads the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, message="AgentVM %(version)s")
+def avm() -> None:
+    """AgentVM: a self-hosted runtime for AI agents."""
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code."""
+    try:
+        # NO_COLOR (no-color.org) counts when it is set to anything.
+        code = avm.main(arguments, prog_name="avm", standalone_mode=False, color=False if os.environ.get("NO_COLOR") else None)
+        return code if isinstance(code, int) else 0
+    except click.ClickException as problem:
+        problem.show()
+        return problem.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except Exception as error:  # Protects the person at the terminal, who cannot do anything with a trace.
+        return explain(error)
+
+
+def explain(error: Exception) -> int:
+    """Says what went wrong, on stderr; the exit code says whose fault it is."""
+    from agentvm.errors import AgentVMError
+
+    if os.environ.get("AVM_DEBUG"):
+        traceback.print_exception(error)
+    causes = list(_leaves(error))
+    if all(isinstance(cause, AgentVMError) for cause in causes):
+        for text in dict.fromkeys(str(cause) for cause in causes):
+            click.echo(f"Error: {text}", err=True)
+        return FAILED
+    bug = next(cause for cause in causes if not isinstance(cause, AgentVMError))
+    click.echo(f"Error: this should not happen: {type(bug).__name__}: {bug}", err=True)
+    if not os.environ.get("AVM_DEBUG"):
+        click.echo("It is a bug in AgentVM. To see where, run the same command with AVM_DEBUG=1 before it.", err=True)
+    return BUG
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for child in error.exceptions:
+            yield from _leaves(child)
+    else:
+        yield error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""avm serve — runs the server until it is told to stop.
+
+The first SIGINT or SIGTERM lets running turns finish; the second ends the process where it stands, which loses nothing
+that was acknowledged.
+"""
+
+import importlib
+import ipaddress
+import signal
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import click
+
+from agentvm.cli.logs import LEVELS, configure_logs
+from agentvm.cli.options import configure, loop_options, server_options
+from agentvm.config import ServerConfig
+from agentvm.drivers.registry import DRIVERS
+from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.version import VERSION
+
+EXAMPLES = """\b
+Examples:
+  avm serve                                          with the embedded model, no key needed
+  LLM_API_KEY=... avm serve --model anthropic        with a provider's model
+  LLM_BASE_URL=http://127.0.0.1:11434/v1 avm serve --model openai/qwen3
+  avm serve --port 0 --memory                        any free port, nothing stored
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@server_options
+@click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone when the server ends.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
+def serve(
+    host: str | None, port: int | None, data_dir: Path | None, model: str | None, memory: bool, log_level: str | None
+) -> None:
+    """Run the server."""
+    if memory and data_dir is not None:
+        raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
+    config = configure(host=host, port=port, data_dir=data_dir, model=model)
+    config = replace(config, data_dir=None if memory else config.data_dir, log_level=log_level or config.log_level)
+    configure_logs(config.log_level, secrets=[config.llm_api_key])
+    anyio.run(run_server, config, backend_options=loop_options())
+
+
+async def run_server(config: ServerConfig) -> None:
+    """Serves until the first signal; returns when everything is stored and closed."""
+    # Late: it loads the web framework, which `avm serve --help` does not need.
+    from agentvm.server.local import start_server
+
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with start_server(config) as server:
+            announce(config, server.url, server.ws_url)
+            async for _ in signals:
+                break
+            # The operating system's own reaction: it works whatever this process is doing.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            click.echo(f"Stopping; turns that run have {config.grace:g} s to finish. Once more ends at once.")
+
+
+def announce(config: ServerConfig, url: str, ws_url: str) -> None:
+    """Says where the server is and what answers; warnings go to stderr."""
+    click.echo(f"AgentVM {VERSION} listening on {url}")
+    click.echo(f"WebSocket: {ws_url}")
+    click.echo(f"Model: {describe_model(config)}")
+    click.echo(f"Data: {'in memory' if config.data_dir is None else config.data_dir.expanduser().absolute()}")
+    if not is_loopback(config.host):
+        warn(
+            f"WARNING: {config.host} can be reached from other machines, and this version has no authentication. "
+            "Everybody who can connect can read every conversation and use your model. "
+            "Listen on 127.0.0.1, or put a proxy that authenticates in front."
+        )
+    if missing := missing_weights(config):
+        warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
+
+
+def describe_model(config: ServerConfig) -> str:
+    """The model that answers by default, with what a reader wonders about it."""
+    driver, _, model = config.default_model.partition("/")
+    if not model:
+        module = importlib.import_module(DRIVERS[driver].partition(":")[0])
+        model = getattr(module, "DEFAULT_MODEL", "")
+    name = f"{driver}/{model}" if model else driver
+    if driver == "local":
+        return f"{name} (embedded, no API key needed)"
+    if driver == "scripted":
+        return f"{name} (repeats what you say)"
+    where = "" if config.llm_base_url is None else f" at {urlsplit(config.llm_base_url).hostname}"
+    return f"{name} ({'no API key' if config.llm_api_key is None else 'with an API key'}{where})"
+
+
+def missing_weights(config: ServerConfig) -> str | None:
+    """The command that installs the default model's weights, when it is an embedded one that is not there."""
+    driver, _, model = config.default_model.partition("/")
+    wanted = model or DEFAULT_MODEL
+    if driver != "local" or weights_path(config.model_dir or default_model_dir(), wanted) is not None:
+        return None
+    return "avm model pull" if wanted == DEFAULT_MODEL else "avm model pull <URL or path of its GGUF file>"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def warn(text: str) -> None:
+    click.secho(text, fg="yellow", bold=True, err=True)

@@ -1,0 +1,104 @@
+"""Local — the driver of the embedded model: llama.cpp in a process of its own, no key, no network.
+
+The default model, SmolLM2-135M, is there so that a fresh installation can answer at all. It is too small for tools (it
+gets two calls in ten right) and for any language but English: tools are not sent to it, and what tools said earlier
+in a conversation reaches it as text. Any other GGUF file is named by its path and gets tools if its template knows them.
+
+Opening starts nothing. The first call starts the process, and a call whose process dies fails with a ProviderError; the
+next call starts another.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import httpx2
+
+from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
+from agentvm.drivers.chat_body import Json, chat_body, estimate_tokens
+from agentvm.drivers.chat_completions import ChatDecoder
+from agentvm.drivers.exchange import exchange
+from agentvm.drivers.failures import Failures
+from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
+from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
+from agentvm.errors import ModelUnavailable
+
+# Measured with the default model: 530 MB while it runs, of which 380 are the sixteen thousand tokens.
+_DEFAULT_SHAPE = Shape(slots=4, window=4096)
+_OTHER_SHAPE = Shape(slots=2, window=8192)
+
+# What its authors recommend, and a penalty without which so small a model repeats itself.
+_DEFAULT_SAMPLING: Json = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
+
+_FAILURES = Failures(
+    provider="the embedded model",
+    remedy_key="restart the server",
+    remedy_reach="try again: it is started anew",
+)
+
+
+def _shape_of(model: str) -> Shape:
+    return _DEFAULT_SHAPE if model == DEFAULT_MODEL else _OTHER_SHAPE
+
+
+class LocalDriver:
+    """The embedded models of this process."""
+
+    name = "local"
+
+    def __init__(self, host: SidecarHost, pool: httpx2.AsyncClient, settings: DriverSettings) -> None:
+        self._host = host
+        self._pool = pool
+        self._timeout = settings.timeout
+        self._model_dir = settings.model_dir or default_model_dir()
+        self.default_model = settings.model or DEFAULT_MODEL
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the model processes alive now."""
+        return self._host.process_ids
+
+    def context_window(self, model: str) -> int:
+        return _shape_of(model).window
+
+    def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        return exchange(lambda: self._begin(prompt), _FAILURES, self._timeout)
+
+    def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
+        path = self._find(prompt.model)
+        small = prompt.model == DEFAULT_MODEL
+        body = chat_body(prompt, _FAILURES, speech_only=small) | (_DEFAULT_SAMPLING if small else {})
+        decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_tokens(body))
+        return self._send(path, _shape_of(prompt.model), body), decoder
+
+    def _find(self, model: str) -> Path:
+        path = weights_path(self._model_dir, model)
+        if path is None:
+            if model == DEFAULT_MODEL:
+                raise ModelUnavailable("the embedded model is not installed; run: avm model pull")
+            raise ModelUnavailable(f"no weights for the model {model!r}; run: avm model pull <URL or path of its GGUF file>")
+        with path.open("rb") as file:
+            if not is_gguf(file):
+                raise ModelUnavailable(f"the file of the model {model!r} is not a GGUF file")
+        return path
+
+    @asynccontextmanager
+    async def _send(self, path: Path, shape: Shape, body: Json) -> AsyncIterator[httpx2.Response]:
+        async with self._host.lease(path, shape) as endpoint:
+            headers = {"authorization": f"Bearer {endpoint.key}"}
+            async with self._pool.stream("POST", f"{endpoint.url}/v1/chat/completions", json=body, headers=headers) as response:
+                if not response.is_success:
+                    raise _FAILURES.status(response.status_code, await response.aread(), response.headers)
+                yield response
+
+
+@asynccontextmanager
+async def open_driver(settings: DriverSettings, *, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[LocalDriver]:
+    """Opens the embedded model. Leaving ends its processes."""
+    # No read timeout: the whole call has a deadline, and a slow machine may think long about a long prompt.
+    transport = httpx2.AsyncHTTPTransport(verify=False, limits=httpx2.Limits(max_connections=None))
+    async with (
+        httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as pool,
+        open_host(idle_seconds=idle_seconds) as host,
+    ):
+        yield LocalDriver(host, pool, settings)

@@ -1,0 +1,235 @@
+"""Sidecar host — starts the embedded model's process when it is needed and ends it when it is not.
+
+A life is one process, owned by one task: born at the first lease, over when it crashes, when nobody has leased it for
+a while, when a caller found it unreachable, or when the host is left. A life that is over is never leased again; the next
+lease begins another. Flags change only between awaits of one event loop, so no lock is needed.
+"""
+
+import math
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import httpx2
+import msgspec
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from agentvm.drivers.sidecar import Orders
+from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreachable
+
+IDLE_SECONDS = 300.0
+START_SECONDS = 120.0
+MAX_LIVES = 2
+"""Models in memory at a time."""
+
+_TAIL_BYTES = 2000
+_LINE_BYTES = 65536
+
+# What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "TMPDIR", "SYSTEMROOT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How many chats a model holds at a time, and how many tokens each may have."""
+
+    slots: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a living sidecar listens, and the key it asks for."""
+
+    url: str
+    key: str
+
+
+class _Answer(msgspec.Struct):
+    url: str = ""
+    error: str = ""
+
+
+class _Life:
+    def __init__(self) -> None:
+        self.ready = anyio.Event()
+        self.endpoint: Endpoint | None = None
+        self.failure = "its process ended"
+        self.over = False
+        self.leases = 0
+        self.process_id: int | None = None
+        self._changed = anyio.Event()
+
+    def touch(self) -> None:
+        self._changed.set()
+
+    def end(self) -> None:
+        self.over = True
+        self.ready.set()
+        self.touch()
+
+    async def wait_over(self, idle: float) -> None:
+        while not self.over:
+            self._changed = anyio.Event()
+            with anyio.move_on_after(math.inf if self.leases else idle) as waiting:
+                await self._changed.wait()
+            if waiting.cancelled_caught and not self.leases:
+                self.end()
+
+
+class SidecarHost:
+    """Leases out one process per model."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, *, idle: float, patience: float, command: Sequence[str]) -> None:
+        self._tasks = tasks
+        self._idle = idle
+        self._patience = patience
+        self._command = command
+        self._lives: dict[Path, _Life] = {}
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Of the sidecars alive now."""
+        return [life.process_id for life in self._lives.values() if life.process_id is not None and not life.over]
+
+    @asynccontextmanager
+    async def lease(self, model: Path, shape: Shape) -> AsyncIterator[Endpoint]:
+        """A sidecar that serves this model, for as long as the context lasts. Starts one if there is none."""
+        life = self._lives.get(model)
+        if life is None or life.over:
+            life = self._begin(model, shape)
+        life.leases += 1
+        life.touch()
+        try:
+            await life.ready.wait()
+            if life.endpoint is None:
+                raise ModelUnavailable(f"the embedded model could not be started: {life.failure}")
+            yield life.endpoint
+        except (ProviderUnreachable, httpx2.TransportError):
+            # Its death may not have been noticed yet; the next call must not try it again.
+            life.end()
+            raise
+        finally:
+            life.leases -= 1
+            life.touch()
+
+    def _begin(self, model: Path, shape: Shape) -> _Life:
+        self._lives = {path: life for path, life in self._lives.items() if not life.over}
+        if len(self._lives) >= MAX_LIVES:
+            idle = next((life for life in self._lives.values() if not life.leases), None)
+            if idle is None:
+                raise ProviderOverloaded(f"{MAX_LIVES} other embedded models are at work; try again when one is done")
+            idle.end()
+        life = self._lives[model] = _Life()
+        self._tasks.start_soon(self._live, life, model, shape)
+        return life
+
+    async def _live(self, life: _Life, model: Path, shape: Shape) -> None:
+        orders = _orders(model, shape)
+        try:
+            process = await anyio.open_process(
+                self._command,
+                env=_environment(os.environ),
+                # Its own session: a Ctrl-C in our terminal is for us to handle.
+                start_new_session=True,
+            )
+        except OSError as error:
+            life.failure = f"{self._command[0]}: {error.strerror}"
+            life.end()
+            return
+        life.process_id = process.pid
+        async with process:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_watch, process, life)
+                    await _start(process, orders, life, self._patience)
+                    await life.wait_over(self._idle)
+                    tasks.cancel_scope.cancel()
+            finally:
+                life.end()
+                with suppress(ProcessLookupError):
+                    process.kill()
+
+
+async def _start(process: anyio.abc.Process, orders: Orders, life: _Life, seconds: float) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    life.failure = f"it did not answer within {seconds:g} s"
+    with anyio.move_on_after(seconds):
+        try:
+            await process.stdin.send(msgspec.json.encode(orders) + b"\n")
+            line = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", _LINE_BYTES)
+            answer = msgspec.json.decode(line, type=_Answer)
+        except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
+            # Its last words are on stderr, which the watcher reads to the end.
+            await life.ready.wait()
+            return
+        except (anyio.DelimiterNotFound, msgspec.DecodeError):
+            answer = _Answer(error="it answered nonsense")
+        if answer.url:
+            life.endpoint = Endpoint(answer.url, orders["api_key"])
+            life.ready.set()
+            return
+        life.failure = answer.error
+    life.end()
+
+
+async def _watch(process: anyio.abc.Process, life: _Life) -> None:
+    """Keeps the end of what the process says, off our terminal, and notices its death."""
+    assert process.stderr is not None
+    tail = b""
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async for piece in process.stderr:
+            tail = (tail + piece)[-_TAIL_BYTES:]
+    status = await process.wait()
+    last = tail.decode(errors="replace").strip().rpartition("\n")[2]
+    life.failure = f"its process ended with status {status}" + (f": {last}" if last else "")
+    life.end()
+
+
+def _orders(model: Path, shape: Shape) -> Orders:
+    return Orders(
+        parent=os.getpid(),
+        model=str(model),
+        alias=model.stem,
+        api_key=secrets.token_urlsafe(32),
+        threads=_threads(),
+        slots=shape.slots,
+        window=shape.window,
+    )
+
+
+def _threads() -> int:
+    """One core is left for the server; more threads than cores fall to a tenth of the speed."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, cores - 1)
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    # llama.cpp's threads spin while they wait; on a busy core that costs more than half of the speed.
+    return {name: ours[name] for name in _ENVIRONMENT if name in ours} | {"GOMP_SPINCOUNT": "0"}
+
+
+@asynccontextmanager
+async def open_host(
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+    start_seconds: float = START_SECONDS,
+    # By path and without the script's directory on the import path: our `openai.py` lies beside it.
+    command: Sequence[str] = (sys.executable, "-P", str(Path(__file__).with_name("sidecar.py"))),
+) -> AsyncIterator[SidecarHost]:
+    """A host whose processes are all gone when the context is left."""
+    tasks = anyio.create_task_group()
+    await tasks.__aenter__()
+    try:
+        yield SidecarHost(tasks, idle=idle_seconds, patience=start_seconds, command=command)
+    finally:
+        # Not `async with`: it would wrap whatever our caller raises in an exception group.
+        tasks.cancel_scope.cancel()
+        await tasks.__aexit__(None, None, None)

@@ -1,0 +1,19 @@
+"""Log — structured loggers on top of the standard ones.
+
+A library must not print: nothing but warnings appears until the program that uses it configures logging, as `avm serve` does.
+"""
+
+import logging
+from typing import cast
+
+import structlog
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Events are short names, facts are keywords: `logger.info("agent_stopped", agent_id=…)`."""
+    wrapped = structlog.wrap_logger(
+        logging.getLogger(name),
+        processors=[structlog.stdlib.filter_by_level, structlog.stdlib.render_to_log_kwargs],
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )
+    return cast(structlog.stdlib.BoundLogger, wrapped)

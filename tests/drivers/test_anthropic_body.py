@@ -1,0 +1,101 @@
+import pytest
+from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answered, called, prompt
+
+from agentvm.drivers.anthropic_body import messages_body, redacted_mark
+from agentvm.drivers.base import AssistantSaid, UserSaid
+from agentvm.drivers.chat_body import reasoning_mark
+from agentvm.errors import ProviderBadRequest
+from agentvm.model.message import FilePart, ThinkingPart
+
+CACHED = {"type": "ephemeral"}
+
+
+def test_what_every_call_shares_is_marked_for_the_cache() -> None:
+    body = messages_body(
+        prompt(UserSaid(content="a"), UserSaid(content="b"), system="Be brief.", tools=(WEATHER, CLOCK)), FAILURES
+    )
+    assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": CACHED}]
+    tools, messages = body["tools"], body["messages"]
+    assert isinstance(tools, list)
+    assert isinstance(messages, list)
+    assert ["cache_control" in tool for tool in tools] == [False, True]
+    assert messages == [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "user", "content": [{"type": "text", "text": "b", "cache_control": CACHED}]},
+    ]
+
+
+def test_parts_become_blocks() -> None:
+    body = messages_body(prompt(UserSaid(content=EVERY_PART), UserSaid(content="?")), FAILURES)
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}
+    assert messages[0]["content"] == [
+        {"type": "text", "text": "look"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}},
+        {"type": "image", "source": {"type": "url", "url": "https://example.test/a.png"}},
+        {"type": "document", "source": pdf, "title": "a.pdf"},
+        {"type": "text", "text": "a.txt:\nnotes"},
+    ]
+
+
+def test_a_document_may_be_given_by_url_but_not_any_file() -> None:
+    by_url = FilePart(data="https://example.test/a.pdf", media_type="application/pdf")
+    assert "https://example.test/a.pdf" in str(messages_body(prompt(UserSaid(content=(by_url,))), FAILURES))
+    with pytest.raises(ProviderBadRequest, match="application/zip"):
+        messages_body(prompt(UserSaid(content=(FilePart(data="aGk=", media_type="application/zip"),))), FAILURES)
+
+
+def test_calls_and_results_keep_their_pairing_also_with_foreign_ids() -> None:
+    said = prompt(called(("call:1", "weather"), text="Wait."), answered("call:1", "rain", failed=True))
+    assert messages_body(said, FAILURES)["messages"] == [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "Wait."},
+                {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"a": 1}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "call_1",
+                    "content": "rain",
+                    "is_error": True,
+                    "cache_control": CACHED,
+                }
+            ],
+        },
+    ]
+
+
+def test_only_thinking_that_anthropic_signed_goes_back() -> None:
+    thinking = (
+        ThinkingPart(reasoning="mine", signature="c2ln"),
+        ThinkingPart(reasoning="", signature=redacted_mark("SECRET==")),
+        ThinkingPart(reasoning="cut off"),
+        ThinkingPart(reasoning="foreign", signature=reasoning_mark("reasoning")),
+    )
+    said = prompt(AssistantSaid(text="so", thinking=thinking), UserSaid(content="?"))
+    messages = messages_body(said, FAILURES)["messages"]
+    assert isinstance(messages, list)
+    assert messages[0]["content"] == [
+        {"type": "thinking", "thinking": "mine", "signature": "c2ln"},
+        {"type": "redacted_thinking", "data": "SECRET=="},
+        {"type": "text", "text": "so"},
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_assistant_that_said_nothing_is_left_out(text: str) -> None:
+    thinking = (ThinkingPart(reasoning="mine", signature="c2ln"),)
+    body = messages_body(prompt(AssistantSaid(text=text, thinking=thinking), UserSaid(content="?")), FAILURES)
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    assert [message["role"] for message in messages] == ["user"]
+
+
+def test_a_prompt_without_system_and_tools_sends_neither() -> None:
+    assert set(messages_body(prompt(), FAILURES)) == {"model", "max_tokens", "messages", "stream"}

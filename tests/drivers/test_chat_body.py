@@ -1,0 +1,91 @@
+import pytest
+from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
+
+from agentvm.drivers.base import AssistantSaid, UserSaid
+from agentvm.drivers.chat_body import chat_body, estimate_tokens, reasoning_mark
+from agentvm.errors import ProviderBadRequest
+from agentvm.model.message import FilePart, ImagePart, ThinkingPart
+
+
+def test_the_system_prompt_comes_first_and_tools_are_functions() -> None:
+    body = chat_body(prompt(system="Be brief.", tools=(WEATHER,)), FAILURES, limit="max_completion_tokens")
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    function = {"name": "weather", "description": "The weather", "parameters": WEATHER.input_schema}
+    assert body["tools"] == [{"type": "function", "function": function}]
+    assert body["max_completion_tokens"] == 100
+    assert "max_tokens" not in body
+
+
+def test_parts_become_what_chat_completions_knows() -> None:
+    body = chat_body(prompt(UserSaid(content=EVERY_PART)), FAILURES)
+    assert body["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+                {"type": "image_url", "image_url": {"url": "https://example.test/a.png"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"}},
+                {"type": "text", "text": "a.txt:\nnotes"},
+            ],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        FilePart(data="https://example.test/a.pdf", media_type="application/pdf"),
+        FilePart(data="not base64!", media_type="text/plain"),
+        FilePart(data="/////w==", media_type="text/plain"),
+    ],
+)
+def test_a_part_that_cannot_be_sent_is_refused(part: FilePart) -> None:
+    with pytest.raises(ProviderBadRequest):
+        chat_body(prompt(UserSaid(content=(part,))), FAILURES)
+
+
+def test_an_assistant_that_said_nothing_is_left_out() -> None:
+    body = chat_body(prompt(UserSaid(content="a"), AssistantSaid(text=""), UserSaid(content="b")), FAILURES)
+    assert body["messages"] == [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+
+
+def test_reasoning_goes_back_in_the_member_it_came_in_with_every_call() -> None:
+    first, second = called(("c1", "weather")), called(("c2", "weather"))
+    thought = ThinkingPart(reasoning="hm", signature=reasoning_mark("reasoning_content"))
+    first = AssistantSaid(text=first.text, tool_calls=first.tool_calls, thinking=(thought,))
+    body = chat_body(prompt(first, answered("c1", "sun"), second, answered("c2", "sun")), FAILURES)
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    assert messages[0]["reasoning_content"] == "hm"
+    assert messages[2]["reasoning_content"] == ""
+
+
+def test_reasoning_of_another_provider_is_not_sent() -> None:
+    said = called(("c1", "weather"))
+    said = AssistantSaid(text="", tool_calls=said.tool_calls, thinking=(ThinkingPart(reasoning="hm", signature="c2ln"),))
+    body = chat_body(prompt(said, answered("c1", "sun")), FAILURES)
+    assert "hm" not in str(body)
+
+
+def test_a_model_without_tools_hears_what_they_said_as_text() -> None:
+    said = (UserSaid(content=EVERY_PART[:1] + EVERY_PART[4:]), called(("c1", "weather"), text="Wait."), answered("c1", "sun"))
+    body = chat_body(prompt(*said, tools=(WEATHER,)), FAILURES, speech_only=True)
+    assert "tools" not in body
+    assert body["messages"] == [
+        {"role": "user", "content": "look\na.txt:\nnotes"},
+        {"role": "assistant", "content": "Wait."},
+        {"role": "user", "content": "weather: sun"},
+    ]
+
+
+def test_a_model_without_eyes_is_not_sent_pictures() -> None:
+    said = prompt(UserSaid(content=(ImagePart(data="aGk=", media_type="image/png"),)))
+    with pytest.raises(ProviderBadRequest, match="text only"):
+        chat_body(said, FAILURES, speech_only=True)
+
+
+def test_tokens_are_estimated_from_what_is_sent() -> None:
+    short, long = (chat_body(prompt(UserSaid(content="word " * count)), FAILURES) for count in (1, 1000))
+    assert 0 < estimate_tokens(short) < 30
+    assert 1000 < estimate_tokens(long) < 1500

@@ -1,0 +1,164 @@
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.drivers.fixtures import WEATHER, answered, called, prompt
+
+from agentvm.drivers.base import DriverSettings, TextDelta, UserSaid
+from agentvm.drivers.local import LocalDriver, open_driver
+from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
+from agentvm.testing.conformance import driver as conformance
+
+pytestmark = pytest.mark.anyio
+
+installed = pytest.mark.skipif(
+    weights_path(default_model_dir(), DEFAULT_MODEL) is None,
+    reason="the embedded model is not installed; run: avm model pull",
+)
+
+
+@pytest.fixture
+async def driver() -> AsyncIterator[LocalDriver]:
+    async with open_driver(DriverSettings()) as driver:
+        yield driver
+
+
+async def wait_gone(pid: int) -> None:
+    with anyio.fail_after(5):
+        while await anyio.Path(f"/proc/{pid}").exists():
+            pass
+
+
+async def test_without_weights_it_opens_and_says_how_to_get_them(tmp_path: Path) -> None:
+    async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
+        error = await conformance.check_failure(driver, conformance.hello(driver), ModelUnavailable)
+        assert "avm model pull" in str(error)
+        other = prompt(UserSaid(content="hi"))
+        await conformance.check_failure(driver, other, ModelUnavailable)
+        assert driver.process_ids == []
+
+
+async def test_a_file_that_is_not_a_model_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"<html>")
+    async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
+        await conformance.check_failure(driver, prompt(), ModelUnavailable)
+        assert driver.process_ids == []
+
+
+async def test_a_broken_model_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + b"\0" * 100)
+    async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
+        await conformance.check_failure(driver, prompt(), ModelUnavailable)
+
+
+@installed
+async def test_the_embedded_model_conforms(driver: LocalDriver) -> None:
+    await conformance.check_text(driver)
+    await conformance.check_parallel_calls(driver)
+    outputs = await conformance.collect(driver, conformance.hello(driver, max_tokens=4))
+    assert conformance.stop_reason_of(outputs) == "max_tokens"
+    assert conformance.usage_of(outputs).output_tokens == 4
+    assert not conformance.usage_of(outputs).estimated
+    assert len(driver.process_ids) == 1
+
+
+@installed
+async def test_a_conversation_with_tools_reaches_it_as_text(driver: LocalDriver) -> None:
+    said = prompt(
+        UserSaid(content="Weather?"), called(("c", "weather"), text="Wait."), answered("c", "sunny"), tools=(WEATHER,)
+    )
+    asked = conformance.hello(driver)
+    asked = type(asked)(model=asked.model, conversation=said.conversation, max_tokens=8, tools=said.tools)
+    assert conformance.text_of(await conformance.collect(driver, asked))
+
+
+@installed
+async def test_a_prompt_beyond_the_window_is_refused_and_the_window_is_as_told(driver: LocalDriver) -> None:
+    long = conformance.hello(driver, "word " * (driver.context_window(DEFAULT_MODEL) + 100))
+    error = await conformance.check_failure(driver, long, ProviderBadRequest)
+    assert f"({driver.context_window(DEFAULT_MODEL)} tokens)" in str(error)
+
+
+@installed
+async def test_closing_a_call_frees_its_slot(driver: LocalDriver) -> None:
+    """Four slots: were they still taken, a fifth call would wait for the thousands of tokens the others asked for."""
+    for _ in range(8):
+        with anyio.fail_after(20):
+            async with aclosing(driver.run(conformance.hello(driver, "Tell a long story.", max_tokens=4000))) as run:
+                async for output in run:
+                    if isinstance(output, TextDelta):
+                        break
+    await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
+
+
+@installed
+async def test_a_crash_fails_the_call_and_the_next_call_starts_anew(driver: LocalDriver) -> None:
+    story = conformance.hello(driver, "Tell a long story.", max_tokens=4000)
+    with anyio.fail_after(30):
+        async with aclosing(driver.run(story)) as run:
+            await anext(run)
+            [first] = driver.process_ids
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(ProviderUnreachable, match="embedded model"):
+                async for _ in run:
+                    pass
+    await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
+    [second] = driver.process_ids
+    assert second != first
+
+
+@installed
+async def test_the_deadline_covers_the_start_of_the_process() -> None:
+    async with open_driver(DriverSettings(timeout=0.05)) as driver:
+        await conformance.check_failure(driver, conformance.hello(driver), ProviderTimeout)
+
+
+@installed
+async def test_leaving_ends_the_process() -> None:
+    async with open_driver(DriverSettings()) as driver:
+        await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
+        [pid] = driver.process_ids
+    await wait_gone(pid)
+
+
+@installed
+async def test_an_idle_process_ends_and_comes_back_on_demand() -> None:
+    async with open_driver(DriverSettings(), idle_seconds=0.01) as driver:
+        await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
+        with anyio.fail_after(5):
+            while driver.process_ids:
+                await anyio.lowlevel.checkpoint()
+        await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
+
+
+PARENT = """
+import sys, anyio
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.local import open_driver
+from agentvm.testing.conformance.driver import hello
+
+async def main():
+    async with open_driver(DriverSettings()) as driver:
+        async for _ in driver.run(hello(driver, "Tell a long story.", max_tokens=4000)):
+            print(*driver.process_ids, flush=True)
+
+anyio.run(main)
+"""
+
+
+@installed
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_the_process_dies_with_its_parent_even_if_that_is_killed() -> None:
+    with anyio.fail_after(30):
+        async with await anyio.open_process([sys.executable, "-c", PARENT], stderr=None) as parent:
+            assert parent.stdout is not None
+            pid = int((await parent.stdout.receive()).split()[0])
+            parent.kill()
+            await parent.wait()
+        await wait_gone(pid)

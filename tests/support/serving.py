@@ -1,0 +1,79 @@
+"""A real server on a real socket, with a scripted model."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
+from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply, tool_calls
+from agentvm.errors import ProviderOverloaded
+from agentvm.model.limits import Limits
+from agentvm.server.local import RunningServer
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A running server and the model behind it."""
+
+    url: str
+    http: str
+    port: int
+    model: ScriptedDriver
+    running: RunningServer
+
+
+@asynccontextmanager
+async def serving(
+    script: Script = echo,
+    *,
+    data_dir: Path | None = None,
+    definitions: Sequence[Definition] = (),
+    limits: Limits | None = None,
+    port: int = 0,
+) -> AsyncIterator[Served]:
+    model = ScriptedDriver(script)
+    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits())
+    async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
+        yield Served(running.ws_url, running.url, running.port, model, running)
+
+
+class Play:
+    """A script that does what the user's first word says; any other message is echoed word by word.
+
+    `tool`: asks for the calculator, then says what it got. `slow`: says "w0 w1 " and waits for `gate`. `crash`: says
+    "Partial" and fails. `fail`: fails before it says anything. `many N`: N deltas. `mute`: calls a tool without a word.
+    `broken`: calls a tool that fails. `blank`: says only white space.
+    """
+
+    def __init__(self) -> None:
+        self.gate = anyio.Event()
+
+    def __call__(self, prompt: Prompt) -> Iterable[Step]:
+        word, _, rest = last_user_text(prompt).partition(" ")
+        asked = isinstance(prompt.conversation[-1], UserSaid)
+        match word:
+            case "tool" if asked:
+                return tool_calls(("call_1", "calculator", {"expression": "2+3*4"}), text="Let me check.")
+            case "mute" if asked:
+                return tool_calls(("call_1", "calculator", {"expression": "6*7"}))
+            case "broken" if asked:
+                return tool_calls(("call_1", "calculator", {"expression": "1/0"}))
+            case "tool" | "mute" | "broken":
+                return reply("It is ", "done.")
+            case "slow":
+                first, *others = reply("w0 ", "w1 ", "w2 ")
+                return [first, *others[:3], Pause(self.gate), *others[3:]]
+            case "crash":
+                return [*reply("Partial")[:3], ProviderOverloaded("the model is overloaded")]
+            case "fail":
+                return [ProviderOverloaded("the model is overloaded")]
+            case "many":
+                return reply(*(f"{number} " for number in range(int(rest))))
+            case "blank":
+                return reply(" ", "\n")
+            case _:
+                return echo(prompt)

@@ -1,0 +1,81 @@
+import pytest
+
+from agentvm import errors
+from agentvm.errors import (
+    BY_CODE,
+    AgentVMError,
+    ImageNotFound,
+    InvalidInput,
+    NotFound,
+    ProviderError,
+    ProviderRateLimited,
+    RemoteError,
+    from_code,
+    shorten,
+)
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, AgentVMError)]
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [vars(kind).get("code") for kind in KINDS]
+    assert None not in codes
+    assert len(set(codes)) == len(codes)
+    assert {kind.code: kind for kind in KINDS} == BY_CODE
+
+
+def test_the_tree_on_the_page_names_every_error() -> None:
+    page = errors.__doc__ or ""
+    assert [kind.__name__ for kind in KINDS if kind.__name__ not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("ContainerNotFound", "Container not found: x1"),
+        ("ImageNotFound", "Image not found: x1"),
+        ("SessionNotFound", "Session not found: x1"),
+        ("AgentNotFound", "Agent not found: x1"),
+        ("DefinitionNotFound", "Definition not found: x1"),
+    ],
+)
+def test_what_is_not_found_is_named_as_1x_names_it(name: str, text: str) -> None:
+    error = vars(errors)[name]("x1")
+    assert str(error) == text
+    assert isinstance(error, NotFound)
+
+
+def test_a_peer_cannot_make_an_error_long() -> None:
+    assert len(str(ImageNotFound("x" * 1_000_000))) < 300
+    assert shorten("a" * 200) == "a" * 200
+    assert shorten("a" * 201) == "a" * 200 + "…"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_processs_error_comes_back_as_its_class_with_its_text(kind: type[AgentVMError]) -> None:
+    error = from_code(kind.code, "what happened")
+    assert type(error) is kind
+    assert str(error) == "what happened"
+
+
+@pytest.mark.parametrize("code", [None, "", "from_the_future"])
+def test_an_unknown_code_becomes_a_remote_error_that_keeps_it(code: str | None) -> None:
+    error = from_code(code, "what happened")
+    assert isinstance(error, RemoteError)
+    assert error.remote_code == code
+
+
+def test_an_error_from_a_code_has_all_its_attributes() -> None:
+    limited = from_code("provider_rate_limited", "slow down")
+    assert isinstance(limited, ProviderRateLimited)
+    assert limited.retry_after is None
+    assert limited.retryable
+    remote = from_code("remote_error", "x")
+    assert isinstance(remote, RemoteError)
+    assert remote.remote_code is None
+
+
+def test_a_provider_error_says_when_to_come_back() -> None:
+    assert ProviderRateLimited("slow down", retry_after=2.5).retry_after == 2.5
+    assert not ProviderError("broken").retryable
+    assert not issubclass(InvalidInput, ProviderError)
