@@ -29,10 +29,12 @@ async def talk(agentx: AgentX) -> None:
         show(event)
 
     print("-- once more, stopped at its first words")
+    stopped = False
     async for event in agent.stream("Count from one to a hundred, one number after the other."):
         show(event)
-        if event.type == "text_delta":
+        if event.type == "text_delta" and not stopped:
             await agent.interrupt()
+            stopped = True
 
     await agentx.images.delete(image.image_id)
 

@@ -7,7 +7,7 @@ import pytest
 from tests.drivers.fixtures import CLOCK, FAILURES, KEY, WEATHER, prompt, settings
 
 from agentvm.drivers.anthropic import DEFAULT_MODEL, AnthropicDriver, MessagesDecoder, open_driver
-from agentvm.drivers.base import DriverSettings, ModelOutput, ThinkingStopped, ToolInputDelta, UsageReported
+from agentvm.drivers.base import DriverSettings, ModelOutput, ThinkingStopped, ToolInputDelta, UsageReported, UserSaid
 from agentvm.errors import (
     ConfigInvalid,
     ProviderAuthFailed,
@@ -154,6 +154,10 @@ async def test_cancelling_before_the_first_byte_closes_the_socket(driver: Anthro
         await request.abandoned.wait()
 
 
+async def test_half_a_surrogate_pair_is_refused_as_a_provider_error(driver: AnthropicDriver) -> None:
+    await conformance.check_failure(driver, prompt(UserSaid(content="\ud83e")), ProviderBadRequest)
+
+
 async def test_the_deadline_covers_the_whole_answer(provider: ScriptedProvider) -> None:
     provider.play(answers.stream([answers.message_start(), *answers.text_block(0, "a")[:2], Stall()]))
     async with open_driver(settings(provider, timeout=0.2)) as driver:
@@ -224,7 +228,8 @@ async def test_the_operator_may_choose_the_default_model(driver: AnthropicDriver
     async with open_driver(DriverSettings(api_key=Secret(KEY))) as plain:
         assert plain.default_model == DEFAULT_MODEL
         assert plain.context_window("claude-haiku-4-5") == 200_000
-        assert plain.context_window(DEFAULT_MODEL) == 1_000_000
+        assert plain.context_window(DEFAULT_MODEL) == 200_000
+        assert plain.context_window("claude-sonnet-5-5") == 1_000_000
 
 
 def feed(*events: bytes) -> list[ModelOutput]:

@@ -4,7 +4,7 @@ from tests.drivers.fixtures import FAILURES
 
 from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ThinkingStopped, ToolCallStarted
 from agentvm.drivers.chat_completions import ChatDecoder
-from agentvm.errors import ProviderError, ProviderProtocolError, ProviderRateLimited
+from agentvm.errors import ProviderError, ProviderOverloaded, ProviderProtocolError, ProviderRateLimited
 from agentvm.model.usage import Usage
 from agentvm.testing import answers
 from agentvm.testing.conformance.driver import calls_of, check_output_grammar, stop_reason_of, text_of, thinking_of, usage_of
@@ -151,7 +151,7 @@ def test_cached_tokens_are_counted_once() -> None:
 
 
 def test_missing_usage_is_estimated_and_says_so() -> None:
-    outputs = feed(answers.delta({"content": "a" * 40}), answers.delta({}, finish="stop"), answers.DONE)
+    outputs = feed(answers.delta({"content": "a" * 10 + "中" * 10}), answers.delta({}, finish="stop"), answers.DONE)
     assert usage_of(outputs) == Usage(input_tokens=7, output_tokens=10, estimated=True)
 
 
@@ -182,6 +182,8 @@ def test_thinking_goes_on_after_text_as_a_block_of_its_own() -> None:
         ([answers.DONE], ProviderProtocolError),
         ([answers.chunk({"error": {"message": "slow", "type": "rate_limit_error"}})], ProviderRateLimited),
         ([answers.chunk({"error": "broken"})], ProviderError),
+        ([answers.chunk({"error": {"code": 429}})], ProviderRateLimited),
+        ([answers.delta({"content": "a"}, finish="insufficient_system_resource")], ProviderOverloaded),
     ],
 )
 def test_what_breaks_the_rules_is_an_error(chunks: list[bytes], expected: type[ProviderError]) -> None:

@@ -1,8 +1,9 @@
 import pytest
 
 from agentvm.drivers.base import DriverSettings
-from agentvm.drivers.sdk import check_base_url, http_client, load_sdk
+from agentvm.drivers.sdk import check_base_url, check_key, http_client, load_sdk
 from agentvm.errors import ConfigInvalid
+from agentvm.model.secret import Secret
 
 pytestmark = pytest.mark.anyio
 
@@ -16,6 +17,13 @@ def test_an_address_that_cannot_be_used_is_refused_at_start_up(url: str) -> None
 @pytest.mark.parametrize("url", [None, "http://localhost:11434/v1", "https://example.test"])
 def test_an_address_that_can_be_used_is_not(url: str | None) -> None:
     check_base_url("openai", url)
+
+
+@pytest.mark.parametrize("key", ["ключ", "key\n", " k9z", "a\x00b"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        check_key("openai", Secret(key))
+    assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai"])

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from tests.support.wire import Client19, Json, client_of
 
 from agentvm.drivers import base as model
 from agentvm.drivers.scripted import Pause, Script, Step, in_turn
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.usage import Usage
-
-from tests.support.wire import Client19, Json, client
 
 TRANSCRIPTS = Path(__file__).resolve().parent.parent / "compat" / "transcripts"
 
@@ -97,6 +96,8 @@ def _outputs(kind: str, data: Json) -> Iterator[Step]:
         case "message_stop":
             yield model.UsageReported(Usage(input_tokens=1, output_tokens=1))
             yield model.MessageStopped(data["stopReason"])
+        case _:
+            pass
 
 
 # --- what of the recording is expected of us
@@ -109,7 +110,7 @@ def expected(records: list[Json]) -> list[Json]:
     kept: list[Json] = []
     responding: dict[str, bool] = {}
     for record in records:
-        frame = record.get("json")
+        frame: Any = record.get("json")
         if record.get("dir") == "c->s":
             spoken.append(frame if "hex" not in record else json.loads(bytes.fromhex(record["hex"])))
             asked.setdefault(record["conn"], set()).add(_request_id(spoken[-1]))
@@ -219,7 +220,7 @@ class Sockets:
 
     async def get(self, label: str) -> Replayed:
         if label not in self._open:
-            self._open[label] = await self._stack.enter_async_context(client(self._url, Replayed))
+            self._open[label] = await self._stack.enter_async_context(client_of(Replayed, self._url))
         return self._open[label]
 
     @property

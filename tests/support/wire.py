@@ -1,14 +1,15 @@
 """Raw AgentX 1.x clients: what agentxjs does on the wire, in as few lines as show it.
 
-`Client19` is 1.9: acknowledges wrapped frames, subscribes to what replies name. `Client18` is 1.8.1: understands only bare frames and
-never subscribes. `Browser` is 1.9 in a browser: sends `auth` first, and after a drop connects and subscribes again.
+`Client19` is 1.9: acknowledges wrapped frames, subscribes to what replies name. `Client18` is 1.8.1: understands only
+bare frames and never subscribes. `Browser` is 1.9 in a browser: sends `auth` first, and after a drop connects and
+subscribes again.
 """
 
 import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -20,6 +21,7 @@ WAIT = 5.0
 """Seconds until a wait is a failure."""
 
 C = TypeVar("C", bound="Client19")
+Kind = Callable[[ClientConnection], C]
 _request_numbers = itertools.count(1)
 
 
@@ -156,13 +158,18 @@ class Client19:
         await self.request("container_list_request")
 
 
+def _answers(event: Json, request_id: str) -> bool:
+    """1.x does not compare the type."""
+    return event.get("category") == "response" and event["data"].get("requestId") == request_id
+
+
 class Client18(Client19):
     wraps = False
     subscribes = False
 
 
 @asynccontextmanager
-async def client(url: str, kind: type[C] = Client19, **options: Any) -> AsyncIterator[C]:
+async def client_of(kind: "Kind[C]", url: str, **options: Any) -> AsyncIterator[C]:
     """A connected client that reads until the block ends."""
     options = {"max_size": None, "compression": None, "ping_interval": None, **options}
     async with connect(url, **options) as socket, anyio.create_task_group() as tasks:
@@ -170,6 +177,10 @@ async def client(url: str, kind: type[C] = Client19, **options: Any) -> AsyncIte
         tasks.start_soon(connected.read)
         yield connected
         await socket.close()
+
+
+def client(url: str, **options: Any) -> AbstractAsyncContextManager[Client19]:
+    return client_of(Client19, url, **options)
 
 
 class Browser:

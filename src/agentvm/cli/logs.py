@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 import structlog
+from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from agentvm.errors import ConfigInvalid
@@ -28,23 +29,25 @@ def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream:
     if level not in LEVELS:
         raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
     target = stream or sys.stderr
-    steps: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        Redactor(secrets),
-    ]
-    renderer = _renderer(target)
-    structlog.configure(
-        processors=[*steps, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(target),
-        cache_logger_on_first_use=False,
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(),
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+            processors=[
+                ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                Redactor(secrets),
+                _renderer(target),
+            ],
+        )
     )
-    foreign = logging.StreamHandler(target)
-    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
-    foreign.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=steps, processors=last))
-    logging.basicConfig(handlers=[foreign], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("agentvm").setLevel(level.upper())
 
 
 def _renderer(stream: TextIO) -> Processor:

@@ -73,7 +73,7 @@ def run(arguments: Sequence[str]) -> int:
         return problem.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # Protects the person at the terminal, who cannot do anything with a trace.
+    except Exception as error:  # noqa: BLE001 - Protects the person at the terminal, to whom a trace says nothing.
         return explain(error)
 
 

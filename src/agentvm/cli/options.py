@@ -17,7 +17,9 @@ MODEL_HELP = "Model that answers: <driver>/<model> or <driver> (LLM_MODEL)."
 
 host_option = click.option("--host", help="Address to listen on (AVM_HOST; 127.0.0.1).")
 port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 for any free one (AVM_PORT; 8080).")
-data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Where data is kept (AVM_DATA_DIR; ~/.agentvm).")
+data_dir_option = click.option(
+    "--data-dir", type=click.Path(path_type=Path), help="Where data is kept (AVM_DATA_DIR; ~/.agentvm)."
+)
 model_option = click.option("--model", help=MODEL_HELP)
 
 

@@ -42,7 +42,7 @@ def serve(
         raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
     config = configure(host=host, port=port, data_dir=data_dir, model=model)
     config = replace(config, data_dir=None if memory else config.data_dir, log_level=log_level or config.log_level)
-    configure_logs(config.log_level, secrets=[config.llm_api_key])
+    configure_logs(config.log_level, secrets=[config.llm_api_key, *config.provider_keys.values()])
     anyio.run(run_server, config, backend_options=loop_options())
 
 
@@ -90,7 +90,8 @@ def describe_model(config: ServerConfig) -> str:
     if driver == "scripted":
         return f"{name} (repeats what you say)"
     where = "" if config.llm_base_url is None else f" at {urlsplit(config.llm_base_url).hostname}"
-    return f"{name} ({'no API key' if config.llm_api_key is None else 'with an API key'}{where})"
+    key = "without an API key" if config.driver_settings(driver).api_key is None else "with an API key"
+    return f"{name} ({key}{where})"
 
 
 def missing_weights(config: ServerConfig) -> str | None:

@@ -38,7 +38,7 @@ class LocalLink:
 
     async def ask(self, command: Command[R]) -> R:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
-        checked = decode_command(command.name, msgspec.Raw(encode(command).encode()))
+        checked = decode_command(command.name, _encode(f"{command.name}_request", command))
         call = Call(self._peer)
         try:
             reply = await carry_out(call, checked)
@@ -51,11 +51,7 @@ class LocalLink:
         name = kind.removesuffix("_request")
         if name not in COMMANDS or not kind.endswith("_request"):
             raise UnknownCommand(f"Unknown command: {kind}")
-        try:
-            raw = msgspec.Raw(encode(data).encode())
-        except TypeError as error:
-            raise InvalidInput(f"Invalid {kind}: {error}") from None
-        reply = await self.ask(decode_command(name, raw))
+        reply = await self.ask(decode_command(name, _encode(kind, data)))
         return WireEvent(
             type=f"{name}_response",
             timestamp=self._peer.clock(),
@@ -70,3 +66,10 @@ class LocalLink:
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
         return self._observer.events()
+
+
+def _encode(kind: str, value: object) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(encode(value).encode())
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InvalidInput(f"Invalid {kind}: {error}") from None

@@ -36,13 +36,20 @@ from agentvm.drivers.base import (
 from agentvm.drivers.chat_body import Json
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.drivers.failures import Failures, find_error
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, http_client, load_sdk
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk
 from agentvm.model.usage import Usage
 
-DEFAULT_MODEL = "claude-sonnet-5-5"
+DEFAULT_MODEL = "claude-sonnet-4-20250514"
 
 # Smaller windows than the one every model since Opus 4.6 has.
-_WINDOWS = {"claude-haiku-4": 200_000, "claude-opus-4-5": 200_000, "claude-sonnet-4-5": 200_000, "claude-3": 200_000}
+_WINDOWS = {
+    "claude-haiku-4": 200_000,
+    "claude-sonnet-4-2": 200_000,
+    "claude-opus-4-2": 200_000,
+    "claude-opus-4-5": 200_000,
+    "claude-sonnet-4-5": 200_000,
+    "claude-3": 200_000,
+}
 _WINDOW = 1_000_000
 
 # `pause_turn` only follows tools the provider runs itself, which we never offer: nothing is left to continue.
@@ -271,6 +278,7 @@ class AnthropicDriver:
 async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver]:
     """Opens Anthropic's API, or whatever at `settings.base_url` speaks it."""
     check_base_url("anthropic", settings.base_url)
+    check_key("anthropic", settings.api_key)
     sdk = await load_sdk("anthropic")
     failures = Failures(
         provider="anthropic",

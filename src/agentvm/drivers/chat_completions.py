@@ -33,7 +33,7 @@ from agentvm.drivers.base import (
 )
 from agentvm.drivers.chat_body import reasoning_mark
 from agentvm.drivers.exchange import CallIds
-from agentvm.drivers.failures import Failures, find_error
+from agentvm.drivers.failures import Failures, Reported, find_error
 from agentvm.model.usage import Usage
 
 DONE = "[DONE]"
@@ -45,6 +45,10 @@ _STOP_REASONS: dict[str, StopReason] = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
+
+
+# DeepSeek and OpenRouter: the answer was broken off, and is no answer.
+_BROKEN_OFF = frozenset({"insufficient_system_resource", "error"})
 
 
 class _Function(msgspec.Struct):
@@ -209,7 +213,7 @@ class ChatDecoder:
         return call
 
     def _add(self, block: _Block, text: str, outputs: list[ModelOutput]) -> None:
-        self._output_bytes += len(text)
+        self._output_bytes += len(text.encode())
         if block is not self._open:
             if isinstance(self._open, _Call):
                 if block not in self._later:
@@ -223,13 +227,14 @@ class ChatDecoder:
         if text:
             outputs.append(block.delta(text))
 
-    def _close(self) -> Iterator[ModelOutput]:
+    def _close(self) -> Iterable[ModelOutput]:
         self.finished = True
         if not self._begun:
             raise self._failures.protocol("an empty stream")
-        return iter(
-            [*self._finish_blocks(), UsageReported(self._usage or self._estimate()), MessageStopped(self._stop_reason())]
-        )
+        if self._finish in _BROKEN_OFF:
+            raise self._failures.reported(Reported(f"finish_reason {self._finish}", "server_error"))
+        usage = UsageReported(self._usage or self._estimate())
+        return (*self._finish_blocks(), usage, MessageStopped(self._stop_reason()))
 
     def _finish_blocks(self) -> Iterator[ModelOutput]:
         if self._open is not None:

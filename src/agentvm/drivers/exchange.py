@@ -55,13 +55,15 @@ Begin = Callable[[], tuple[AbstractAsyncContextManager[httpx2.Response], Decoder
 async def exchange(begin: Begin, failures: Failures, seconds: float) -> AsyncGenerator[ModelOutput, None]:
     """Plays one call. Whatever ends the iteration, the response is closed before it has ended."""
     deadline = anyio.current_time() + seconds
-    request, decoder = begin()
     async with AsyncExitStack() as stack:
         with anyio.CancelScope(deadline=deadline) as opening:
             try:
+                request, decoder = begin()
                 response = await stack.enter_async_context(request)
             except httpx2.HTTPError as error:
                 raise failures.transport(error) from None
+            except UnicodeEncodeError:
+                raise failures.bad_request("text that is not Unicode (half of a surrogate pair)") from None
         if opening.cancelled_caught:
             raise failures.timeout(seconds)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))

@@ -186,13 +186,23 @@ def read_error(body: bytes) -> Reported:
 def find_error(body: object) -> Reported:
     """The same, of decoded JSON: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}` or `{"detail": …}`."""
     match body:
-        case {"error": {"message": str(message), **rest}} | {"message": str(message), **rest}:
-            kind, code = rest.get("type"), rest.get("code")
-            return Reported(message, kind if isinstance(kind, str) else None, code if isinstance(code, str | int) else None)
+        case {"error": {**error}}:
+            return _reported(error)
         case {"error": str(message)} | {"detail": str(message)} | str(message):
             return Reported(message)
+        case {**error}:
+            return _reported(error)
         case _:
             return Reported("")
+
+
+def _reported(error: dict[object, object]) -> Reported:
+    message, kind, code = error.get("message"), error.get("type"), error.get("code")
+    return Reported(
+        message if isinstance(message, str) else "",
+        kind if isinstance(kind, str) else None,
+        code if isinstance(code, str | int) else None,
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -15,7 +15,7 @@ from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_toke
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, http_client, load_sdk
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk
 
 DEFAULT_MODEL = "gpt-5.4-mini"
 
@@ -44,7 +44,7 @@ class OpenAIDriver:
         self._timeout = settings.timeout
         self._failures = failures
         # OpenAI's newer models refuse the old name; most other servers know only that one.
-        self._limit: TokenLimit = "max_completion_tokens" if settings.base_url is None else "max_tokens"
+        self._limit: TokenLimit = "max_completion_tokens" if _is_openai(settings.base_url) else "max_tokens"
         # Without a key of ours no Authorization header is sent, not even the SDK's.
         self._headers: dict[str, object] = {} if settings.api_key is not None else {"Authorization": sdk.module.Omit()}
         self.default_model = settings.model or DEFAULT_MODEL
@@ -71,6 +71,7 @@ class OpenAIDriver:
 async def open_driver(settings: DriverSettings) -> AsyncIterator[OpenAIDriver]:
     """Opens the endpoint `settings.base_url`, or OpenAI's own. A key is optional for the former."""
     check_base_url("openai", settings.base_url)
+    check_key("openai", settings.api_key)
     sdk = await load_sdk("openai")
     async with http_client(settings) as pool:
         yield OpenAIDriver(sdk, _client(sdk, settings, pool), settings, _failures(settings))
@@ -85,6 +86,10 @@ def _client(sdk: Sdk, settings: DriverSettings, pool: httpx2.AsyncClient) -> Any
         max_retries=settings.max_retries,
         http_client=pool,
     )
+
+
+def _is_openai(base_url: str | None) -> bool:
+    return base_url is None or httpx2.URL(base_url).host == "api.openai.com"
 
 
 def _failures(settings: DriverSettings) -> Failures:

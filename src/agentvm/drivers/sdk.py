@@ -16,6 +16,7 @@ import httpx2
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.failures import Failures, refuse_long_waits
 from agentvm.errors import ConfigInvalid
+from agentvm.model.secret import Secret
 
 CONNECT_SECONDS = 10.0
 
@@ -75,6 +76,14 @@ def check_base_url(driver: str, base_url: str | None) -> None:
         url = httpx2.URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigInvalid(f"the base URL of the driver {driver!r} is not an http(s) URL; set LLM_BASE_URL to one or unset it")
+
+
+def check_key(driver: str, key: Secret | None) -> None:
+    """Raises ConfigInvalid for a key that no header can carry, without showing it."""
+    if key is not None and not (key.reveal().isascii() and key.reveal().isprintable() and key.reveal().strip() == key.reveal()):
+        raise ConfigInvalid(
+            f"the key of the driver {driver!r} holds spaces, line ends or letters that no key has; copy it again"
+        )
 
 
 def http_client(settings: DriverSettings) -> httpx2.AsyncClient:

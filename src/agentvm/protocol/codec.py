@@ -1,5 +1,6 @@
 """Codec — JSON text to typed values and back, strictly. Nothing untyped passes beyond this file."""
 
+import re
 from typing import TypeVar
 
 import msgspec
@@ -13,6 +14,11 @@ from agentvm.protocol.verbs import WireEvent
 R = TypeVar("R", bound=Reply)
 
 _encoder = msgspec.json.Encoder()
+
+# One escape sequence at a time, so that an escaped backslash before a `u` is not mistaken for one.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 
 
 class Inbound(Record):
@@ -42,7 +48,13 @@ def decode_inbound(text: str) -> Inbound:
     except msgspec.ValidationError as error:
         raise InvalidInput(f"Invalid frame: {error}") from None
     except msgspec.DecodeError as error:
+        # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one.
+        whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["lone"] else found[0], text)
+        if whole != text:
+            return decode_inbound(whole)
         raise InvalidInput(f"Frame is not valid JSON: {error}") from None
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None
     except RecursionError:
         raise InvalidInput("Frame is nested too deeply") from None
 
@@ -67,7 +79,7 @@ def decode_event(text: str) -> WireEvent:
     """A frame of the server, as a client reads it."""
     try:
         return _event.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise InvalidInput(f"The server sent a frame that is no event: {error}") from None
 
 

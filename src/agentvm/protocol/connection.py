@@ -17,7 +17,7 @@ In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice o
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand
+from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
 from agentvm.model.ids import SessionId
 from agentvm.protocol.codec import Frame, Inbound, decode_command, decode_inbound, decode_request_id
 from agentvm.protocol.commands import Command, Reply
@@ -133,7 +133,8 @@ class Connection:
 def _receive_command(name: str, frame: Inbound) -> Received:
     request_id = decode_request_id(frame.data)
     if name not in COMMANDS:
-        return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name[:100]}_request"))
+        name = shorten(name)
+        return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name}_request"))
     try:
         return CommandReceived(decode_command(name, frame.data), request_id)
     except InvalidInput as error:

@@ -26,6 +26,7 @@ from agentvm.model.message import (
     ToolResult,
     ToolResultMessage,
 )
+from agentvm.model.text import sound
 from agentvm.model.turn import Outcome
 from agentvm.model.usage import NO_USAGE, Usage
 
@@ -84,9 +85,12 @@ def begin(turn_id: TurnId, user_message_id: MessageId, accepted_at: int) -> Turn
 
 
 def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
-    """What one output of the model means."""
+    """What one output of the model means; nothing, once the turn has ended."""
+    if now.ended:
+        return now, ()
     match output:
         case model.TextDelta(text=text):
+            text = sound(text)
             grown = _replace(now, text=(now.text, text), responding=True)
             delta = stream.TextDelta(text=text)
             return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
@@ -97,20 +101,22 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         case model.ThinkingStarted():
             return now, (state.ConversationThinking(),)
         case model.ThinkingDelta(text=text):
+            text = sound(text)
             return _replace(now, open_thinking=(now.open_thinking, text)), (stream.ThinkingDelta(text=text),)
         case model.ThinkingStopped(signature=signature):
-            part = ThinkingPart(reasoning=_join(now.open_thinking), signature=signature)
+            part = ThinkingPart(reasoning=_join(now.open_thinking), signature=None if signature is None else sound(signature))
             return _replace(now, thinking=(*now.thinking, part), open_thinking=None), ()
         case model.ToolInputDelta(partial_json=json):
+            json = sound(json)
             return _grow_call(now, json), (stream.InputJsonDelta(partial_json=json),)
         case model.ToolCallStarted(call_id=call_id, name=name):
-            return _start_call(now, call_id, name)
+            return _start_call(now, sound(call_id), sound(name))
         case model.ToolCallStopped():
             return _stop_call(now, at)
         case model.UsageReported(usage=usage):
             return _replace(now, call_usage=usage), (stream.MessageDelta(usage=usage),)
         case model.MessageStarted(model=name):
-            return _start_message(now, name, at)
+            return _start_message(now, sound(name), at)
         case model.MessageStopped(stop_reason=reason):
             return _stop_message(now, reason, at)
 
@@ -142,6 +148,8 @@ def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool
 
 def interrupted(now: TurnState, at: int) -> Step:
     """Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason."""
+    if now.ended:
+        return now, ()
     now, spoken = _close_message(now, at)
     now, end = _end(now, "interrupted", "interrupted", at)
     return now, (
@@ -154,6 +162,9 @@ def interrupted(now: TurnState, at: int) -> Step:
 
 def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> Step:
     """What was said before the failure is kept. The three error events are what 1.x user interfaces wait for."""
+    if now.ended:
+        return now, ()
+    text = sound(text)
     now, spoken = _close_message(now, at)
     now, message_id = _next_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)

@@ -1,0 +1,115 @@
+"""avm chat — a chat in the terminal, over the same protocol as every other client.
+
+The event loop runs in a thread of its own, so that the connection lives on while the main thread waits for a line.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio.from_thread
+import click
+
+from agentvm.cli.conversation import Conversation
+from agentvm.cli.logs import configure_logs
+from agentvm.cli.options import MODEL_HELP, configure, data_dir_option, loop_options
+from agentvm.cli.screen import Screen
+from agentvm.cli.terminal import Terminal
+from agentvm.config import DEFAULT_PORT, ServerConfig
+from agentvm.errors import ChannelClosed
+from agentvm.protocol.verbs import AgentX
+
+EXAMPLES = """\b
+Examples:
+  avm chat                                     with the server on this machine
+  avm chat --local                             without a server
+  avm chat --container work --model anthropic  a new session with another model
+  echo "What is 6 * 7?" | avm chat             one answer on stdout
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--url", help="Server to connect to (ws://127.0.0.1:8080/ws).")
+@click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
+@click.option("--container", default="default", show_default=True, help="Container whose sessions to use.")
+@click.option("--session", help="Id of the session to resume, instead of the last one.")
+@click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
+@data_dir_option
+@click.pass_context
+def chat(
+    ctx: click.Context,
+    url: str | None,
+    local: bool,
+    container: str,
+    session: str | None,
+    model: str | None,
+    data_dir: Path | None,
+) -> int:
+    """Chat with an agent in the terminal."""
+    if local and url is not None:
+        raise click.UsageError("--local runs without a server, so it cannot be combined with --url.")
+    if session is not None and model is not None:
+        raise click.UsageError("A session keeps the model it was started with: give --session or --model, not both.")
+    if data_dir is not None and not local:
+        raise click.UsageError("--data-dir is for --local; a server has its own.")
+    configure_logs("error")
+    config = configure(model=model, data_dir=data_dir)
+    if local and model is not None:
+        model = config.default_model
+    runtime = open_local(config) if local else open_remote(server_url(url, config.port))
+    live = sys.stdin.isatty() and sys.stdout.isatty()
+    with ExitStack() as stack:
+        portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
+        agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
+        conversation = Conversation(agentx, container_id=container, model=model)
+        portal.call(conversation.open, session)
+        terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
+        # Left before the connection is: its end is then no news.
+        stack.callback(agentx.on("disconnected", lambda event: terminal.announce("Connection lost; reconnecting…")))
+        stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
+        return terminal.run()
+
+
+def server_url(given: str | None, port: int = DEFAULT_PORT) -> str:
+    """The socket's address; an http address is understood too, since that is what a server prints first."""
+    if given is None:
+        return f"ws://127.0.0.1:{port}/ws"
+    parts = urlsplit(given if "://" in given else f"ws://{given}")
+    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
+    return parts._replace(scheme=scheme, path="/ws" if parts.path in ("", "/") else parts.path).geturl()
+
+
+@asynccontextmanager
+async def open_remote(url: str) -> AsyncIterator[AgentX]:
+    """A server's runtime. Raises ChannelClosed, with what to do, when there is no server."""
+    from agentvm.client.agentx import create_agentx
+    from agentvm.client.remote import remote_runtime
+
+    async with AsyncExitStack() as stack:
+        try:
+            agentx = await stack.enter_async_context(create_agentx(remote_runtime(url)))
+        except ChannelClosed as error:
+            raise ChannelClosed(f"{error}\n{_remedy(url)}Or chat without a server: avm chat --local") from None
+        yield agentx
+
+
+def _remedy(url: str) -> str:
+    address = urlsplit(url)
+    if address.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return "Check the address, and that the server runs.\n"
+    port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
+    return f"Start a server with: avm serve{port}\n"
+
+
+@asynccontextmanager
+async def open_local(config: ServerConfig) -> AsyncIterator[AgentX]:
+    """A runtime in this process."""
+    from agentvm.client.agentx import create_agentx
+    from agentvm.server.local import local_runtime
+
+    # Nobody waits for a turn that its only reader has left.
+    async with create_agentx(local_runtime(replace(config, grace=0.0))) as agentx:
+        yield agentx

@@ -1,0 +1,157 @@
+"""Screen — how a chat looks: answers on stdout, everything about them on stderr, so that a pipe gets the answers only."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+
+import click
+import msgspec
+
+from agentvm.cli.conversation import Listed, text_of
+from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolCallMessage, ToolResultMessage, UserMessage
+from agentvm.protocol.verbs import WireEvent
+
+MAX_LINE = 160
+
+# A model must not steer the terminal: no control characters but new lines and tabs, neither C0 nor C1.
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_ERASE_LINE = "\r\x1b[K"
+
+
+def clean(text: str) -> str:
+    return text.translate(_CONTROLS)
+
+
+def one_line(text: str, width: int = MAX_LINE) -> str:
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else f"{line[: width - 1]}…"
+
+
+class Screen:
+    """Shows one chat. `live` is for a person who watches: it also says what is going on meanwhile."""
+
+    def __init__(self, *, live: bool, color: bool | None = None) -> None:
+        self._live = live
+        self._color = color
+        self._at_line_start = True
+        self._passing = False
+        self._inputs: dict[str, object] = {}
+        self.failed = False
+        """Whether anything went wrong so far."""
+
+    def show(self, event: WireEvent) -> None:
+        """Shows an event of a turn; most need nothing."""
+        data = event.data
+        match event.type:
+            case "turn_request" | "message_start" | "conversation_thinking":
+                self._pass("thinking…")
+            case "conversation_queued":
+                self._pass("waiting for the message before…")
+            case "text_delta":
+                self._answer(clean(str(data.get("text", ""))))
+            case "tool_use_stop":
+                self._inputs[str(data.get("toolCallId"))] = data.get("input")
+                self._pass(f"{one_line(str(data.get('toolName')))}…")
+            case "tool_completed":
+                self._tool(data, str(data.get("result")))
+            case "tool_failed":
+                self._tool(data, f"failed: {data.get('error')}")
+            case "error_occurred":
+                self.error(str(data.get("message")))
+            case "turn_response":
+                self._end(data)
+            case _:
+                pass
+
+    def notice(self, text: str) -> None:
+        """A dim line about the chat."""
+        self._line(text, dim=True)
+
+    def error(self, text: str) -> None:
+        self.failed = True
+        self._line(f"Error: {clean(text)}", fg="red")
+
+    def sessions(self, listed: Sequence[Listed]) -> None:
+        self._fresh_line()
+        for number, item in enumerate(listed, 1):
+            at = datetime.fromtimestamp(item.session.updated_at / 1000).strftime("%Y-%m-%d %H:%M")
+            mark = "*" if item.current else " "
+            self._out(f"{mark}{number:>3}  {at}  {one_line(item.label) or '(nothing said yet)'}\n", bold=item.current)
+
+    def history(self, messages: Sequence[Message]) -> None:
+        self._fresh_line()
+        for message in messages:
+            match message:
+                case UserMessage(content=content):
+                    self._out(f"> {clean(text_of(content))}\n", bold=True)
+                case AssistantMessage(text=text):
+                    self._out(f"{clean(text)}\n" if text else "")
+                case ToolCallMessage(tool_call=call):
+                    self._inputs[call.id] = call.input
+                case ToolResultMessage(tool_result=result):
+                    self._tool({"toolId": result.id, "toolName": result.name}, result.output.value)
+                case ErrorMessage(content=text):
+                    self._line(f"Error: {clean(text)}", fg="red")
+        if not messages:
+            self.notice("Nothing was said yet.")
+
+    # --- lines and what passes
+
+    def _answer(self, text: str) -> None:
+        self._clear()
+        if text:
+            self._out(text)
+            self._at_line_start = text.endswith("\n")
+
+    def _tool(self, data: dict[str, object], result: str) -> None:
+        given = self._inputs.pop(str(data.get("toolId")), None)
+        asked = msgspec.json.encode(given).decode() if given else ""
+        self.notice(one_line(f"[{data.get('toolName')}] {asked} → {result}"))
+
+    def _end(self, data: dict[str, object]) -> None:
+        self._inputs.clear()
+        usage = data.get("usage")
+        counted = usage if isinstance(usage, dict) else {}
+        duration = data.get("duration")
+        seconds = duration / 1000 if isinstance(duration, int) else 0
+        parts = ["interrupted"] if data.get("outcome") == "interrupted" else []
+        if counted.get("inputTokens") or counted.get("outputTokens"):
+            about = "about " if counted.get("estimated") else ""
+            parts.append(f"{about}{counted.get('inputTokens')} tokens in, {counted.get('outputTokens')} out")
+        parts.append(f"{seconds:.1f} s")
+        if model := data.get("model"):
+            parts.append(str(model))
+        self.notice(one_line(f"({' · '.join(parts)})"))
+
+    def _line(self, text: str, *, dim: bool = False, fg: str | None = None) -> None:
+        self._fresh_line()
+        # Not `dim=False`: click would then write the code that ends dimness.
+        click.secho(text, err=True, color=self._color, dim=dim or None, fg=fg)
+
+    def _fresh_line(self) -> None:
+        self._clear()
+        if not self._at_line_start:
+            self._out("\n")
+            self._at_line_start = True
+
+    def _pass(self, text: str) -> None:
+        """A word about what is going on, until the next thing is shown."""
+        if self._live and self._at_line_start:
+            self._clear()
+            self._out(text[: shutil.get_terminal_size().columns - 1], dim=True)
+            self._passing = True
+
+    def _clear(self) -> None:
+        if self._passing:
+            self._out(_ERASE_LINE)
+            self._passing = False
+
+    def _out(self, text: str, *, dim: bool = False, bold: bool = False) -> None:
+        styled = click.style(text, dim=dim or None, bold=bold or None) if dim or bold else text
+        # Erasing is no colour: it is written only to a terminal, and there also under NO_COLOR.
+        if text is _ERASE_LINE:
+            sys.stdout.write(text)
+        else:
+            click.echo(styled, nl=False, color=self._color)
+        sys.stdout.flush()

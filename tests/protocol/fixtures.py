@@ -1,0 +1,52 @@
+"""One well-formed request per command, and texts no JSON library likes."""
+
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId
+
+HARD_TEXTS = (
+    "",
+    "a",
+    "emoji 👩‍👩‍👧 🇨🇳",
+    "line\u2028para\u2029",
+    "nul\x00",
+    "\x1b[2J\r\n\t",
+    '"quoted\\"',
+    "</script>",
+    "\ufeff\ufffd\uffff",
+)
+
+REQUESTS: dict[str, dict[str, object]] = {
+    "container_create": {"containerId": "c1"},
+    "container_get": {"containerId": "c1"},
+    "container_list": {},
+    "definition_list": {},
+    "definition_get": {"definitionName": "default"},
+    "definition_register": {"definition": {"name": "poet", "systemPrompt": "rhyme", "tools": []}},
+    "image_create": {"containerId": "c1", "config": {"name": "Chat", "mcpServers": {"x": {"command": "y"}}}},
+    "image_build": {"containerId": "c1", "definition": "default", "config": {"model": "scripted"}},
+    "image_run": {"imageId": "img_1"},
+    "image_stop": {"imageId": "img_1"},
+    "image_update": {"imageId": "img_1", "updates": {"name": "Renamed"}},
+    "image_list": {"containerId": "c1"},
+    "image_get": {"imageId": "img_1"},
+    "image_delete": {"imageId": "img_1"},
+    "image_messages": {"imageId": "img_1"},
+    "session_create": {"imageId": "img_1", "title": "second"},
+    "session_get": {"sessionId": "sess_1"},
+    "session_list": {"imageId": "img_1"},
+    "session_set_title": {"sessionId": "sess_1", "title": "other"},
+    "session_resume": {"sessionId": "sess_1"},
+    "session_messages": {"sessionId": "sess_1"},
+    "agent_get": {"agentId": "agent_1"},
+    "agent_list": {"containerId": "c1"},
+    "agent_destroy": {"agentId": "agent_1"},
+    "agent_destroy_all": {"containerId": "c1"},
+    "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
+    "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
+}
+
+CONTEXT = Scope(container_id=ContainerId("c1"), image_id=ImageId("img_1"), session_id=SessionId("sess_1"))
+
+
+def event(data: EventData, scope: Scope = CONTEXT, tenant_id: TenantId = DEFAULT_TENANT) -> Event:
+    return Event(data=data, scope=scope, timestamp=7, tenant_id=tenant_id)

@@ -1,0 +1,70 @@
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.protocol.fixtures import HARD_TEXTS
+
+from agentvm.errors import InvalidInput
+from agentvm.protocol.codec import Frame, decode_command, decode_event, decode_inbound, decode_reply, decode_request_id, encode
+from agentvm.protocol.commands import ContainerGetReply
+
+
+def refuse_constant(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+@given(st.recursive(st.floats() | st.text(st.characters(exclude_categories=["Cs"])) | st.integers(), st.lists))
+def test_whatever_is_encoded_is_strict_json(value: object) -> None:
+    json.loads(encode(value), parse_constant=refuse_constant)
+
+
+def test_not_a_number_becomes_null() -> None:
+    assert encode({"a": float("nan"), "b": float("inf")}) == '{"a":null,"b":null}'
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS)
+def test_hard_texts_come_through_both_forms(text: str) -> None:
+    frame = Frame(encode({"text": text}))
+    assert json.loads(frame.bare) == {"text": text}
+    assert json.loads(frame.quoted) == frame.bare
+    assert frame.quoted is frame.quoted
+
+
+def test_an_inbound_frame_keeps_only_what_means_something() -> None:
+    frame = decode_inbound('{"type":"x","data":{"a":1},"source":"agent","__ack":null,"unknown":[]}')
+    assert (frame.type, bytes(frame.data), frame.ack) == ("x", b'{"a":1}', None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"type":[]}', "[" * 10_000, "\ud800"])
+def test_an_unreadable_frame_is_invalid_input(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        decode_inbound(text)
+
+
+def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
+    with pytest.raises(InvalidInput):
+        decode_command("image_run", msgspec.Raw(b'{"imageId":null}'))
+
+
+def test_the_request_id_is_found_whatever_else_is_wrong() -> None:
+    assert decode_request_id(msgspec.Raw(b'{"imageId":[[]],"requestId":"r"}')) == "r"
+    assert decode_request_id(msgspec.Raw(b"[]")) is None
+
+
+@pytest.mark.parametrize("text", ['{"data":{}}', "[]", "{", '{"type":"x","data":[]}', "[" * 10_000, "\ud800"])
+def test_a_server_frame_that_is_no_event_is_invalid_input(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        decode_event(text)
+
+
+def test_an_event_reads_back() -> None:
+    event = decode_event('{"type":"text_delta","timestamp":7,"data":{"text":"a"},"context":{"imageId":"i"},"later":1}')
+    assert (event.type, event.timestamp, event.data, event.context) == ("text_delta", 7, {"text": "a"}, {"imageId": "i"})
+
+
+def test_a_reply_reads_back_or_is_invalid_input() -> None:
+    assert decode_reply(ContainerGetReply, {"exists": True, "requestId": "r"}) == ContainerGetReply(exists=True)
+    with pytest.raises(InvalidInput):
+        decode_reply(ContainerGetReply, {})

@@ -1,0 +1,34 @@
+import msgspec
+import pytest
+from tests.protocol.fixtures import REQUESTS
+
+from agentvm.protocol.codec import decode_command, encode
+from agentvm.protocol.commands import Reply
+from agentvm.protocol.table import COMMANDS
+
+# What a failed command says besides its error, as 1.x clients know it (agentx-1.x.md, section 3).
+REFUSALS: dict[str, dict[str, object]] = {
+    "container_create": {"containerId": "c1"},
+    "image_run": {"imageId": "img_1", "agentId": "", "reused": False},
+    "image_stop": {"imageId": "img_1"},
+    "image_list": {"records": []},
+    "image_delete": {"imageId": "img_1"},
+    "image_messages": {"imageId": "img_1", "messages": []},
+    "agent_destroy": {"agentId": "agent_1", "success": False},
+    "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1"},
+    "message_send": {"imageId": "img_1", "agentId": "agent_1"},
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_refusal_says_what_1x_says(name: str) -> None:
+    command = decode_command(name, msgspec.Raw(encode(REQUESTS[name]).encode()))
+    refusal = msgspec.structs.replace(command.refused(), error="no", error_code="refused")
+    assert isinstance(refusal, Reply)
+    said = msgspec.json.decode(encode(refusal))
+    assert said == {"error": "no", "errorCode": "refused", **REFUSALS.get(name, {})}
+
+
+def test_a_refused_message_without_an_agent_has_an_empty_agent_id() -> None:
+    command = decode_command("message_send", msgspec.Raw(b'{"imageId":"img_1","content":"hi"}'))
+    assert msgspec.to_builtins(command.refused()) == {"imageId": "img_1", "agentId": ""}

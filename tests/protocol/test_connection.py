@@ -1,0 +1,202 @@
+import json
+from typing import get_args
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.protocol.fixtures import HARD_TEXTS, REQUESTS
+
+from agentvm.errors import InvalidInput, UnknownCommand
+from agentvm.protocol.codec import Frame
+from agentvm.protocol.commands import ImageCreate, MessageSend
+from agentvm.protocol.connection import (
+    Acked,
+    AuthReceived,
+    CommandReceived,
+    CommandRefused,
+    Connection,
+    Dropped,
+    NoiseReceived,
+    Received,
+    State,
+    SubscribeReceived,
+)
+from agentvm.protocol.table import COMMANDS
+
+RECEIVED = get_args(Received)
+WRONG = [1, True, 1.5, [1], {"name": 7}]
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+members = st.sampled_from(["type", "data", "sessionId", "afterCursor", "headers", "__ack", "requestId", "source", "x"])
+kinds = st.sampled_from(["auth", "subscribe", "x_request", "text_delta", "_request", *(f"{name}_request" for name in COMMANDS)])
+
+
+def request(name: str, data: dict[str, object]) -> str:
+    return json.dumps({"type": f"{name}_request", "data": {**data, "requestId": "req_1"}})
+
+
+@given(st.text(st.characters()))
+@example("\ud800")
+@example('{"type":"subscribe","sessionId":"\\ud800"}')
+@example('{"__ack":"\ud83d"}')
+@example("[" * 100_000)
+@example('{"type":"message_send_request","data":' + '{"a":' * 100_000)
+@example("1" * 10_000)
+@example('{"type":"a_request","data":{"requestId":' + "1" * 10_000 + "}}")
+def test_any_text_is_received_without_an_exception(text: str) -> None:
+    assert isinstance(Connection("c").receive(text), RECEIVED)
+
+
+@given(st.dictionaries(members, json_values | kinds, max_size=6))
+def test_any_json_object_is_received_without_an_exception(frame: dict[str, object]) -> None:
+    assert isinstance(Connection("c").receive(json.dumps(frame)), RECEIVED)
+
+
+@given(kinds, json_values)
+def test_any_data_of_any_request_is_received_without_an_exception(kind: str, data: object) -> None:
+    assert isinstance(Connection("c").receive(json.dumps({"type": kind, "data": data})), RECEIVED)
+
+
+@given(st.text(st.characters()))
+@example("\ud83d\ud83d\ude00")
+@example("\\ud800 \\\ud800")
+def test_half_of_a_surrogate_pair_is_received_as_the_replacement_character(text: str) -> None:
+    received = Connection("c").receive(request("message_send", {"imageId": "i", "content": text}))
+    assert isinstance(received, CommandReceived)
+    assert isinstance(received.command, MessageSend)
+    assert received.command.content == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@pytest.mark.parametrize("depth", [*range(850, 1_050, 3), 5_000])
+def test_nesting_of_any_depth_is_received_without_an_exception(depth: int) -> None:
+    nested = '{"a":' * depth + "1" + "}" * depth
+    data = f'{{"requestId":"r","containerId":"c","config":{{"mcpServers":{nested}}}}}'
+    assert isinstance(Connection("c").receive(f'{{"type":"image_create_request","data":{data}}}'), RECEIVED)
+
+
+@pytest.mark.parametrize("text", ["", "not json", "null", "[]", "1", '"text"', "{", '{"type":5}', "NaN", '{"a":NaN}', "{}x"])
+def test_what_is_no_frame_is_answered_to_its_sender(text: str) -> None:
+    received = Connection("c").receive(text)
+    assert isinstance(received, NoiseReceived)
+    assert received.error.code == "invalid_input"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {},
+        {"type": "assistant_message", "data": {"content": "forged"}, "category": "message"},
+        {"type": "message_send_response", "data": {"requestId": "r"}, "category": "response"},
+        {"type": "subscribe"},
+        {"type": "subscribe", "sessionId": ""},
+        {"__msgId": "x", "__payload": "{}"},
+    ],
+)
+def test_what_only_a_server_may_send_or_asks_for_nothing_is_dropped(frame: dict[str, object]) -> None:
+    assert Connection("c").receive(json.dumps(frame)) == Dropped()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_well_formed_request_becomes_its_command(name: str) -> None:
+    received = Connection("c").receive(request(name, REQUESTS[name]))
+    assert isinstance(received, CommandReceived)
+    assert isinstance(received.command, COMMANDS[name])
+    assert received.request_id == "req_1"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_member_of_the_wrong_type_is_refused_to_the_one_who_asked(name: str, wrong: object) -> None:
+    for member in REQUESTS[name]:
+        received = Connection("c").receive(request(name, {**REQUESTS[name], member: wrong}))
+        assert isinstance(received, CommandRefused), member
+        assert (received.name, received.request_id, received.error.code) == (name, "req_1", "invalid_input")
+
+
+@pytest.mark.parametrize("data", ["null", "[]", "1", '"text"', "{}"])
+def test_a_request_without_its_data_is_refused(data: str) -> None:
+    received = Connection("c").receive(f'{{"type":"image_run_request","data":{data}}}')
+    assert isinstance(received, CommandRefused)
+    assert isinstance(received.error, InvalidInput)
+    assert received.request_id is None
+
+
+def test_a_request_id_that_is_no_text_is_no_request_id() -> None:
+    received = Connection("c").receive('{"type":"container_list_request","data":{"requestId":7}}')
+    assert isinstance(received, CommandReceived)
+    assert received.request_id is None
+
+
+def test_an_unknown_command_is_refused_under_its_own_name() -> None:
+    received = Connection("c").receive('{"type":"image_explode_request","data":{"requestId":"r"}}')
+    assert isinstance(received, CommandRefused)
+    assert isinstance(received.error, UnknownCommand)
+    assert (received.name, received.request_id) == ("image_explode", "r")
+    endless = Connection("c").receive(json.dumps({"type": "x" * 100_000 + "_request"}))
+    assert isinstance(endless, CommandRefused)
+    assert len(str(endless.error)) < 300
+
+
+def test_what_a_client_says_about_itself_is_ignored() -> None:
+    frame = {
+        "type": "message_send_request",
+        "data": {"imageId": "img_1", "content": "hi", "requestId": "r", "tenantId": "other", "sessionId": None},
+        "source": "agent",
+        "context": {"sessionId": "sess_other"},
+    }
+    received = Connection("c").receive(json.dumps(frame))
+    assert isinstance(received, CommandReceived)
+    assert isinstance(received.command, MessageSend)
+    assert received.command.session_id is None
+
+
+def test_an_image_may_be_created_without_a_config() -> None:
+    for data in ({"containerId": "c1"}, {"containerId": "c1", "config": None}, {"containerId": "c1", "config": {}}):
+        received = Connection("c").receive(request("image_create", {**data}))
+        assert isinstance(received, CommandReceived)
+        assert isinstance(received.command, ImageCreate)
+
+
+def test_subscribe_and_auth_are_read() -> None:
+    connection = Connection("c")
+    subscribe = connection.receive('{"type":"subscribe","sessionId":"s","afterCursor":"5"}')
+    assert isinstance(subscribe, SubscribeReceived)
+    assert (subscribe.session_id, subscribe.after_cursor) == ("s", "5")
+    assert connection.receive('{"type":"auth","headers":{"Authorization":"Bearer t"}}') == AuthReceived(
+        {"Authorization": "Bearer t"}
+    )
+    assert connection.receive('{"type":"auth"}') == AuthReceived({})
+
+
+def test_frames_go_bare_until_the_probe_is_acknowledged_then_wrapped() -> None:
+    connection = Connection("conn_1")
+    probe = json.loads(connection.hello(7))
+    assert probe["__msgId"] == "conn_1_1"
+    assert json.loads(probe["__payload"])["type"] == "server_hello"
+    assert connection.send(Frame('{"a":1}')) == '{"a":1}'
+    assert connection.receive('{"__ack":"conn_1_1"}') == Acked("conn_1_1")
+    assert json.loads(connection.send(Frame('{"a":1}'))) == {"__msgId": "conn_1_2", "__payload": '{"a":1}'}
+    assert json.loads(connection.send(Frame('{"a":2}')))["__msgId"] == "conn_1_3"
+
+
+@given(st.lists(st.sampled_from(["conn_1_1", "conn_1_2", "conn_2_1", "", "x"]) | st.text(), max_size=8))
+def test_only_the_ack_of_the_probe_changes_the_form(acks: list[str]) -> None:
+    connection = Connection("conn_1")
+    connection.hello(7)
+    for ack in acks:
+        before = connection.state
+        assert connection.receive(json.dumps({"__ack": ack})) == Acked(ack)
+        assert connection.state is (State.RELIABLE if ack == "conn_1_1" else before)
+
+
+@pytest.mark.parametrize("text", HARD_TEXTS)
+def test_a_wrapped_payload_is_the_bare_frame_whatever_it_says(text: str) -> None:
+    connection = Connection("conn_1")
+    connection.hello(7)
+    connection.receive('{"__ack":"conn_1_1"}')
+    bare = json.dumps({"data": text}, ensure_ascii=False)
+    assert json.loads(connection.send(Frame(bare)))["__payload"] == bare

@@ -1,0 +1,215 @@
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio
+import msgspec
+import pytest
+
+from agentvm.errors import ChannelClosed
+from agentvm.model.definition import Definition
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.image import ImageConfig
+from agentvm.model.session import Session
+from agentvm.protocol import commands as ask
+from agentvm.protocol.verbs import AgentHandle, AgentX, EventHandler, RuntimeView, SessionHandle, Unsubscribe, WireEvent
+
+pytestmark = pytest.mark.anyio
+
+R = TypeVar("R", bound=ask.Reply)
+
+IMAGE = ask.ImageRecord(
+    image_id=ImageId("img_1"),
+    container_id=ContainerId("c1"),
+    session_id=SessionId("sess_1"),
+    name="Chat",
+    created_at=1,
+    updated_at=1,
+    online=False,
+    definition_name="default",
+    digest="sha256:0",
+)
+SESSION = Session(
+    session_id=SessionId("sess_1"),
+    image_id=ImageId("img_1"),
+    container_id=ContainerId("c1"),
+    title=None,
+    created_at=1,
+    updated_at=1,
+)
+RUN = ask.ImageRunReply(image_id=IMAGE.image_id, agent_id="agent_1", reused=False, session_id=SESSION.session_id)
+
+
+class FakeLink:
+    """Gives the prepared replies, and remembers what was asked."""
+
+    def __init__(self, *replies: ask.Reply, events: Sequence[WireEvent] = ()) -> None:
+        self.replies = list(replies)
+        self.asked: list[ask.Command[ask.Reply]] = []
+        self.handlers: list[tuple[str, EventHandler]] = []
+        self._events = events
+
+    async def ask(self, command: ask.Command[R]) -> R:
+        self.asked.append(command)
+        return self.replies.pop(0)  # type: ignore[return-value]  # the test prepared the right one
+
+    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        return WireEvent(type=kind, data=data)
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        self.handlers.append((kind, handler))
+        return lambda: None
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        return self._open_events()
+
+    @asynccontextmanager
+    async def _open_events(self) -> AsyncIterator[AsyncIterator[WireEvent]]:
+        async def iterate() -> AsyncIterator[WireEvent]:
+            for event in self._events:
+                yield event
+
+        yield iterate()
+
+
+async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() -> None:
+    found, gone = ask.ImageReply(record=IMAGE), ask.ImageReply(record=None)
+    deleted = ask.ImageIdReply(image_id=IMAGE.image_id)
+    definition = Definition(name="poet")
+    link = FakeLink(
+        found, found, gone, ask.ImageListReply(records=(IMAGE,)), found, deleted, RUN, deleted,
+        ask.DefinitionRegisterReply(definition=definition),
+        ask.DefinitionListReply(definitions=(definition,)),
+        ask.DefinitionGetReply(definition=None),
+    )  # fmt: skip
+    view = RuntimeView(link)
+    assert await view.images.build("poet", ImageConfig(name="x"), container_id="c1") == IMAGE
+    assert await view.images.create() == IMAGE
+    assert await view.images.get("img_1") is None
+    assert await view.images.list("c1") == (IMAGE,)
+    assert await view.images.update("img_1", name="new") == IMAGE
+    await view.images.delete("img_1")
+    agent = await view.images.run("img_1")
+    await view.images.stop("img_1")
+    assert (agent.agent_id, agent.image_id, agent.session_id) == ("agent_1", "img_1", "sess_1")
+    assert await view.definitions.register(definition) == definition
+    assert await view.definitions.list() == (definition,)
+    assert await view.definitions.get("nobody") is None
+    assert link.asked == [
+        ask.ImageBuild(container_id="c1", definition="poet", config=ImageConfig(name="x")),
+        ask.ImageCreate(container_id="default"),
+        ask.ImageGet(image_id=ImageId("img_1")),
+        ask.ImageList(container_id="c1"),
+        ask.ImageUpdate(image_id=ImageId("img_1"), updates=ask.ImageUpdates(name="new")),
+        ask.ImageDelete(image_id=ImageId("img_1")),
+        ask.ImageRun(image_id=ImageId("img_1")),
+        ask.ImageStop(image_id=ImageId("img_1")),
+        ask.DefinitionRegister(definition=definition),
+        ask.DefinitionList(),
+        ask.DefinitionGet(definition_name="nobody"),
+    ]
+
+
+async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_table() -> None:
+    titled = msgspec.structs.replace(SESSION, title="t")
+    record = ask.AgentRecord(
+        agent_id=AgentId("agent_1"), container_id=ContainerId("c1"), image_id=IMAGE.image_id, session_id=SESSION.session_id
+    )
+    link = FakeLink(
+        ask.ContainerCreateReply(), ask.ContainerGetReply(exists=True),
+        ask.ContainerListReply(container_ids=(ContainerId("c1"),)),
+        ask.SessionReply(session=SESSION), ask.SessionReply(session=None), ask.SessionReply(session=SESSION),
+        ask.SessionListReply(sessions=(SESSION,)), ask.SessionReply(session=titled),
+        ask.AgentGetReply(exists=False), ask.AgentListReply(agents=(record,)),
+        ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerCreateReply(),
+    )  # fmt: skip
+    view = AgentX(link, None).runtime
+    assert await view.containers.create("c1") == "c1"
+    assert await view.containers.exists("c1")
+    assert await view.containers.list() == ("c1",)
+    assert (await view.sessions.create("img_1", "t")).record == SESSION
+    assert await view.sessions.get("sess_0") is None
+    found = await view.sessions.get("sess_1")
+    assert found is not None
+    assert found.session_id == "sess_1"
+    assert [session.record for session in await view.sessions.list("img_1")] == [SESSION]
+    assert (await view.sessions.set_title("sess_1", "t")).record.title == "t"
+    assert not await view.agents.exists("agent_1")
+    assert await view.agents.list("c1") == (record,)
+    assert await view.agents.destroy("agent_1")
+    await view.agents.destroy_all("c1")
+    names = [command.name for command in link.asked]
+    assert names == [
+        "container_create", "container_get", "container_list", "session_create", "session_get", "session_get",
+        "session_list", "session_set_title", "agent_get", "agent_list", "agent_destroy", "agent_destroy_all",
+    ]  # fmt: skip
+
+
+async def test_a_session_handle_resumes_reads_and_renames_its_session() -> None:
+    titled = ask.SessionReply(session=msgspec.structs.replace(SESSION, title="t"))
+    link = FakeLink(RUN, ask.SessionMessagesReply(session_id=SESSION.session_id, messages=()), titled)
+    session = SessionHandle(link, SESSION)
+    assert (await session.resume()).agent_id == "agent_1"
+    assert await session.messages() == ()
+    await session.set_title("t")
+    assert session.record.title == "t"
+
+
+def agent_over(link: FakeLink) -> AgentHandle:
+    return AgentHandle(link, AgentId("agent_1"), ImageId("img_1"), SessionId("sess_1"))
+
+
+async def test_an_agent_handle_sends_interrupts_and_stops() -> None:
+    sent = ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1")
+    link = FakeLink(sent, ask.AgentInterruptReply(), ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True))
+    agent = agent_over(link)
+    assert await agent.receive("hi") == sent
+    await agent.interrupt()
+    await agent.stop()
+    assert link.asked == [
+        ask.MessageSend(image_id=ImageId("img_1"), session_id=SessionId("sess_1"), content="hi"),
+        ask.AgentInterrupt(agent_id=AgentId("agent_1")),
+        ask.AgentDestroy(agent_id=AgentId("agent_1")),
+    ]
+
+
+def of_turn(kind: str, turn_id: str) -> WireEvent:
+    return WireEvent(type=kind, context={"turnId": turn_id})
+
+
+async def test_a_stream_is_one_turns_events_up_to_its_end() -> None:
+    events = [
+        of_turn("text_delta", "turn_0"),
+        of_turn("turn_response", "turn_0"),
+        WireEvent(type="container_created"),
+        of_turn("text_delta", "turn_1"),
+        of_turn("turn_response", "turn_1"),
+        of_turn("text_delta", "turn_2"),
+    ]
+    link = FakeLink(ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1"), events=events)
+    with anyio.fail_after(5):
+        assert [event async for event in agent_over(link).stream("hi")] == events[3:5]
+
+
+async def test_a_stream_whose_link_ends_before_its_turn_says_so() -> None:
+    reply = ask.MessageSendReply(agent_id="agent_1", turn_id="turn_1")
+    link = FakeLink(reply, events=[of_turn("text_delta", "turn_1")])
+    with anyio.fail_after(5):
+        stream = agent_over(link).stream("hi")
+        assert (await anext(stream)).type == "text_delta"
+        with pytest.raises(ChannelClosed):
+            await anext(stream)
+
+
+async def test_the_wires_own_words_work_too() -> None:
+    view = RuntimeView(link := FakeLink())
+    response = await view.request("container_list_request")
+    assert (response.type, response.data) == ("container_list_request", {})
+    view.on("*", lambda event: None)()
+    assert link.handlers[0][0] == "*"
+
+
+async def test_a_reply_without_its_record_is_a_bug_not_a_none() -> None:
+    view: Any = RuntimeView(FakeLink(ask.ImageReply(record=None)))
+    with pytest.raises(ValueError, match="record"):
+        await view.images.create()

@@ -1,0 +1,179 @@
+"""A model that may say anything its grammar allows, and a runtime with one image, for the tests of this folder."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+from hypothesis import strategies as st
+
+from agentvm.blueprint.image import build
+from agentvm.drivers.base import (
+    Driver,
+    MessageStarted,
+    MessageStopped,
+    ModelOutput,
+    StopReason,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    ThinkingDelta,
+    ThinkingStarted,
+    ThinkingStopped,
+    ToolCallStarted,
+    ToolCallStopped,
+    ToolInputDelta,
+    ToolSpec,
+    UsageReported,
+)
+from agentvm.drivers.models import Models
+from agentvm.model.definition import Definition
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
+from agentvm.model.image import Image, ImageConfig
+from agentvm.model.limits import Limits
+from agentvm.model.message import Message
+from agentvm.model.principal import Principal
+from agentvm.model.turn import Turn
+from agentvm.model.usage import Usage
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.channel import Channel
+from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.tools import Run, Tool, Toolbox
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import open_store
+
+# --- what a model may say
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+json_objects = st.dictionaries(texts, texts | st.integers(-(2**70), 2**70) | st.booleans(), max_size=2)
+counts = st.integers(0, 1_000)
+usage_reports = st.builds(UsageReported, st.builds(Usage, input_tokens=counts, output_tokens=counts))
+reasons: st.SearchStrategy[StopReason] = st.sampled_from(["end_turn", "tool_use", "max_tokens", "stop_sequence", "refusal"])
+
+
+def _cut(text: str, at: int) -> list[ModelOutput]:
+    return [ToolInputDelta(text[:at]), ToolInputDelta(text[at:])]
+
+
+text_blocks: st.SearchStrategy[list[ModelOutput]] = st.lists(texts, max_size=4).map(
+    lambda deltas: [TextStarted(), *map(TextDelta, deltas), TextStopped()]
+)
+thinking_blocks: st.SearchStrategy[list[ModelOutput]] = st.builds(
+    lambda deltas, signature: [ThinkingStarted(), *map(ThinkingDelta, deltas), ThinkingStopped(signature)],
+    st.lists(texts, max_size=3),
+    st.none() | texts,
+)
+tool_blocks: st.SearchStrategy[list[ModelOutput]] = st.builds(
+    lambda name, inputs: [ToolCallStarted("", name), *inputs, ToolCallStopped()],
+    st.sampled_from(["calculator", "nobody"]),
+    st.builds(_cut, json_objects.map(lambda value: msgspec.json.encode(value).decode()), st.integers(0, 20))
+    | st.just([])
+    | st.just([ToolInputDelta("not json")]),
+)
+
+
+@st.composite
+def model_calls(draw: st.DrawFn) -> list[ModelOutput]:
+    """The outputs of one call, as the rules of drivers/base.py allow them."""
+    blocks = draw(st.lists(text_blocks | thinking_blocks | tool_blocks | usage_reports.map(lambda one: [one]), max_size=5))
+    number = iter(range(100))
+    outputs: list[ModelOutput] = [MessageStarted("msg_provider", "fake-model-1")]
+    for output in (output for block in blocks for output in block):
+        outputs.append(ToolCallStarted(f"call_{next(number)}", output.name) if isinstance(output, ToolCallStarted) else output)
+    return [*outputs, *draw(st.lists(usage_reports, max_size=1)), MessageStopped(draw(reasons))]
+
+
+# --- a runtime with one image
+
+
+class Ticking:
+    """A clock that moves by one at each look, so that every moment has its own number."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+
+def tool(name: str, run: Run, deadline: float = 5.0) -> Tool:
+    return Tool(spec=ToolSpec(name=name, description=name, input_schema={"type": "object"}), run=run, deadline=deadline)
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """A runtime, one image in it, and a channel that hears everything."""
+
+    runtime: Runtime
+    store: Store
+    image: Image
+    channel: Channel
+    heard: list[dict[str, Any]] = field(default_factory=list)
+
+    def start(self) -> Agent:
+        return self.runtime.start_agent(DEFAULT_TENANT, self.image, self.image.session_id)[0]
+
+    async def say(self, agent: Agent, text: str) -> str:
+        """Sends and releases; returns the turn's id."""
+        accepted = await agent.receive(text)
+        agent.release(accepted)
+        return accepted.state.turn_id
+
+    async def hear(self, kind: str, *, turn_id: str | None = None, times: int = 1) -> list[dict[str, Any]]:
+        """Everything heard so far, once that event was heard that many times."""
+        with anyio.fail_after(5):
+            while sum(self._fits(event, kind, turn_id) for event in self.heard) < times:
+                frames = await self.channel.take()
+                assert frames, f"the channel was closed before {kind}"
+                self.heard += [msgspec.json.decode(frame.bare) for frame in frames]
+        return self.heard
+
+    def hear_nowait(self) -> list[dict[str, Any]]:
+        self.heard += [msgspec.json.decode(frame.bare) for frame in self.channel.take_nowait()]
+        return self.heard
+
+    @staticmethod
+    def _fits(event: dict[str, Any], kind: str, turn_id: str | None) -> bool:
+        return event["type"] == kind and turn_id in (None, event["context"].get("turnId"))
+
+    async def messages(self) -> tuple[Message, ...]:
+        return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_messages(self.image.session_id)
+
+    async def turns(self) -> tuple[Turn, ...]:
+        return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_turns(self.image.session_id)
+
+
+def types(events: Sequence[dict[str, Any]], turn_id: str | None = None) -> list[str]:
+    return [event["type"] for event in events if turn_id in (None, event["context"].get("turnId"))]
+
+
+@asynccontextmanager
+async def open_world(
+    driver: Driver, *, tools: Sequence[Tool] = (), limits: Limits | None = None, store: Store | None = None
+) -> AsyncIterator[World]:
+    clock = Ticking()
+    numbers = iter(range(1, 1_000_000))
+    new_id = id_factory(lambda: 0, lambda bits: next(numbers))
+    async with open_store(None) as own_store:
+        container = own_store.tenant(DEFAULT_TENANT).container(ContainerId("c1"))
+        await container.create(1)
+        image, session = build(
+            Definition(name="default"), ImageConfig(name="Chat"), ContainerId("c1"), name="", clock=clock, new_id=new_id
+        )
+        await container.add_image(image, session)
+        async with open_runtime(
+            store=store or own_store,
+            models=Models({driver.name: driver}, driver.name),
+            toolbox=Toolbox(tools),
+            clock=clock,
+            new_id=new_id,
+            limits=limits or Limits(),
+        ) as runtime:
+            channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
+            runtime.broadcaster.attach(channel)
+            runtime.broadcaster.join(channel, image.container_id)
+            runtime.broadcaster.subscribe(channel, SessionId(image.session_id))
+            yield World(runtime=runtime, store=own_store, image=image, channel=channel)
