@@ -9,7 +9,7 @@ ARGS ?=
 
 PIP := .venv/bin/python -m pip
 INSTALL := $(PIP) install --require-hashes --only-binary :all:
-CODE := $(wildcard src tests bench examples)
+CODE := $(wildcard src tests bench examples docs)
 COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS) pyproject.toml
 

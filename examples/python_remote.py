@@ -1,6 +1,8 @@
-"""Remote — the same verbs against a server, with a stop after the first words to show an interrupt.
+"""Remote — the same verbs against a server, and an interrupt.
 
     python examples/python_remote.py ws://localhost:8080/ws
+
+The second answer is stopped at its first words.
 """
 
 import sys

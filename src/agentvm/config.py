@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES
-from agentvm.errors import ConfigInvalid
+from agentvm.errors import ConfigInvalid, shorten
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
 
@@ -68,7 +68,8 @@ class ServerConfig:
 
     def driver_settings(self, driver: str) -> DriverSettings:
         return DriverSettings(
-            api_key=self.llm_api_key or self.provider_keys.get(driver),
+            # A provider's own key is for that provider's own address, never for another.
+            api_key=self.llm_api_key or (None if self.llm_base_url else self.provider_keys.get(driver)),
             base_url=self.llm_base_url,
             timeout=self.limits.turn_seconds,
             model_dir=self.model_dir,
@@ -77,15 +78,15 @@ class ServerConfig:
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     """Settings as the environment gives them; flags are laid over them by the CLI."""
-    port = environ.get("AVM_PORT")
-    if port is not None and not (port.isdigit() and int(port) < 65536):
+    port = environ.get("AVM_PORT") or str(DEFAULT_PORT)
+    if not (port.isascii() and port.isdigit() and int(port) < 65536):
         raise ConfigInvalid(f"AVM_PORT is {port!r}; it must be a number from 0 to 65535")
     key = environ.get("LLM_API_KEY")
     data_dir = environ.get("AVM_DATA_DIR")
     model_dir = environ.get("AVM_MODEL_DIR")
     return ServerConfig(
         host=environ.get("AVM_HOST") or "127.0.0.1",
-        port=DEFAULT_PORT if port is None else int(port),
+        port=int(port),
         data_dir=Path(data_dir) if data_dir else DEFAULT_DATA_DIR,
         llm_provider=environ.get("LLM_PROVIDER") or None,
         llm_model=environ.get("LLM_MODEL") or None,

@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 import agentvm.app
 from agentvm.drivers.base import Prompt, ToolSpec, UserSaid
-from agentvm.drivers.scripted import Step, reply, tool_calls
+from agentvm.drivers.scripted import Pause, Step, reply, tool_calls
 from agentvm.runtime.tools import Run, Tool
 from agentvm.server import serving as server_module
 
@@ -151,15 +151,26 @@ async def test_item_04_half_an_emoji_from_javascript_is_replaced_and_the_rest_is
         assert history[0]["content"] == "a \ufffd b 😀 \\ud83d \ufffd"
 
 
-@pytest.mark.xfail(strict=True, reason="runtime/agent.py: ends the turn and, without a listener, the whole runtime")
-async def test_item_04_half_an_emoji_from_a_model_is_replaced_or_joined() -> None:
-    def script(prompt: Prompt) -> list[Step]:
-        return reply("a \ud83d", "\ude00 b")
+@pytest.mark.parametrize("heard", [True, False])
+async def test_item_04_half_an_emoji_from_a_model_is_replaced_whether_somebody_listens_or_not(heard: bool) -> None:
+    gate = anyio.Event()
 
-    async with serving(script) as server, client(server.url) as alice:
-        record = await alice.image()
-        assert (await alice.say(record["imageId"], "go"))["data"]["outcome"] == "completed"
-        for frame in alice.raw:
+    def script(prompt: Prompt) -> list[Step]:
+        first, *others = reply("a \ud83d", "\ude00 b")
+        return [first, Pause(gate), *others]
+
+    async with serving(script) as server, client(server.url) as alice, client(server.url) as bob:
+        image_id = (await alice.image())["imageId"]
+        await alice.request("message_send_request", imageId=image_id, content="go")
+        await alice.wait("message_start")
+        if not heard:
+            await alice.socket.close()
+        gate.set()
+        with anyio.fail_after(5):
+            while len(history := (await bob.request("image_messages_request", imageId=image_id))["messages"]) < 2:
+                pass
+        assert history[1]["content"][0]["text"] in ("a \ufffd\ufffd b", "a 😀 b")
+        for frame in (*alice.raw, *bob.raw):
             strict(str(frame))
 
 

@@ -14,6 +14,8 @@ from agentvm.errors import ProviderOverloaded
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
 IN_MEMORY = ServerConfig(port=0, data_dir=None)
+NOBODY = "ws://127.0.0.1:1/ws"
+"""Where no server listens."""
 
 
 def talk(prompt: Prompt) -> Iterable[Step]:

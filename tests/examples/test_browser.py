@@ -2,18 +2,21 @@ from pathlib import Path
 from urllib.parse import quote
 
 from playwright.async_api import Browser, Page, expect
+from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.drivers.scripted import Script, echo
-from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 PAGE = (EXAMPLES / "browser" / "index.html").as_uri()
+DEADLINE = 20_000
 WIDE, NARROW = {"width": 1100, "height": 760}, {"width": 380, "height": 680}
+
+expect.set_options(timeout=DEADLINE)
 
 
 async def open_page(browser: Browser, url: str, *, complaints: list[str]) -> Page:
     page = await browser.new_page(viewport=WIDE, color_scheme="light")  # type: ignore[arg-type]  # a dict of the right shape
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(DEADLINE)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.goto(f"{PAGE}?server={quote(url, safe='')}")
     await expect(page.get_by_role("status")).to_have_text("Connected")

@@ -2,9 +2,9 @@ import re
 from pathlib import Path
 
 import anyio
+from tests.examples.scripts import EXAMPLES, IN_MEMORY, NOBODY, environment, talk
 
 from agentvm import ScriptedDriver, start_server
-from tests.examples.scripts import EXAMPLES, IN_MEMORY, environment, talk
 
 
 async def run(node: Path, url: str, content: str) -> tuple[int, str, str]:
@@ -45,7 +45,5 @@ async def test_the_node_client_reports_a_refused_command(node: Path) -> None:
 
 
 async def test_the_node_client_says_that_nobody_listens(node: Path) -> None:
-    async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
-        url = server.ws_url
-    code, out, err = await run(node, url, "Hello")
-    assert (code, out, err) == (1, "", f"Cannot connect to {url}\n")
+    code, out, err = await run(node, NOBODY, "Hello")
+    assert (code, out, err) == (1, "", f"Cannot connect to {NOBODY}\n")

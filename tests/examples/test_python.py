@@ -2,9 +2,9 @@ import sys
 from pathlib import Path
 
 import anyio
+from tests.examples.scripts import EXAMPLES, IN_MEMORY, NOBODY, environment, talk
 
 from agentvm import ScriptedDriver, start_server
-from tests.examples.scripts import EXAMPLES, IN_MEMORY, environment, talk
 
 
 async def run(example: str, *arguments: str, **more: str) -> tuple[int, str, str]:
@@ -49,8 +49,6 @@ async def test_the_remote_example_streams_an_answer_and_stops_another() -> None:
 
 
 async def test_the_remote_example_says_that_nobody_listens() -> None:
-    async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
-        url = server.ws_url
-    code, out, err = await run("python_remote.py", url)
+    code, out, err = await run("python_remote.py", NOBODY)
     assert (code, out) == (1, "")
     assert "(channel_closed)" in err

@@ -1,6 +1,6 @@
 """A model that may say anything its grammar allows, and a runtime with one image, for the tests of this folder."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,8 +29,9 @@ from agentvm.drivers.base import (
     UsageReported,
 )
 from agentvm.drivers.models import Models
+from agentvm.errors import StoreFailed
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId, id_factory
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.limits import Limits
 from agentvm.model.message import Message
@@ -150,10 +151,46 @@ def types(events: Sequence[dict[str, Any]], turn_id: str | None = None) -> list[
     return [event["type"] for event in events if turn_id in (None, event["context"].get("turnId"))]
 
 
+class FlakyStore:
+    """A store whose records fail while `fails` says so of their number; the first one is number 1."""
+
+    def __init__(self, store: Store, fails: Callable[[int], bool]) -> None:
+        self._store = store
+        self.fails = fails
+        self.records = 0
+
+    def tenant(self, tenant_id: TenantId) -> Any:
+        return _FlakyScope(self, self._store.tenant(tenant_id))
+
+
+class _FlakyScope:
+    """A tenant's or a container's store; everything but `record` passes through."""
+
+    def __init__(self, flaky: FlakyStore, inner: Any) -> None:
+        self._flaky, self._inner = flaky, inner
+
+    def container(self, container_id: ContainerId) -> Any:
+        return _FlakyScope(self._flaky, self._inner.container(container_id))
+
+    async def record(self, *arguments: Any, **named: Any) -> None:
+        self._flaky.records += 1
+        if self._flaky.fails(self._flaky.records):
+            raise StoreFailed("the disk is full")
+        await self._inner.record(*arguments, **named)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 @asynccontextmanager
 async def open_world(
-    driver: Driver, *, tools: Sequence[Tool] = (), limits: Limits | None = None, store: Store | None = None
+    driver: Driver,
+    *,
+    tools: Sequence[Tool] = (),
+    limits: Limits | None = None,
+    fails: Callable[[int], bool] = lambda number: False,
 ) -> AsyncIterator[World]:
+    """`fails` says which commits of messages and turns the store refuses."""
     clock = Ticking()
     numbers = iter(range(1, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
@@ -165,7 +202,7 @@ async def open_world(
         )
         await container.add_image(image, session)
         async with open_runtime(
-            store=store or own_store,
+            store=FlakyStore(own_store, fails),
             models=Models({driver.name: driver}, driver.name),
             toolbox=Toolbox(tools),
             clock=clock,

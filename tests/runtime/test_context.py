@@ -6,6 +6,7 @@ from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, ToolSpec, U
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
+    AssistantPart,
     ErrorMessage,
     FilePart,
     ImagePart,
@@ -31,7 +32,7 @@ def user(turn: int | None, content: UserContent) -> UserMessage:
 
 
 def assistant(turn: int, text: str, name: str = "a", *thinking: ThinkingPart) -> AssistantMessage:
-    content = (*thinking, TextPart(text=text)) if text else thinking
+    content: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text else thinking
     return AssistantMessage(
         id=MessageId(f"{name}{turn}"), timestamp=1, turn_id=TurnId(f"turn_{turn}"), role="assistant", content=content
     )

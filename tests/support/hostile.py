@@ -48,9 +48,12 @@ class RawSocket:
         else:
             head = struct.pack("!BBQ", 0x80 | opcode, 0x80 | 127, size)
         masked = payload if mask == b"\x00\x00\x00\x00" else bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+        await self.send_bytes(head + mask + masked, patient=patient)
+
+    async def send_bytes(self, data: bytes, *, patient: bool = True) -> None:
         try:
             with anyio.fail_after(WAIT):
-                await self._stream.send(head + mask + masked)
+                await self._stream.send(data)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             if patient:
                 raise
@@ -82,6 +85,22 @@ class RawSocket:
                         return int(struct.unpack("!H", payload[:2])[0]) if payload else 1005
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             return None
+
+    async def received(self, part: bytes) -> None:
+        """Reads frames until one holds that."""
+        with anyio.fail_after(WAIT):
+            while part not in (await self.receive_frame())[1]:
+                pass
+
+    async def drain(self) -> int:
+        """Reads to the end of the connection; how many bytes there were."""
+        size = len(self._buffer)
+        try:
+            with anyio.fail_after(2 * WAIT):
+                while True:
+                    size += len(await self._stream.receive())
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return size
 
     async def wait_eof(self) -> None:
         try:

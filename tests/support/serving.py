@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
+import anyio.abc
 
 from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
 from agentvm.drivers.base import Prompt, UserSaid
@@ -39,6 +40,43 @@ async def serving(
     config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits())
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)
+
+
+class Restartable:
+    """A server that can be stopped and started again on the same port and data, while its clients live on."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup, script: Script, data_dir: Path) -> None:
+        self._tasks = tasks
+        self._script = script
+        self._data_dir = data_dir
+        self._stop = anyio.Event()
+        self._stopped = anyio.Event()
+        self._port = 0
+
+    async def start(self) -> Served:
+        self._stop, self._stopped = anyio.Event(), anyio.Event()
+        served: Served = await self._tasks.start(self._run)
+        self._port = served.port
+        return served
+
+    async def stop(self) -> None:
+        self._stop.set()
+        with anyio.fail_after(10):
+            await self._stopped.wait()
+
+    async def _run(self, *, task_status: anyio.abc.TaskStatus[Served] = anyio.TASK_STATUS_IGNORED) -> None:
+        async with serving(self._script, data_dir=self._data_dir, port=self._port) as served:
+            task_status.started(served)
+            await self._stop.wait()
+        self._stopped.set()
+
+
+@asynccontextmanager
+async def restartable(script: Script, data_dir: Path) -> AsyncIterator[Restartable]:
+    async with anyio.create_task_group() as tasks:
+        server = Restartable(tasks, script, data_dir)
+        yield server
+        await server.stop()
 
 
 class Play:

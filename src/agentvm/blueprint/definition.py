@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
+from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 
@@ -10,6 +10,7 @@ DEFAULT = Definition(name="default")
 """What an image is built from when nobody says: no prompt of its own, every built-in tool."""
 
 MAX_NAME = 200
+MAX_PER_TENANT = 1_000
 
 
 class Definitions:
@@ -28,7 +29,10 @@ class Definitions:
         if known is not None:
             _check_same(known, definition)
             return known
-        _add(self._tenants.setdefault(tenant_id, {}), definition)
+        own = self._tenants.setdefault(tenant_id, {})
+        if definition.name not in own and len(own) >= MAX_PER_TENANT:
+            raise Refused(f"{MAX_PER_TENANT} definitions are registered already; they are forgotten when the server restarts")
+        _add(own, definition)
         return definition
 
     def get(self, tenant_id: TenantId, name: str) -> Definition:

@@ -99,9 +99,9 @@ async def open_remote(url: str) -> AsyncIterator[AgentX]:
 def _remedy(url: str) -> str:
     address = urlsplit(url)
     if address.hostname not in ("127.0.0.1", "localhost", "::1"):
-        return "Check the address, and that the server runs.\n"
+        return "Check the address, and that a server runs there.\n"
     port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
-    return f"Start a server with: avm serve{port}\n"
+    return f"If no server runs there, start one: avm serve{port}\n"
 
 
 @asynccontextmanager

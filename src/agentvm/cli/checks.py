@@ -67,9 +67,12 @@ def check_python() -> Finding:
 def check_data_dir(data_dir: Path | None) -> Finding:
     if data_dir is None:
         return Finding(name="data", status="ok", text="everything is kept in memory")
-    directory = data_dir.expanduser().absolute()
-    if not directory.exists():
-        parent = next(folder for folder in directory.parents if folder.exists())
+    try:
+        directory = data_dir.expanduser().absolute()
+        parent = next(folder for folder in (directory, *directory.parents) if folder.exists())
+    except (OSError, RuntimeError) as error:
+        return Finding(name="data", status="fail", text=f"{data_dir}: {error}", remedy="Choose another one with --data-dir.")
+    if parent != directory:
         if parent.is_dir() and os.access(parent, os.W_OK):
             return Finding(name="data", status="ok", text=f"{directory} will be created")
         return Finding(
@@ -122,15 +125,19 @@ def check_packages(driver: str) -> Iterator[Finding]:
 def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
     wanted = (model if driver == "local" else "") or DEFAULT_MODEL
     directory = config.model_dir or default_model_dir()
-    path = weights_path(directory, wanted)
     # Who has another model can do without the embedded one.
     problem: Status = "fail" if driver == "local" else "warn"
+    try:
+        path = weights_path(directory, wanted)
+        whole = path is None or wanted != DEFAULT_MODEL or is_whole(path)
+    except OSError as error:
+        return Finding(name="weights", status=problem, text=str(error), remedy="Choose another directory with AVM_MODEL_DIR.")
     if path is None:
         source = "" if wanted == DEFAULT_MODEL else " <URL or path of its GGUF file>"
         return Finding(
             name="weights", status=problem, text=f"{wanted} is not in {directory}", remedy=f"Run: avm model pull{source}"
         )
-    if wanted == DEFAULT_MODEL and not is_whole(path):
+    if not whole:
         return Finding(name="weights", status=problem, text=f"{path} is damaged", remedy="Run: avm model pull")
     verified = ", its digest is right" if wanted == DEFAULT_MODEL else ""
     return Finding(name="weights", status="ok", text=f"{path} is there{verified}")

@@ -70,7 +70,7 @@ class Screen:
 
     def error(self, text: str) -> None:
         self.failed = True
-        self._line(f"Error: {clean(text)}", fg="red")
+        self._line(f"Error: {text}", fg="red")
 
     def sessions(self, listed: Sequence[Listed]) -> None:
         self._fresh_line()
@@ -92,7 +92,7 @@ class Screen:
                 case ToolResultMessage(tool_result=result):
                     self._tool({"toolId": result.id, "toolName": result.name}, result.output.value)
                 case ErrorMessage(content=text):
-                    self._line(f"Error: {clean(text)}", fg="red")
+                    self._line(f"Error: {text}", fg="red")
         if not messages:
             self.notice("Nothing was said yet.")
 
@@ -127,7 +127,7 @@ class Screen:
     def _line(self, text: str, *, dim: bool = False, fg: str | None = None) -> None:
         self._fresh_line()
         # Not `dim=False`: click would then write the code that ends dimness.
-        click.secho(text, err=True, color=self._color, dim=dim or None, fg=fg)
+        click.secho(clean(text), err=True, color=self._color, dim=dim or None, fg=fg)
 
     def _fresh_line(self) -> None:
         self._clear()

@@ -9,9 +9,9 @@ from agentvm.runtime.agent import Agent
 async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
     if not call.peer.runtime.accepting:
         raise ShuttingDown("The server is shutting down; reconnect and try again")
-    agent = await _addressee(call, command)
     if not command.content:
         raise InvalidInput("content must not be empty")
+    agent = await _addressee(call, command)
     call.peer.listen(agent.image.container_id, agent.session_id)
     accepted = await agent.receive(command.content)
     call.after.append(lambda: agent.release(accepted))

@@ -16,7 +16,14 @@ async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
     await store.add_session(session)
     peer.subscribe(session)
     scope = Scope(container_id=image.container_id, image_id=image.image_id)
-    peer.runtime.tell(peer.tenant_id, scope, SessionCreated(session=session))
+    told = SessionCreated(
+        session_id=session.session_id,
+        image_id=image.image_id,
+        container_id=image.container_id,
+        title=session.title,
+        created_at=session.created_at,
+    )
+    peer.runtime.tell(peer.tenant_id, scope, told)
     return ask.SessionReply(session=session, subscriptions=(session.session_id,))
 
 

@@ -2,7 +2,6 @@
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
-from agentvm.model.session import Session
 
 
 class ContainerEvent(EventData):
@@ -62,7 +61,11 @@ class SessionEvent(EventData):
 
 class SessionCreated(SessionEvent):
     type = "session_created"
-    session: Session
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str | None
+    created_at: int
 
 
 class SessionTitleUpdated(SessionEvent):

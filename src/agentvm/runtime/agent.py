@@ -28,6 +28,7 @@ from agentvm.model.message import ToolCall, UserContent, UserMessage
 from agentvm.runtime import context, turn
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.recorder import is_durable
+from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Outcome, Toolbox
 from agentvm.storage.base import Store
 
@@ -75,6 +76,7 @@ class Agent:
         self._running: Accepted | None = None
         self._rested = anyio.Event()
         self._rested.set()
+        self._ended: anyio.Event | None = None
 
     @property
     def state(self) -> AgentState:
@@ -131,16 +133,24 @@ class Agent:
             accepted.cancelling.cancel()
 
     async def stop(self) -> None:
-        """Ends the running turn and those that wait, each with its terminal event; afterwards the agent takes nothing."""
-        if self._state is AgentState.STOPPED:
-            return
-        self._state = move(self._state, Move.STOP)
-        self.cancel(self._running)
-        with anyio.move_on_after(self._ports.limits.stop_seconds):
-            await self._rested.wait()
-        if self._state is AgentState.STOPPING:
+        """Ends the running turn and those that wait, each with its terminal event; afterwards the agent takes nothing.
+
+        Returns when all of them have it, also to a second asker. Once begun it is not abandoned, whoever asked.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._ended is not None:
+                await self._ended.wait()
+                return
+            self._ended = anyio.Event()
+            self._state = move(self._state, Move.STOP)
+            self.cancel(self._running)
+            with anyio.move_on_after(self._ports.limits.stop_seconds):
+                await self._rested.wait()
             self._state = move(self._state, Move.STOPPED)
-            await self._drop_waiting()
+            try:
+                await self._drop_waiting()
+            finally:
+                self._ended.set()
 
     async def rest(self) -> None:
         """Returns when no turn runs."""
@@ -177,11 +187,11 @@ class Agent:
         except Exception:  # Protects every other agent: a bug in one turn ends that turn only.
             logger.exception("turn_crashed", turn_id=accepted.scope.turn_id, agent_id=self.agent_id)
             failure = ("internal_error", "The turn failed because of an internal error", True)
-        if accepted.state.ended:
-            return
-        at = self._ports.clock()
-        state_now = accepted.state
-        await self._finish(accepted, turn.failed(state_now, *failure, at) if failure else turn.interrupted(state_now, at))
+        finally:
+            # Also when the whole runtime is being cancelled.
+            if not accepted.state.ended:
+                now, at = accepted.state, self._ports.clock()
+                await self._finish(accepted, turn.failed(now, *failure, at) if failure else turn.interrupted(now, at))
 
     async def _finish(self, accepted: Accepted, end: turn.Step) -> None:
         accepted.state, told = end
@@ -205,7 +215,7 @@ class Agent:
                     await self._advance(accepted, turn.step(accepted.state, output, self._ports.clock()))
             if accepted.state.ended:
                 return
-            if not accepted.state.pending:
+            if accepted.state.message_id is not None or not accepted.state.pending:
                 raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
             await self._run_tools(accepted, [spec.name for spec in prompt.tools])
         raise TurnLimitReached(f"The turn was stopped after {self._ports.limits.steps} model calls")
@@ -225,7 +235,7 @@ class Agent:
         pending = accepted.state.pending
         accepted.state = msgspec.structs.replace(accepted.state, pending=())
         done, results = anyio.create_memory_object_stream[tuple[ToolCall, Outcome]](len(pending))
-        async with anyio.create_task_group() as tasks:
+        async with open_tasks() as tasks:
             with done, results:
                 for call in pending:
                     tasks.start_soon(self._run_tool, call, allowed, done)

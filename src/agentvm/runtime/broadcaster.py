@@ -11,6 +11,9 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.channel import Channel
 
+MAX_JOINED = 10_000
+"""Containers one channel can work with: a peer must not grow our memory by naming containers."""
+
 # Dicts, not sets: listeners hear in the order they came, run after run.
 Listeners = dict[Channel, None]
 
@@ -46,7 +49,7 @@ class Broadcaster:
 
     def join(self, channel: Channel, container_id: ContainerId) -> None:
         """From now on the channel hears what happens to the container itself."""
-        if channel in self._channels:
+        if channel in self._channels and len(self._channels[channel][1]) < MAX_JOINED:
             self._channels[channel][1].add(container_id)
             self._containers.setdefault((channel.principal.tenant_id, container_id), {})[channel] = None
 

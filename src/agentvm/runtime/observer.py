@@ -47,7 +47,7 @@ class Observer:
         for stream in tuple(self._streams):
             try:
                 stream.send_nowait(event)
-            except anyio.WouldBlock:
+            except (anyio.WouldBlock, anyio.BrokenResourceError):  # too far behind, or closed by its owner
                 self._end(stream)
 
     def end_streams(self) -> None:

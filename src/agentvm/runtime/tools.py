@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
+import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
 from agentvm.model.message import ToolCall
+from agentvm.model.text import sound
 
 Run = Callable[[dict[str, object]], Awaitable[object]]
 """Takes the call's input, gives any JSON value; raises `ToolFailed` with a text the model can act upon."""
@@ -56,8 +58,19 @@ class Toolbox:
             return Outcome(f"there is no tool named {call.name!r}; available: {', '.join(allowed) or 'none'}", True)
         try:
             with anyio.fail_after(tool.deadline):
-                return Outcome(await tool.run(call.input), False)
+                return _checked(call.name, await tool.run(call.input))
         except ToolFailed as error:
-            return Outcome(str(error), True)
+            return Outcome(sound(str(error)), True)
         except TimeoutError:
             return Outcome(f"{call.name} did not finish within {tool.deadline:g} seconds", True)
+
+
+def _checked(name: str, result: object) -> Outcome:
+    """Here, because later it could only be the turn's failure."""
+    if isinstance(result, str):
+        return Outcome(sound(result), False)
+    try:
+        msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
+    return Outcome(result, False)

@@ -37,7 +37,11 @@ class LocalServer:
         if self._stop is not None:
             raise Conflict(f"This runtime already listens on port {self.port}; close() it first")
         self._stop, self._stopped = anyio.Event(), anyio.Event()
-        self.port = await self._tasks.start(self._run, host, port, self._stop, self._stopped)
+        try:
+            self.port = await self._tasks.start(self._run, host, port, self._stop, self._stopped)
+        finally:
+            if self.port is None:
+                self._stop = None
         return self.port
 
     async def close(self) -> None:

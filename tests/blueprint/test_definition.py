@@ -1,0 +1,70 @@
+import pytest
+
+from agentvm.blueprint.definition import DEFAULT, MAX_NAME, Definitions
+from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
+from agentvm.model.definition import Definition
+from agentvm.model.ids import TenantId
+
+A, B = TenantId("a"), TenantId("b")
+POET = Definition(name="poet", system_prompt="rhyme")
+
+
+def test_the_servers_definitions_and_the_default_are_everybodys() -> None:
+    definitions = Definitions([POET])
+    for tenant in (A, B):
+        assert definitions.get(tenant, "poet") == POET
+        assert definitions.list(tenant) == (DEFAULT, POET)
+    assert definitions.default == definitions.get(A, "default")
+
+
+def test_a_tenants_own_definition_is_nobody_elses() -> None:
+    definitions = Definitions()
+    assert definitions.register(A, POET) == POET
+    assert definitions.get(A, "poet") == POET
+    assert definitions.list(A) == (DEFAULT, POET)
+    assert definitions.list(B) == (DEFAULT,)
+    with pytest.raises(DefinitionNotFound):
+        definitions.get(B, "poet")
+    definitions.register(B, Definition(name="poet", system_prompt="do not rhyme"))
+    assert definitions.get(A, "poet") == POET
+
+
+def test_registering_the_same_definition_again_changes_nothing() -> None:
+    definitions = Definitions()
+    for _ in range(2):
+        assert definitions.register(A, POET) == POET
+    assert definitions.list(A) == (DEFAULT, POET)
+
+
+def test_another_definition_of_that_name_is_a_conflict_and_changes_nothing() -> None:
+    definitions = Definitions()
+    definitions.register(A, POET)
+    with pytest.raises(DefinitionConflict):
+        definitions.register(A, Definition(name="poet", system_prompt="other"))
+    assert definitions.get(A, "poet") == POET
+
+
+def test_a_tenant_cannot_shadow_the_servers_own() -> None:
+    definitions = Definitions([POET])
+    for name in ("poet", "default"):
+        with pytest.raises(DefinitionConflict):
+            definitions.register(A, Definition(name=name, system_prompt="mine now"))
+    assert definitions.register(A, POET) == POET
+    assert definitions.list(A) == (DEFAULT, POET)
+
+
+def test_the_server_cannot_start_with_two_definitions_of_one_name() -> None:
+    with pytest.raises(DefinitionConflict):
+        Definitions([POET, Definition(name="poet")])
+    assert Definitions([POET, POET]).list(A) == (DEFAULT, POET)
+
+
+def test_the_server_may_have_another_default() -> None:
+    assert Definitions(default=POET).default == POET
+
+
+@pytest.mark.parametrize("name", ["", "x" * (MAX_NAME + 1)])
+def test_a_name_has_a_length(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        Definitions().register(A, Definition(name=name))
+    Definitions().register(A, Definition(name="x" * MAX_NAME))

@@ -1,0 +1,170 @@
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.cli.program import WAIT, Keyboard, at_terminal, environment, run_avm, running
+from tests.support.serving import Play, Served, serving
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.cli.chat import server_url
+from agentvm.drivers.base import ModelOutput, Prompt
+
+pytestmark = pytest.mark.anyio
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+PROMPT = "> "
+
+
+class StubbornDriver(ScriptedDriver):
+    """Cannot be stopped before its gate opens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        with anyio.CancelScope(shield=True):
+            await self.gate.wait()
+        async for output in super().run(prompt):
+            yield output
+
+
+@pytest.fixture
+async def served(anyio_backend: str) -> AsyncIterator[Served]:
+    async with serving(Play()) as running_server:
+        yield running_server
+
+
+async def say(keyboard: Keyboard, text: str) -> None:
+    await keyboard.see(PROMPT)
+    keyboard.press(f"{text}\n")
+
+
+async def test_a_pipe_gets_the_answers_and_nothing_else(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    async with running("chat", "--url", served.http, env=env, errors=tmp_path / "errors", given="hello there\ntool\n") as chat:
+        assert [await chat.line() for _ in range(3)] == ["hello there", "Let me check.", "It is done."]
+        assert await chat.wait() == 0
+        assert '[calculator] {"expression":"2+3*4"} → 14\n' in chat.errors
+        assert "\x1b" not in chat.errors
+
+
+async def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(served: Served, tmp_path: Path) -> None:
+    async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
+        await say(keyboard, "slow")
+        await keyboard.see("w0 w1 ")
+        keyboard.press(CTRL_C)
+        await keyboard.see("(interrupted")
+        await say(keyboard, "and now?")
+        await keyboard.see("and now?\r\n")
+        await keyboard.see("and now?\r\n")
+        await keyboard.see(PROMPT)
+        keyboard.press(CTRL_D)
+        assert await keyboard.wait() == 0
+
+
+async def test_ctrl_c_twice_stops_waiting_for_an_answer_that_does_not_stop(tmp_path: Path) -> None:
+    model, heard = StubbornDriver(), anyio.Event()
+    async with start_server(ServerConfig(port=0, data_dir=None, grace=0), drivers={"scripted": model}) as server:
+        await server.agentx.containers.create("default")
+        server.agentx.on("interrupted", lambda event: heard.set())
+        async with at_terminal("chat", "--url", server.ws_url, env=environment(tmp_path)) as keyboard:
+            await say(keyboard, "hello")
+            await keyboard.see("thinking")
+            keyboard.press(CTRL_C)
+            with anyio.fail_after(WAIT):
+                await heard.wait()
+            keyboard.press(CTRL_C)
+            await keyboard.see("No longer waiting")
+            model.gate.set()
+            await say(keyboard, "/quit")
+            assert await keyboard.wait() == 0
+
+
+async def test_ctrl_c_in_a_pipe_stops_the_answer_and_the_program(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    async with running("chat", "--url", served.url, env=env, errors=tmp_path / "errors", given="slow\nunsaid\n") as chat:
+        assert await chat.until("w1 ") == "w0 "
+        chat.send_signal(signal.SIGINT)
+        assert await chat.wait() == 130
+        assert "(interrupted" in chat.errors
+    assert served.model.closed_early == 1
+    assert len(served.model.prompts) == 1
+
+
+async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_path: Path) -> None:
+    async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
+        await keyboard.see(PROMPT)
+        keyboard.press(CTRL_C)
+        await keyboard.see("once more")
+        await keyboard.see(PROMPT)
+        keyboard.press(CTRL_C)
+        assert await keyboard.wait() == 0
+
+
+async def test_a_person_is_told_which_session_goes_on(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    async with running("chat", "--url", served.url, env=env, errors=tmp_path / "errors", given="about dragons\n") as chat:
+        assert await chat.wait() == 0
+    async with at_terminal("chat", "--url", served.url, env=env) as keyboard:
+        await keyboard.see("Going on with “about dragons” (2 messages")
+        await say(keyboard, "/quit")
+        assert await keyboard.wait() == 0
+
+
+async def test_a_lost_connection_and_its_return_are_announced(tmp_path: Path) -> None:
+    async with serving(Play(), data_dir=tmp_path / "data") as before:
+        port = before.port
+        chat = at_terminal("chat", "--url", before.url, env=environment(tmp_path))
+        keyboard = await chat.__aenter__()
+        await say(keyboard, "one")
+        await keyboard.see("1 out")
+        await keyboard.see(PROMPT)
+    try:
+        await keyboard.see("Connection lost; reconnecting…")
+        async with serving(Play(), data_dir=tmp_path / "data", port=port):
+            await keyboard.see("Connected again.")
+            await say(keyboard, "two")
+            await keyboard.see("1 out")
+            await keyboard.see(PROMPT)
+            keyboard.press(CTRL_D)
+            assert await keyboard.wait() == 0
+    finally:
+        await chat.__aexit__(None, None, None)
+
+
+def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
+    done = run_avm("chat", "--url", "ws://127.0.0.1:9/ws", env=environment(tmp_path), given="hello\n")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "avm serve --port 9" in done.stderr
+    assert "avm chat --local" in done.stderr
+
+
+def test_without_a_server_it_can_run_here_and_remembers(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    assert run_avm("chat", "--local", env=env, given="hello\n").stdout == "hello\n"
+    done = run_avm("chat", "--local", "--data-dir", str(tmp_path / ".agentvm"), env=env, given="/history\n")
+    assert (done.returncode, done.stdout) == (0, "> hello\nhello\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--local", "--url", "ws://x/ws"], ["--session", "s", "--model", "m"], ["--data-dir", "d"]]
+)
+def test_flags_that_contradict_each_other_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
+    assert run_avm("chat", *arguments, env=environment(tmp_path)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        (None, "ws://127.0.0.1:8080/ws"),
+        ("localhost:9000", "ws://localhost:9000/ws"),
+        ("http://localhost:9000/", "ws://localhost:9000/ws"),
+        ("https://example.test", "wss://example.test/ws"),
+        ("wss://example.test/agents/ws", "wss://example.test/agents/ws"),
+    ],
+)
+def test_the_address_a_server_prints_is_understood(given: str | None, url: str) -> None:
+    assert server_url(given) == url

@@ -1,0 +1,145 @@
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from agentvm.cli import checks
+from agentvm.config import ServerConfig
+from agentvm.model.secret import Secret
+from agentvm.storage.sqlite.datadir import lock_data_dir
+
+KEY = Secret("sk-hidden")
+
+
+class Health(BaseHTTPRequestHandler):
+    body = b'{"status": "ok", "version": "9.9"}'
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Stranger(Health):
+    body = b"hello"
+
+
+@pytest.fixture
+def serve_as(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The port of a web server that answers as the parameter says."""
+    with HTTPServer(("127.0.0.1", 0), request.param) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_this_python_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checks.check_python().status == "ok"
+    monkeypatch.setattr(checks, "OLDEST_PYTHON", (99, 0))
+    assert checks.check_python().status == "fail"
+
+
+def test_a_data_directory_is_not_created_by_looking(tmp_path: Path) -> None:
+    assert checks.check_data_dir(tmp_path / "a" / "b").status == "ok"
+    assert list(tmp_path.iterdir()) == []
+    assert checks.check_data_dir(None).status == "ok"
+
+
+def test_a_data_directory_that_cannot_be_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert checks.check_data_dir(tmp_path / "file").status == "fail"
+    assert checks.check_data_dir(tmp_path / "file" / "below").status == "fail"
+
+
+def test_a_data_directory_in_use_is_seen(tmp_path: Path) -> None:
+    assert checks.check_data_dir(tmp_path).status == "ok"
+    with lock_data_dir(tmp_path):
+        assert checks.check_data_dir(tmp_path).status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        (ServerConfig(), "ok"),
+        (ServerConfig(llm_provider="anthropic"), "fail"),
+        (ServerConfig(llm_provider="anthropic", llm_api_key=KEY), "ok"),
+        (ServerConfig(llm_provider="anthropic", provider_keys={"anthropic": KEY}), "ok"),
+        (ServerConfig(llm_provider="openai", llm_base_url="http://127.0.0.1:9/v1"), "ok"),
+        (ServerConfig(llm_provider="openai"), "fail"),
+    ],
+)
+def test_a_missing_key_is_seen_and_a_key_is_not_shown(config: ServerConfig, status: str) -> None:
+    finding = checks.check_model(config, config.default_model)
+    assert finding.status == status
+    assert (finding.remedy is None) == (status == "ok")
+    assert "sk-" not in repr(finding)
+
+
+def test_a_package_that_is_missing_matters_to_the_driver_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "PACKAGES", {"local": "no_such_package", "openai": "json"})
+    assert [finding.status for finding in checks.check_packages("openai")] == ["warn", "ok"]
+    assert [finding.status for finding in checks.check_packages("local")] == ["fail", "ok"]
+
+
+def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
+    config = ServerConfig(model_dir=tmp_path)
+    assert checks.check_weights(config, "local", "").status == "fail"
+    assert checks.check_weights(config, "anthropic", "claude").status == "warn"
+    (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF, but not the one")
+    assert checks.check_weights(config, "local", "").status == "fail"
+    assert checks.check_weights(config, "local", "mine").status == "fail"
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    assert checks.check_weights(config, "local", "mine").status == "ok"
+
+
+def test_whole_weights_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(checks, "is_whole", lambda path: True)
+    assert checks.check_weights(ServerConfig(model_dir=tmp_path), "local", "smollm2-135m").status == "ok"
+
+
+def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
+    monkeypatch.setattr(checks, "is_whole", refuse)
+    assert checks.check_weights(ServerConfig(model_dir=tmp_path), "local", "").status == "fail"
+    monkeypatch.setattr(Path, "exists", refuse)
+    assert checks.check_data_dir(tmp_path).status == "fail"
+
+
+def test_a_free_port_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert checks.check_port("127.0.0.1", port).text.endswith("is free")
+    assert checks.check_port("127.0.0.1", 0).status == "ok"
+
+
+@pytest.mark.parametrize("serve_as", [Health], indirect=True)
+def test_a_running_agentvm_is_recognised(serve_as: int) -> None:
+    finding = checks.check_port("127.0.0.1", serve_as)
+    assert (finding.status, finding.text) == ("ok", f"AgentVM 9.9 is running on 127.0.0.1:{serve_as}")
+
+
+@pytest.mark.parametrize("serve_as", [Stranger], indirect=True)
+def test_a_stranger_on_the_port_is_a_failure(serve_as: int) -> None:
+    assert checks.check_port("127.0.0.1", serve_as).status == "fail"
+
+
+def test_nobody_answers_where_nobody_is() -> None:
+    assert checks.ask_health("no.such.host.invalid", 80) is None
+
+
+def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examined(tmp_path: Path) -> None:
+    config = ServerConfig(llm_model="mystery", data_dir=None, port=0)
+    findings = {finding.name: finding.status for finding in checks.examine(config)}
+    assert findings == {"python": "ok", "sqlite": "ok", "data": "ok", "model": "fail", "port": "ok"}

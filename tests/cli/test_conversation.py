@@ -1,0 +1,94 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.cli.conversation import MAX_LABEL, Conversation, first_words, text_of
+from agentvm.errors import DriverNotFound, SessionNotFound
+from agentvm.model.ids import MessageId
+from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
+    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    async with create_agentx(source) as opened:
+        yield opened
+
+
+async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> Conversation:
+    conversation = Conversation(agentx, container_id="c1", model=model)
+    await conversation.open(session)
+    return conversation
+
+
+async def say(conversation: Conversation, text: str) -> list[str]:
+    return [event.type async for event in conversation.say(text)]
+
+
+async def test_the_last_session_of_the_container_is_resumed(agentx: AgentX) -> None:
+    first = await opened(agentx)
+    assert (await say(first, "hello"))[-1] == "turn_response"
+    again = await opened(agentx)
+    assert again.session.session_id == first.session.session_id
+    assert len(await again.messages()) == 2
+
+
+async def test_a_chosen_model_means_a_new_session(agentx: AgentX) -> None:
+    first = await opened(agentx)
+    other = await opened(agentx, model="scripted/other")
+    assert other.session.session_id != first.session.session_id
+    with pytest.raises(DriverNotFound):
+        await opened(agentx, model="nobody/other")
+
+
+async def test_a_session_is_resumed_by_its_id(agentx: AgentX) -> None:
+    first = await opened(agentx)
+    await first.start()
+    session_id = first.session.session_id
+    await first.start()
+    assert (await opened(agentx, session=session_id)).session.session_id == session_id
+    with pytest.raises(SessionNotFound):
+        await opened(agentx, session="sess_nobody")
+
+
+async def test_sessions_are_listed_newest_first_by_title_or_first_words(agentx: AgentX) -> None:
+    conversation = await opened(agentx)
+    await say(conversation, "the   first words\nof many")
+    await conversation.start()
+    await conversation.start()
+    await say(conversation, "unseen, for it has a title")
+    await conversation.set_title("Dragons")
+    await conversation.start()
+    assert [(item.label, item.current) for item in await conversation.list()] == [
+        ("", True),
+        ("Dragons", False),
+        ("the first words of many", False),
+    ]
+
+
+async def test_an_interrupt_without_a_turn_changes_nothing(agentx: AgentX) -> None:
+    conversation = await opened(agentx)
+    await conversation.interrupt()
+    assert (await say(conversation, "still there"))[-1] == "turn_response"
+
+
+async def test_a_conversation_that_was_not_opened_has_no_session(agentx: AgentX) -> None:
+    conversation = Conversation(agentx, container_id="c1")
+    with pytest.raises(RuntimeError):
+        conversation.say("hello")
+    with pytest.raises(RuntimeError):
+        await conversation.messages()
+
+
+def test_first_words_are_one_short_line() -> None:
+    message = UserMessage(id=MessageId("m"), timestamp=0, role="user", content="word " * 50)
+    assert first_words(()) == ""
+    assert len(first_words((message,))) == MAX_LABEL
+
+
+def test_what_is_no_text_is_named() -> None:
+    parts = (TextPart(text="look:"), ImagePart(data="", media_type="image/png"), FilePart(data="", media_type="text/plain"))
+    assert text_of(parts) == "look: [image] [file]"

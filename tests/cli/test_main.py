@@ -1,0 +1,115 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from tests.cli.program import WAIT, environment, run_avm
+
+from agentvm.cli import main
+from agentvm.errors import ConfigInvalid, NotFound
+
+LOADED_BY_HELP = """
+import sys
+before = set(sys.modules)
+from agentvm.cli.main import run
+assert run(["--help"]) == 0
+new = {name for name in sys.modules if name not in before}
+ours = sorted(name for name in new if name.startswith("agentvm"))
+others = {name.partition(".")[0] for name in new} - {"agentvm"} - set(sys.stdlib_module_names)
+print(ours, sorted(others), file=sys.stderr)
+"""
+
+
+def raising(error: BaseException) -> click.Command:
+    def callback() -> None:
+        raise error
+
+    return click.Command("broken", callback=callback)
+
+
+@pytest.fixture
+def break_with(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.delenv("AVM_DEBUG", raising=False)
+    return monkeypatch
+
+
+def run_broken(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda self, ctx, name: raising(error))
+    return main.run(["broken"])
+
+
+def test_help_loads_nothing_but_click_and_the_version(tmp_path: Path) -> None:
+    command, env = [sys.executable, "-c", LOADED_BY_HELP], environment(tmp_path)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT, check=True)
+    assert done.stderr.strip() == "['agentvm', 'agentvm.cli', 'agentvm.cli.main', 'agentvm.version'] ['click']"
+    assert "Run the server." in done.stdout
+
+
+def test_the_list_of_commands_says_what_each_command_says_of_itself() -> None:
+    context = click.Context(main.avm)
+    for name, (_, summary) in main.COMMANDS.items():
+        command = main.avm.get_command(context, name)
+        assert command is not None
+        assert command.help == summary
+        assert len(summary) <= 60
+
+
+def test_avm_is_a_program(tmp_path: Path) -> None:
+    done = run_avm("--version", env=environment(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "AgentVM 0.1.0\n", "")
+
+
+def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["fly"]) == 2
+    assert "No such command 'fly'" in capsys.readouterr().err
+    assert main.run(["serve", "--port", "eighty"]) == 2
+
+
+def test_an_error_agentvm_can_explain_is_one_line_and_exit_code_1(
+    break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_broken(break_with, ConfigInvalid("AVM_PORT is wrong; set another")) == 1
+    assert capsys.readouterr().err == "Error: AVM_PORT is wrong; set another\n"
+
+
+def test_a_group_of_explained_errors_is_explained(break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    group = ExceptionGroup("two", [NotFound("a is gone"), ExceptionGroup("one", [NotFound("b is gone")])])
+    assert run_broken(break_with, group) == 1
+    assert capsys.readouterr().err == "Error: a is gone\nError: b is gone\n"
+
+
+def test_a_bug_is_exit_code_70_and_says_how_to_see_the_trace(
+    break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_broken(break_with, ZeroDivisionError("by zero")) == 70
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: by zero" in said
+    assert "AVM_DEBUG=1" in said
+    assert "Traceback" not in said
+
+
+def test_debugging_shows_the_trace(break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    break_with.setenv("AVM_DEBUG", "1")
+    assert run_broken(break_with, ExceptionGroup("mixed", [NotFound("gone"), ZeroDivisionError("by zero")])) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interrupted_command_is_exit_code_130(break_with: pytest.MonkeyPatch) -> None:
+    assert run_broken(break_with, KeyboardInterrupt()) == 130
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool | None] = []
+
+    @click.command
+    @click.pass_context
+    def command(ctx: click.Context) -> None:
+        seen.append(ctx.color)
+
+    monkeypatch.setattr(main.LazyGroup, "get_command", lambda self, ctx, name: command)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    main.run(["look"])
+    monkeypatch.setenv("NO_COLOR", "1")
+    main.run(["look"])
+    assert seen == [None, False]

@@ -1,0 +1,122 @@
+import pytest
+
+from agentvm.cli.conversation import Listed
+from agentvm.cli.screen import Screen, clean, one_line
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+)
+from agentvm.model.session import Session
+from agentvm.protocol.verbs import WireEvent
+
+USAGE = {"inputTokens": 3, "outputTokens": 2}
+
+
+def show(screen: Screen, *events: tuple[str, dict[str, object]]) -> None:
+    for kind, data in events:
+        screen.show(WireEvent(type=kind, data=data))
+
+
+def end(**data: object) -> tuple[str, dict[str, object]]:
+    return "turn_response", {"outcome": "completed", "usage": USAGE, "duration": 1234, "model": "m", **data}
+
+
+def listed(label: str, *, current: bool = False) -> Listed:
+    session_id, image_id, container_id = SessionId("s"), ImageId("i"), ContainerId("c")
+    session = Session(
+        session_id=session_id, image_id=image_id, container_id=container_id, title=None, created_at=0, updated_at=0
+    )
+    return Listed(session=session, label=label, current=current)
+
+
+def test_an_answer_goes_to_stdout_and_what_it_cost_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Screen(live=False), ("turn_request", {}), ("text_delta", {"text": "Hel"}), ("text_delta", {"text": "lo"}), end())
+    assert capsys.readouterr() == ("Hello\n", "(3 tokens in, 2 out · 1.2 s · m)\n")
+
+
+def test_a_tool_call_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=False)
+    call: dict[str, object] = {"toolCallId": "c1", "toolName": "calculator", "input": {"expression": "6*7"}}
+    result: dict[str, object] = {"toolId": "c1", "toolName": "calculator", "result": "4\n2"}
+    show(screen, ("text_delta", {"text": "Let me see."}), ("tool_use_stop", call), ("tool_completed", result))
+    assert capsys.readouterr() == ("Let me see.\n", '[calculator] {"expression":"6*7"} → 4 2\n')
+    show(screen, ("tool_failed", {"toolId": "c2", "toolName": "clock", "error": "no such zone"}))
+    assert capsys.readouterr().err == "[clock] → failed: no such zone\n"
+    assert not screen.failed
+
+
+def test_a_failed_turn_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=False)
+    show(screen, ("error_occurred", {"message": "overloaded"}), end(usage={}, model=None))
+    assert screen.failed
+    assert capsys.readouterr().err == "Error: overloaded\n(1.2 s)\n"
+
+
+def test_an_interrupted_turn_and_estimated_usage_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Screen(live=False), end(outcome="interrupted", usage={**USAGE, "estimated": True}))
+    assert capsys.readouterr().err == "(interrupted · about 3 tokens in, 2 out · 1.2 s · m)\n"
+
+
+def test_a_person_sees_what_is_going_on_until_the_answer_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Screen(live=True), ("conversation_queued", {}), ("message_start", {}), ("text_delta", {"text": "Hi"}))
+    assert capsys.readouterr().out == "waiting for the message before…\r\x1b[Kthinking…\r\x1b[KHi"
+
+
+def test_errors_are_red_and_notices_dim(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=True, color=True)
+    screen.error("broken")
+    screen.notice("by the way")
+    assert capsys.readouterr().err == "\x1b[31mError: broken\x1b[0m\n\x1b[2mby the way\x1b[0m\n"
+
+
+def test_a_model_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Screen(live=True, color=True), ("text_delta", {"text": "a\x1b[2Jb\x07\x9b\r\n\tc"}))
+    assert capsys.readouterr().out == "a[2Jb\n\tc"
+    assert clean("\x00é字\x7f") == "é字"
+
+
+def test_a_line_is_shortened() -> None:
+    assert one_line("a\n b\tc") == "a b c"
+    assert one_line("abcdef", 4) == "abc…"
+
+
+def test_the_list_of_sessions_is_numbered(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(live=False).sessions([listed("Dragons", current=True), listed("")])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("*  1  ")
+    assert first.endswith("  Dragons")
+    assert second.startswith("   2  ")
+    assert second.endswith("  (nothing said yet)")
+
+
+def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = MessageId("m1"), MessageId("m2")
+    call = ToolCall(id="c1", name="calculator", input={"expression": "6*7"})
+    result = ToolResult(id="c1", name="calculator", output=ToolOutput(type="text", value="42"))
+    said: list[Message] = [
+        UserMessage(id=first, timestamp=0, role="user", content=(TextPart(text="6 times 7?"),)),
+        AssistantMessage(id=second, timestamp=0, role="assistant", content=(ThinkingPart(reasoning="hm"),)),
+        ToolCallMessage(id=first, timestamp=0, role="assistant", tool_call=call, parent_id=second),
+        ToolResultMessage(id=first, timestamp=0, role="tool", tool_call_id="c1", tool_result=result),
+        AssistantMessage(id=second, timestamp=0, role="assistant", content=(TextPart(text="It is 42."),)),
+        ErrorMessage(id=first, timestamp=0, role="error", content="overloaded", error_code="overloaded"),
+    ]
+    screen = Screen(live=False)
+    screen.history(said)
+    assert capsys.readouterr() == (
+        "> 6 times 7?\nIt is 42.\n",
+        '[calculator] {"expression":"6*7"} → 42\nError: overloaded\n',
+    )
+    assert not screen.failed
+    screen.history(())
+    assert capsys.readouterr().err == "Nothing was said yet.\n"

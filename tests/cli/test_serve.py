@@ -1,0 +1,154 @@
+import os
+import signal
+import socket
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from tests.cli.program import Program, environment, run_avm, running
+from tests.support.wire import Client18, client_of
+
+from agentvm.cli.serve import announce, describe_model, is_loopback
+from agentvm.config import ServerConfig
+from agentvm.drivers.anthropic import DEFAULT_MODEL
+from agentvm.model.secret import Secret
+from agentvm.testing import answers
+from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
+
+pytestmark = pytest.mark.anyio
+
+
+async def url_of(program: Program) -> str:
+    return (await program.line_with("listening on")).split()[-1]
+
+
+def slow_answer(until: anyio.Event) -> Answer:
+    begin = [answers.delta({"role": "assistant", "content": "Wait"})]
+    return answers.stream([*begin, Wait(until), answers.delta({"content": " for it"}), *answers.openai_end()])
+
+
+def connected(url: str) -> AbstractAsyncContextManager[Client18]:
+    # Not a 1.9 client: its acknowledgements fail once the server has closed, with events still unread.
+    return client_of(Client18, f"{url}/ws".replace("http", "ws", 1), proxy=None)
+
+
+def with_provider(home: Path, provider: ScriptedProvider) -> dict[str, str]:
+    return environment(home, LLM_PROVIDER="openai", LLM_MODEL="m", LLM_BASE_URL=f"{provider.base_url}/v1")
+
+
+async def test_it_says_where_it_listens_and_what_answers(tmp_path: Path) -> None:
+    async with running("serve", "--port", "0", env=environment(tmp_path), errors=tmp_path / "errors") as server:
+        said = [await server.line() for _ in range(4)]
+        url = said[0].split()[-1]
+        assert said == [
+            f"AgentVM 0.1.0 listening on {url}",
+            f"WebSocket: {url.replace('http', 'ws', 1)}/ws",
+            "Model: scripted (repeats what you say)",
+            f"Data: {tmp_path / '.agentvm'}",
+        ]
+        async with httpx2.AsyncClient(trust_env=False) as web:
+            assert (await web.get(f"{url}/health?key=sk-query")).json()["status"] == "ok"
+        server.send_signal(signal.SIGINT)
+        assert await server.wait() == 0
+        assert server.errors == ""
+
+
+async def test_a_running_turn_ends_before_the_server_does_and_its_client_hears_of_both(tmp_path: Path) -> None:
+    gate = anyio.Event()
+    async with open_provider() as provider:
+        provider.play(slow_answer(gate))
+        env = with_provider(tmp_path, provider)
+        async with running("serve", "--port", "0", env=env, errors=tmp_path / "errors") as server:
+            async with connected(await url_of(server)) as peer:
+                image = await peer.image()
+                await peer.request("message_send_request", imageId=image["imageId"], content="hello")
+                await peer.wait("text_delta")
+                server.send_signal(signal.SIGTERM)
+                await server.line_with("Stopping")
+                gate.set()
+                end = await peer.wait("turn_response")
+                assert end["data"]["outcome"] == "completed"
+                assert await peer.wait_closed() == 1001
+            assert await server.wait() == 0
+            assert server.errors == ""
+
+
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async with open_provider() as provider:
+        provider.play(slow_answer(anyio.Event()))
+        env = with_provider(tmp_path, provider)
+        async with running("serve", "--port", "0", env=env, errors=tmp_path / "errors") as server:
+            async with connected(await url_of(server)) as peer:
+                image = await peer.image()
+                await peer.request("message_send_request", imageId=image["imageId"], content="hello")
+                await peer.wait("text_delta")
+                server.send_signal(signal.SIGINT)
+                await server.line_with("Stopping")
+                server.send_signal(signal.SIGTERM)
+                assert await server.wait() == -signal.SIGTERM
+            assert server.errors == ""
+
+
+async def test_a_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    async with running("serve", "--port", "0", env=env, errors=tmp_path / "errors") as server:
+        await url_of(server)
+        async with running("serve", "--port", "0", env=env, errors=tmp_path / "second") as second:
+            assert await second.wait() == 1
+            assert second.errors.startswith(f"Error: The data directory {tmp_path / '.agentvm'} is in use")
+            assert len(second.errors.splitlines()) == 1
+
+
+def test_a_port_in_use_is_explained(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run_avm("serve", "--memory", "--port", str(taken.getsockname()[1]), env=environment(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: Cannot listen on 127.0.0.1:")
+    assert "--port" in done.stderr
+
+
+def test_a_missing_key_is_explained(tmp_path: Path) -> None:
+    done = run_avm("serve", "--memory", "--port", "0", "--model", "anthropic", env=environment(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "LLM_API_KEY" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_memory_and_a_data_directory_exclude_each_other(tmp_path: Path) -> None:
+    done = run_avm("serve", "--memory", "--data-dir", os.fspath(tmp_path), env=environment(tmp_path))
+    assert done.returncode == 2
+
+
+def test_other_machines_and_missing_weights_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    announce(ServerConfig(host="0.0.0.0", data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    said = capsys.readouterr()
+    assert "Model: local/smollm2-135m (embedded, no API key needed)\nData: in memory\n" in said.out
+    assert "no authentication" in said.err
+    assert said.err.endswith("Run: avm model pull\n")
+
+
+def test_a_safe_server_with_its_weights_warns_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
+    announce(ServerConfig(data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (ServerConfig(llm_api_key=Secret("sk-1")), f"anthropic/{DEFAULT_MODEL} (with an API key)"),
+        (
+            ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@host:1/v1?k=sk-1"),
+            "openai/q (without an API key at host)",
+        ),
+    ],
+)
+def test_the_model_is_described_without_its_secrets(config: ServerConfig, text: str) -> None:
+    assert describe_model(config) == text
+
+
+def test_what_only_this_machine_reaches_is_loopback() -> None:
+    assert [host for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost") if not is_loopback(host)] == []
+    assert [host for host in ("0.0.0.0", "::", "10.0.0.1", "example.test") if is_loopback(host)] == []

@@ -1,0 +1,84 @@
+"""A desk — one peer of an in-memory AgentVM, asking as a client would: a frame in, its reply out."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import msgspec
+
+from agentvm.app import OPEN_ACCESS, AgentVM, open_agentvm
+from agentvm.commands.call import Peer
+from agentvm.commands.dispatch import answer, refuse_unreadable
+from agentvm.config import ServerConfig
+from agentvm.drivers.base import Driver
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.model.definition import Definition
+from agentvm.model.ids import TenantId
+from agentvm.model.limits import Limits
+from agentvm.model.principal import Principal
+from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
+
+Event = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Desk:
+    """Asks, and keeps everything it is sent."""
+
+    vm: AgentVM
+    peer: Peer
+    heard: list[Event] = field(default_factory=list)
+
+    async def ask(self, command: str, /, **data: object) -> Any:
+        """The reply's data, without the request's id."""
+        received = Connection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "req_1"}}))
+        with anyio.fail_after(5):
+            if isinstance(received, CommandReceived):
+                await answer(self.peer, received.command, received.request_id)
+            else:
+                assert isinstance(received, CommandRefused)
+                refuse_unreadable(self.peer, received.name, received.request_id, received.error)
+        reply = next(event for event in reversed(self.hear_nowait()) if event["category"] == "response")
+        assert reply["type"] == f"{command}_response"
+        assert (reply["source"], reply["intent"]) == ("command", "result")
+        return {name: value for name, value in reply["data"].items() if (name, value) != ("requestId", "req_1")}
+
+    async def create_image(self, container_id: str = "c1", **config: object) -> Any:
+        return (await self.ask("image_create", containerId=container_id, config=config))["record"]
+
+    def hear_nowait(self) -> list[Event]:
+        self.heard += [msgspec.json.decode(frame.bare) for frame in self.peer.channel.take_nowait()]
+        return self.heard
+
+    async def hear(self, kind: str, times: int = 1) -> list[Event]:
+        """Everything heard so far, once that event was heard that many times."""
+        with anyio.fail_after(5):
+            while self.types().count(kind) < times:
+                self.heard += [msgspec.json.decode(frame.bare) for frame in await self.peer.channel.take()]
+        return self.heard
+
+    def types(self) -> list[str]:
+        return [event["type"] for event in self.heard]
+
+    def forget(self) -> None:
+        self.hear_nowait()
+        self.heard.clear()
+
+    def another(self, tenant: str | None = None) -> "Desk":
+        """Another peer of the same AgentVM."""
+        principal = OPEN_ACCESS if tenant is None else Principal(tenant_id=TenantId(tenant))
+        return Desk(self.vm, self.vm.attach(principal))
+
+
+@asynccontextmanager
+async def open_desk(
+    driver: Driver | None = None, *, definitions: Sequence[Definition] = (), limits: Limits | None = None
+) -> AsyncIterator[Desk]:
+    numbers = iter(range(1_000, 1_000_000))
+    config = ServerConfig(data_dir=None, limits=limits or Limits())
+    drivers = {"scripted": driver or ScriptedDriver()}
+    async with open_agentvm(config, definitions=definitions, drivers=drivers, clock=lambda: next(numbers)) as vm:
+        yield Desk(vm, vm.attach())

@@ -1,0 +1,55 @@
+import pytest
+from tests.commands.fixtures import open_desk
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_container_is_created_once_and_its_creation_told_before_the_reply() -> None:
+    async with open_desk() as desk:
+        assert await desk.ask("container_create", containerId="c1") == {"containerId": "c1"}
+        assert desk.types() == ["container_created", "container_create_response"]
+        created = desk.heard[0]
+        assert created["data"] == {"containerId": "c1", "createdAt": created["data"]["createdAt"]}
+        assert created["context"] == {"containerId": "c1"}
+        assert await desk.ask("container_create", containerId="c1") == {"containerId": "c1"}
+        assert desk.types().count("container_created") == 1
+
+
+async def test_a_container_exists_or_not() -> None:
+    async with open_desk() as desk:
+        assert await desk.ask("container_get", containerId="c1") == {"exists": False}
+        await desk.ask("container_create", containerId="c1")
+        assert await desk.another().ask("container_get", containerId="c1") == {"exists": True, "containerId": "c1"}
+        assert await desk.another("other").ask("container_get", containerId="c1") == {"exists": False}
+
+
+async def test_containers_are_listed_oldest_first_for_their_tenant() -> None:
+    async with open_desk() as desk:
+        assert await desk.ask("container_list") == {"containerIds": []}
+        for name in ("b", "a"):
+            await desk.ask("container_create", containerId=name)
+        assert await desk.ask("container_list") == {"containerIds": ["b", "a"]}
+        assert await desk.another("other").ask("container_list") == {"containerIds": []}
+
+
+@pytest.mark.parametrize("name", ["", "../etc", "a/b", "a?b", "a\x00", "x" * 129])
+@pytest.mark.parametrize(
+    "command", ["container_create", "container_get", "agent_list", "agent_destroy_all", "image_list", "image_create"]
+)
+async def test_a_name_that_is_none_is_refused_and_nothing_is_created(command: str, name: str) -> None:
+    async with open_desk() as desk:
+        reply = await desk.ask(command, containerId=name)
+        assert reply["errorCode"] == "invalid_input"
+        assert desk.types() == ["system_error", f"{command}_response"]
+        assert await desk.ask("container_list") == {"containerIds": []}
+
+
+async def test_only_those_who_work_with_a_container_hear_of_it() -> None:
+    async with open_desk() as desk:
+        neighbour, stranger = desk.another(), desk.another("other")
+        await neighbour.ask("container_create", containerId="c2")
+        await stranger.ask("container_create", containerId="c1")
+        neighbour.forget()
+        stranger.forget()
+        await desk.create_image("c1")
+        assert neighbour.hear_nowait() == stranger.hear_nowait() == []

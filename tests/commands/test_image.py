@@ -1,0 +1,218 @@
+import anyio
+import pytest
+from tests.commands.fixtures import open_desk
+
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+
+pytestmark = pytest.mark.anyio
+
+NOT_FOUND = {"error": "Image not found: nope", "errorCode": "image_not_found"}
+
+
+async def test_an_image_is_created_with_its_container_and_session() -> None:
+    async with open_desk() as desk:
+        made = await desk.ask("image_create", containerId="c1", config={"name": "Chat", "systemPrompt": "be nice"})
+        record = made["record"]
+        assert made["__subscriptions"] == [record["sessionId"]]
+        assert {name: record[name] for name in ("containerId", "name", "systemPrompt", "online")} == {
+            "containerId": "c1",
+            "name": "Chat",
+            "systemPrompt": "be nice",
+            "online": False,
+        }
+        assert set(record) == {
+            "imageId", "containerId", "sessionId", "name", "systemPrompt", "createdAt", "updatedAt", "online",
+            "definitionName", "digest",
+        }  # fmt: skip
+        assert desk.types() == ["container_created", "image_created", "image_create_response"]
+
+
+async def test_a_config_may_be_missing_and_the_name_has_a_default() -> None:
+    async with open_desk() as desk:
+        made = await desk.ask("image_create", containerId="c1")
+        assert made["record"]["name"] == "New Conversation"
+        assert "description" not in made["record"]
+
+
+async def test_a_definition_is_built_by_name_or_whole_and_never_changes_afterwards() -> None:
+    async with open_desk() as desk:
+        poet = {"name": "poet", "systemPrompt": "rhyme", "description": "writes"}
+        await desk.ask("definition_register", definition=poet)
+        named = (await desk.ask("image_build", containerId="c1", definition="poet"))["record"]
+        whole = (await desk.ask("image_build", containerId="c1", definition={**poet, "description": "other"}))["record"]
+        assert named["digest"] == whole["digest"]
+        assert (named["name"], named["definitionName"], named["description"]) == ("poet", "poet", "writes")
+        changed = {**poet, "systemPrompt": "do not rhyme"}
+        other = (await desk.ask("image_build", containerId="c1", definition=changed))["record"]
+        assert other["digest"] != named["digest"]
+        again = (await desk.ask("image_get", imageId=named["imageId"]))["record"]
+        assert (again["systemPrompt"], again["digest"]) == ("rhyme", named["digest"])
+        unknown = await desk.ask("image_build", containerId="c1", definition="nobody")
+        assert unknown == {"error": "Definition not found: nobody", "errorCode": "definition_not_found"}
+
+
+@pytest.mark.parametrize(
+    ("config", "code"), [({"model": "nobody/x"}, "driver_not_found"), ({"tools": ["x"]}, "tool_not_found")]
+)
+async def test_a_build_that_could_not_run_is_refused_and_leaves_nothing(config: dict[str, object], code: str) -> None:
+    async with open_desk() as desk:
+        assert (await desk.ask("image_create", containerId="c1", config=config))["errorCode"] == code
+        assert await desk.ask("container_list") == {"containerIds": []}
+
+
+async def test_an_image_runs_once() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        desk.forget()
+        first = await desk.ask("image_run", imageId=image["imageId"])
+        assert (first["imageId"], first["reused"], first["sessionId"]) == (image["imageId"], False, image["sessionId"])
+        assert desk.types() == ["agent_registered", "image_run_response"]
+        assert await desk.ask("image_run", imageId=image["imageId"]) == {**first, "reused": True}
+        seen = (await desk.ask("image_get", imageId=image["imageId"]))["record"]
+        assert (seen["online"], seen["agentId"]) == (True, first["agentId"])
+
+
+async def test_an_image_is_stopped_as_often_as_one_likes() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        assert await desk.ask("image_stop", imageId=image_id) == {"imageId": image_id}
+        await desk.ask("image_run", imageId=image_id)
+        desk.forget()
+        assert await desk.ask("image_stop", imageId=image_id) == {"imageId": image_id}
+        assert desk.types() == ["session_destroyed", "agent_unregistered", "image_stop_response"]
+        assert not (await desk.ask("image_get", imageId=image_id))["record"]["online"]
+
+
+async def test_only_the_name_and_the_description_of_an_image_change() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image(name="Chat", systemPrompt="be nice")
+        other = desk.another()
+        await other.ask("image_get", imageId=image["imageId"])
+        other.forget()
+        updates = {"name": "Renamed", "systemPrompt": "be rude", "model": "x"}
+        record = (await desk.ask("image_update", imageId=image["imageId"], updates=updates))["record"]
+        assert record == {**image, "name": "Renamed", "updatedAt": record["updatedAt"]}
+        assert record["updatedAt"] > image["updatedAt"]
+        assert [event["data"]["name"] for event in other.hear_nowait()] == ["Renamed"]
+        cleared = (await desk.ask("image_update", imageId=image["imageId"], updates={"name": None, "description": ""}))[
+            "record"
+        ]
+        assert (cleared["name"], cleared["description"]) == ("Renamed", "")
+        assert (await desk.ask("image_update", imageId=image["imageId"]))["record"]["name"] == "Renamed"
+
+
+async def test_images_are_listed_newest_first_from_exactly_that_container() -> None:
+    async with open_desk() as desk:
+        first, second, prefixed = [await desk.create_image(name) for name in ("a", "a", "a:b")]
+        listed = await desk.ask("image_list", containerId="a")
+        assert [one["imageId"] for one in listed["records"]] == [second["imageId"], first["imageId"]]
+        assert listed["__subscriptions"] == [second["sessionId"], first["sessionId"]]
+        assert await desk.ask("image_list", containerId="nobody") == {"records": [], "__subscriptions": []}
+        assert prefixed["containerId"] == "a:b"
+
+
+async def test_a_list_without_a_container_is_of_those_the_peer_works_with() -> None:
+    async with open_desk() as desk:
+        mine = await desk.create_image("c1")
+        other = desk.another()
+        theirs = await other.create_image("c2")
+        assert [one["imageId"] for one in (await desk.ask("image_list"))["records"]] == [mine["imageId"]]
+        assert [one["imageId"] for one in (await other.ask("image_list"))["records"]] == [theirs["imageId"]]
+        assert (await desk.another().ask("image_list"))["records"] == []
+        await desk.ask("image_list", containerId="c2")
+        assert [one["imageId"] for one in (await desk.ask("image_list"))["records"]] == [theirs["imageId"], mine["imageId"]]
+
+
+async def test_an_image_nobody_has_or_of_another_tenant_is_null() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        assert await desk.ask("image_get", imageId="nope") == {"record": None}
+        stranger = desk.another("other")
+        assert await stranger.ask("image_get", imageId=image["imageId"]) == {"record": None}
+        for command in ("image_run", "image_stop", "image_update", "image_messages", "session_list", "session_create"):
+            assert (await stranger.ask(command, imageId=image["imageId"]))["errorCode"] == "image_not_found"
+
+
+async def test_an_image_is_deleted_with_its_agent_and_history_as_often_as_one_likes() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="hi")
+        await desk.hear("turn_response")
+        desk.forget()
+        assert await desk.ask("image_delete", imageId=image_id) == {"imageId": image_id}
+        assert desk.types() == ["session_destroyed", "agent_unregistered", "image_deleted", "image_delete_response"]
+        assert await desk.ask("image_delete", imageId=image_id) == {"imageId": image_id}
+        assert desk.types().count("image_deleted") == 1
+        assert await desk.ask("image_get", imageId=image_id) == {"record": None}
+        assert (await desk.ask("image_messages", imageId=image_id))["errorCode"] == "image_not_found"
+        assert await desk.ask("agent_list", containerId="c1") == {"agents": []}
+
+
+async def test_an_image_deleted_in_the_middle_of_a_turn_still_gives_it_an_end() -> None:
+    driver = ScriptedDriver(lambda prompt: [*reply("partial")[:3], Pause(anyio.Event())])
+    async with open_desk(driver) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="hi")
+        await desk.hear("text_delta")
+        await desk.ask("image_delete", imageId=image_id)
+        assert desk.types()[-5:] == [
+            "turn_response", "session_destroyed", "agent_unregistered", "image_deleted", "image_delete_response",
+        ]  # fmt: skip
+
+
+async def test_a_message_that_races_a_deletion_leaves_no_agent_behind() -> None:
+    async with open_desk() as desk:
+        sender = desk.another()
+
+        async def race(image_id: str) -> None:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(lambda: sender.ask("message_send", imageId=image_id, content="hi"))
+                tasks.start_soon(lambda: desk.ask("image_delete", imageId=image_id))
+
+        for _ in range(20):
+            await race((await desk.create_image())["imageId"])
+        assert await desk.ask("agent_list", containerId="c1") == {"agents": []}
+
+
+async def test_the_history_of_an_image_is_its_messages_in_order() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        assert await desk.ask("image_messages", imageId=image_id) == {"imageId": image_id, "messages": []}
+        content = [
+            {"type": "text", "text": "look"},
+            {"type": "image", "data": "AAAA", "mediaType": "image/png", "name": "x.png"},
+        ]
+        await desk.ask("message_send", imageId=image_id, content=content)
+        await desk.hear("turn_response")
+        user, assistant = (await desk.ask("image_messages", imageId=image_id))["messages"]
+        assert (user["role"], user["subtype"], user["content"]) == ("user", "user", content)
+        assert (assistant["subtype"], assistant["content"]) == ("assistant", [{"type": "text", "text": "look"}])
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("image_run", {"imageId": "nope", "agentId": "", "reused": False}),
+        ("image_stop", {"imageId": "nope"}),
+        ("image_update", {}),
+        ("image_messages", {"imageId": "nope", "messages": []}),
+        ("session_create", {}),
+        ("session_list", {}),
+    ],
+)
+async def test_an_unknown_image_is_refused_in_the_words_of_1x(command: str, said: dict[str, object]) -> None:
+    async with open_desk() as desk:
+        assert await desk.ask(command, imageId="nope") == {**said, **NOT_FOUND}
+        assert desk.types() == ["system_error", f"{command}_response"]
+        assert desk.heard[0]["context"] == {"imageId": "nope"}
+
+
+@pytest.mark.parametrize("command", ["image_get", "image_run", "image_messages", "message_send"])
+async def test_a_peer_that_touches_an_image_hears_its_turns_without_subscribing(command: str) -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        listener = desk.another()
+        await listener.ask(command, imageId=image_id, content="hi")
+        await desk.ask("message_send", imageId=image_id, content="hello")
+        await listener.hear("turn_response")
+        assert "text_delta" in listener.types()

@@ -1,0 +1,147 @@
+"""The events that really reach a client: at least thirty kinds, each in the catalogue and with the envelope 1.x documents."""
+
+import pytest
+from tests.support.serving import Play, serving
+from tests.support.wire import Client19, Json, client
+
+from agentvm.drivers.base import (
+    MessageStarted,
+    MessageStopped,
+    Prompt,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    ThinkingDelta,
+    ThinkingStarted,
+    ThinkingStopped,
+)
+from agentvm.drivers.scripted import Step, last_user_text
+from agentvm.events import CATALOGUE
+
+pytestmark = pytest.mark.anyio
+
+LIFECYCLE = ("container", "lifecycle", "notification")
+SESSION = ("session", "lifecycle", "notification")
+STREAM = ("agent", "stream", "notification")
+STATE = ("agent", "state", "notification")
+MESSAGE = ("agent", "message", "notification")
+TURN = ("agent", "turn", "notification")
+
+DOCUMENTED: dict[str, tuple[str, str, str]] = {
+    # 1.9 sends these; protocol document, section 4.1.
+    "container_created": LIFECYCLE,
+    "agent_registered": LIFECYCLE,
+    "agent_unregistered": LIFECYCLE,
+    "session_destroyed": SESSION,
+    "message_persisted": ("session", "persist", "result"),
+    "interrupted": ("agent", "lifecycle", "notification"),
+    "system_error": ("command", "error", "notification"),
+    "message_start": STREAM,
+    "text_content_block_start": STATE,
+    "text_content_block_stop": STATE,
+    "text_delta": STREAM,
+    "tool_use_start": STREAM,
+    "input_json_delta": STREAM,
+    "tool_use_stop": STREAM,
+    "tool_result": STREAM,
+    "message_stop": STREAM,
+    "error_received": STATE,
+    "conversation_start": STATE,
+    "conversation_responding": STATE,
+    "conversation_end": STATE,
+    "tool_planned": STATE,
+    "tool_executing": STATE,
+    "error_occurred": STATE,
+    "assistant_message": MESSAGE,
+    "tool_call_message": MESSAGE,
+    "tool_result_message": MESSAGE,
+    "error_message": MESSAGE,
+    # 1.9 declares these and never sends them; section 4.2.
+    "user_message": MESSAGE,
+    "message_delta": STREAM,
+    "conversation_queued": STATE,
+    "conversation_thinking": STATE,
+    "tool_completed": STATE,
+    "tool_failed": STATE,
+    "turn_request": TURN,
+    "turn_response": TURN,
+    "session_created": SESSION,
+    "session_title_updated": SESSION,
+    # Ours: additive, so that lists update by themselves and reasoning can be shown.
+    "image_created": LIFECYCLE,
+    "image_updated": LIFECYCLE,
+    "image_deleted": LIFECYCLE,
+    "thinking_delta": STREAM,
+}
+
+CTX = {"containerId", "imageId", "agentId", "sessionId"}
+CONTEXT: dict[str, set[str]] = {
+    "container_created": {"containerId"},
+    "agent_registered": {"containerId", "agentId"},
+    "agent_unregistered": {"containerId", "agentId"},
+    "message_persisted": {"containerId", "sessionId"},
+    "system_error": set(),
+    **{kind: {"containerId", "imageId"} for kind in ("image_created", "image_updated", "image_deleted")},
+    **{kind: {"containerId", "imageId"} for kind in ("session_created", "session_title_updated")},
+}
+"""The ids an event must name; all four where nothing is said."""
+
+
+def thoughtful(prompt: Prompt) -> list[Step]:
+    thought: list[Step] = [ThinkingStarted(), ThinkingDelta("hm"), ThinkingStopped("signature")]
+    spoken: list[Step] = [TextStarted(), TextDelta("so"), TextStopped()]
+    return [MessageStarted("", "scripted"), *thought, *spoken, MessageStopped("end_turn")]
+
+
+async def everything_that_happens(alice: Client19) -> None:
+    record = await alice.image(name="Chat")
+    image_id = record["imageId"]
+    for content in ("hello there", "think", "tool please", "broken", "crash"):
+        await alice.say(image_id, content)
+    first = await alice.request("message_send_request", imageId=image_id, content="slow")
+    second = await alice.request("message_send_request", imageId=image_id, content="queued")
+    await alice.wait(lambda event: event["type"] == "text_delta" and event["data"]["text"] == "w1 ")
+    await alice.request("agent_interrupt_request", imageId=image_id)
+    for sent in (first, second):
+        await alice.end_of(sent["turnId"])
+    session = (await alice.request("session_create_request", imageId=image_id, title="Other"))["session"]
+    await alice.request("session_set_title_request", sessionId=session["sessionId"], title="Another")
+    await alice.request("image_update_request", imageId=image_id, updates={"name": "New"})
+    await alice.request("image_run_request", imageId="nope")
+    await alice.request("image_delete_request", imageId=image_id)
+
+
+async def heard() -> list[Json]:
+    play = Play()
+
+    def script(prompt: Prompt) -> list[Step]:
+        return thoughtful(prompt) if last_user_text(prompt) == "think" else list(play(prompt))
+
+    async with serving(script) as server, client(server.url) as alice:
+        await everything_that_happens(alice)
+        return [event for event in alice.events if event.get("category") != "response" and event["type"] != "server_hello"]
+
+
+async def test_at_least_thirty_kinds_of_events_reach_a_client_and_all_are_documented() -> None:
+    events = await heard()
+    kinds = {event["type"] for event in events}
+    assert len(kinds) >= 30
+    assert kinds <= CATALOGUE.keys()
+    assert kinds == DOCUMENTED.keys()
+    for event in events:
+        assert (event["source"], event["category"], event["intent"]) == DOCUMENTED[event["type"]], event
+        assert type(event["timestamp"]) is int
+        assert isinstance(event["data"], dict)
+        assert event["context"].keys() >= CONTEXT.get(event["type"], CTX), event
+
+
+async def test_every_event_of_a_turn_names_its_turn() -> None:
+    for event in await heard():
+        if event["source"] == "agent" and event["type"] != "interrupted":
+            assert event["context"]["turnId"].startswith("turn_")
+
+
+def test_the_catalogue_holds_nothing_that_is_never_sent() -> None:
+    assert CATALOGUE.keys() == DOCUMENTED.keys()
+    for kind, data in CATALOGUE.items():
+        assert (data.source, data.category, data.intent) == DOCUMENTED[kind]

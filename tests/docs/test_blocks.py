@@ -1,0 +1,98 @@
+import ast
+import inspect
+import io
+import json
+import types
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, redirect_stdout
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from tests.docs.documents import PAGES, Block, blocks, name, read
+from tests.examples.scripts import EXAMPLES, environment
+
+from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime
+
+URL = "ws://localhost:8080/ws"
+
+with_python = pytest.mark.parametrize("page", [page for page in PAGES if blocks(read(page), "python")], ids=name)
+
+
+@asynccontextmanager
+async def fresh_runtime(where: str) -> AsyncIterator[tuple[AgentX, str]]:
+    """An empty runtime that echoes, in memory; reached within the process or over its socket."""
+    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    async with create_agentx(source) as here:
+        assert here.server is not None
+        url = f"ws://127.0.0.1:{await here.server.listen(port=0)}/ws"
+        if where == "local":
+            yield here, url
+        else:
+            async with create_agentx(remote_runtime(url)) as there:
+                yield there, url
+
+
+async def run(block: Block, names: dict[str, object], url: str) -> str:
+    """Runs a whole script as such, and anything else as the body of an asynchronous function."""
+    source = "\n" * (block.line - 1) + block.text.replace(URL, url)
+    code = compile(source, "documentation", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with redirect_stdout(io.StringIO()) as out:
+        if "anyio.run(" in block.text:
+            await anyio.to_thread.run_sync(exec, code, names)
+        elif code.co_flags & inspect.CO_COROUTINE:
+            await types.FunctionType(code, names)()
+        else:
+            exec(code, names)
+    return out.getvalue()
+
+
+@with_python
+@pytest.mark.parametrize("where", ["local", "remote"])
+async def test_python_blocks_run_in_order_and_print_what_is_written_below_them(page: Path, where: str) -> None:
+    with anyio.fail_after(60):
+        async with fresh_runtime(where) as (agentx, url):
+            names: dict[str, object] = {"__name__": "__main__", "agentx": agentx}
+            for block in blocks(read(page), "python"):
+                printed = await run(block, names, url)
+                if block.output is not None:
+                    assert printed == block.output, f"{name(page)}:{block.line}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
+async def test_the_agentxjs_block_works_with_a_client_of_the_same_surface(page: str, node: Path, tmp_path: Path) -> None:
+    """agentxjs itself is not needed: examples/node_client.mjs offers the same calls and sends the same frames."""
+    package = tmp_path / "node_modules" / "agentxjs"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text('{"name": "agentxjs", "type": "module", "main": "index.js"}')
+    (package / "index.js").write_text(f'export {{ createAgentX }} from "{(EXAMPLES / "node_client.mjs").as_uri()}";')
+    (block,) = blocks(read(page), "js")
+    with anyio.fail_after(60):
+        async with fresh_runtime("local") as (agentx, url):
+            (tmp_path / "main.mjs").write_text(block.text.replace(URL, url))
+            done = await anyio.run_process([str(node), "main.mjs"], cwd=tmp_path, env=environment(), check=False)
+            records = await agentx.images.list("user-alice")
+    assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (0, "Hello!", "")
+    assert [record.name for record in records] == ["My Assistant"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_json_blocks_are_json(page: Path) -> None:
+    for block in blocks(read(page), "json"):
+        json.loads(block.text)
+
+
+def test_both_readmes_show_the_same_code() -> None:
+    for language in ("text", "sh", "js", "python"):
+        english, chinese = ([block.text for block in blocks(read(page), language)] for page in ("README.md", "README.zh-CN.md"))
+        assert english == chinese != []
+
+
+async def test_a_block_that_prints_something_else_is_seen() -> None:
+    (block,) = blocks("# A\n\n```python\nprint(await agentx())\n```\n\n```text\n1\n```\n", "python")
+
+    async def two() -> int:
+        return 2
+
+    assert (await run(block, {"agentx": two}, ""), block.output) == ("2\n", "1\n")

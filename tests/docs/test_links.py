@@ -1,0 +1,55 @@
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.documents import PAGES, ROOT, name, read
+
+SRC = ROOT / "src" / "agentvm"
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which a reader's browser finds the headings."""
+    headings = re.findall(r"^#+ (.+)$", without_code(text), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower() for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def broken(page: Path, text: str) -> list[str]:
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path) if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text(encoding="utf-8"))):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert broken(page, read(page)) == []
+
+
+def test_a_broken_link_and_a_broken_anchor_are_seen() -> None:
+    page = ROOT / "README.md"
+    text = "[a](gone.md) [b](docs/errors.md#gone) [c](docs/errors.md#codes) [d](https://example.org)\n```\n[e](no.md)\n```\n"
+    assert broken(page, text) == ["gone.md", "docs/errors.md#gone"]
+
+
+def test_the_architecture_names_every_module_and_no_other() -> None:
+    text = read("ARCHITECTURE.md")
+    layout = re.findall(r"^ {2}(\w+)(?:/|\.py) +(.+(?:\n {4,}.+)*)", text, re.MULTILINE)
+    told = {package: set(re.findall(r"\w+", line)) for package, line in layout}
+    top = {path.stem for path in SRC.iterdir() if (path.is_dir() or path.suffix == ".py") and path.stem[0] != "_"}
+    assert top <= set(told)
+    for path in SRC.rglob("*.py"):
+        parts = path.relative_to(SRC).with_suffix("").parts
+        if len(parts) > 1 and parts[-1] != "__init__":
+            assert {*parts[1:]} <= told[parts[0]], "/".join(parts)
+    for path_text in re.findall(r"`((?:\w+/)+\w+\.(?:py|mjs|md|html))`", text):
+        assert (SRC / path_text).exists() or (ROOT / path_text).exists(), path_text

@@ -1,0 +1,138 @@
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.lifecycle import ContainerCreated
+from agentvm.events.message import SilentMessage
+from agentvm.events.stream import TextDelta
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
+from agentvm.model.message import AssistantMessage
+from agentvm.model.principal import Principal
+from agentvm.runtime.broadcaster import Broadcaster
+from agentvm.runtime.channel import MAX_FRAMES, TOO_SLOW, Channel
+
+A, B = TenantId("a"), TenantId("b")
+C1, C2 = ContainerId("c1"), ContainerId("c2")
+S1, S2 = SessionId("s1"), SessionId("s2")
+
+
+def attach(broadcaster: Broadcaster, tenant: TenantId = A) -> Channel:
+    channel = Channel(Principal(tenant_id=tenant))
+    broadcaster.attach(channel)
+    return channel
+
+
+def in_session(session_id: SessionId = S1, tenant: TenantId = A, data: EventData | None = None) -> Event:
+    scope = Scope(container_id=C1, session_id=session_id)
+    return Event(data=data or TextDelta(text="x"), scope=scope, timestamp=1, tenant_id=tenant)
+
+
+def in_container(container_id: ContainerId, tenant: TenantId = A) -> Event:
+    data = ContainerCreated(container_id=container_id, created_at=1)
+    return Event(data=data, scope=Scope(container_id=container_id), timestamp=1, tenant_id=tenant)
+
+
+def heard(channel: Channel) -> int:
+    return len(channel.take_nowait())
+
+
+def test_a_sessions_events_go_to_its_subscribers_only() -> None:
+    broadcaster = Broadcaster()
+    one, two, other = attach(broadcaster), attach(broadcaster), attach(broadcaster)
+    for channel, session_id in ((one, S1), (two, S1), (other, S2)):
+        broadcaster.join(channel, C1)
+        broadcaster.subscribe(channel, session_id)
+    broadcaster.react(in_session(S1))
+    assert [heard(channel) for channel in (one, two, other)] == [1, 1, 0]
+
+
+def test_a_containers_events_go_to_those_who_work_with_it() -> None:
+    broadcaster = Broadcaster()
+    one, other = attach(broadcaster), attach(broadcaster)
+    broadcaster.join(one, C1)
+    broadcaster.join(other, C2)
+    broadcaster.react(in_container(C1))
+    assert [heard(channel) for channel in (one, other)] == [1, 0]
+    assert broadcaster.joined(one) == {C1}
+
+
+def test_tenants_with_the_same_names_never_hear_each_other() -> None:
+    broadcaster = Broadcaster()
+    one, other = attach(broadcaster, A), attach(broadcaster, B)
+    for channel in (one, other):
+        broadcaster.join(channel, C1)
+        broadcaster.subscribe(channel, S1)
+    broadcaster.react(in_session(S1, B))
+    broadcaster.react(in_container(C1, B))
+    assert [heard(channel) for channel in (one, other)] == [0, 2]
+
+
+def test_an_event_of_nobody_goes_to_nobody() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.join(channel, C1)
+    broadcaster.react(Event(data=TextDelta(text="x"), scope=Scope(), timestamp=1, tenant_id=A))
+    assert heard(channel) == 0
+
+
+def test_subscribing_twice_is_hearing_once() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    for _ in range(3):
+        broadcaster.subscribe(channel, S1)
+        broadcaster.join(channel, C1)
+    broadcaster.react(in_session())
+    assert heard(channel) == 1
+
+
+def test_what_is_only_stored_is_not_told() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, S1)
+    record = AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
+    broadcaster.react(in_session(data=SilentMessage(message=record)))
+    assert heard(channel) == 0
+
+
+def test_every_listener_gets_the_same_frame() -> None:
+    broadcaster = Broadcaster()
+    channels = [attach(broadcaster) for _ in range(3)]
+    for channel in channels:
+        broadcaster.subscribe(channel, S1)
+    broadcaster.react(in_session())
+    assert len({id(frame) for channel in channels for frame in channel.take_nowait()}) == 1
+
+
+def test_a_slow_peer_is_cut_off_and_the_others_still_hear() -> None:
+    broadcaster = Broadcaster()
+    slow, quick = attach(broadcaster), attach(broadcaster)
+    for channel in (slow, quick):
+        broadcaster.subscribe(channel, S1)
+    for _ in range(MAX_FRAMES + 1):
+        broadcaster.react(in_session())
+        assert heard(quick) == 1
+    assert slow.closing is TOO_SLOW
+    assert quick.closing is None
+
+
+def test_who_is_detached_leaves_no_trace() -> None:
+    broadcaster = Broadcaster()
+    fresh = vars(Broadcaster())
+    one, two = attach(broadcaster), attach(broadcaster)
+    for channel in (one, two):
+        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, S2)
+        broadcaster.join(channel, C1)
+    broadcaster.detach(one)
+    broadcaster.react(in_session())
+    assert [heard(channel) for channel in (one, two)] == [0, 1]
+    broadcaster.detach(two)
+    broadcaster.detach(two)
+    assert vars(broadcaster) == fresh
+
+
+def test_who_is_not_attached_cannot_listen() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.detach(channel)
+    broadcaster.subscribe(channel, S1)
+    broadcaster.join(channel, C1)
+    assert broadcaster.joined(channel) == frozenset()
+    assert vars(broadcaster) == vars(Broadcaster())

@@ -1,0 +1,114 @@
+import anyio
+import pytest
+
+from agentvm.model.ids import DEFAULT_TENANT
+from agentvm.model.principal import Principal
+from agentvm.protocol.codec import Frame
+from agentvm.runtime.channel import GOING_AWAY, GONE, MAX_BYTES, MAX_FRAMES, TOO_SLOW, Channel
+
+pytestmark = pytest.mark.anyio
+
+
+def open_channel() -> Channel:
+    return Channel(Principal(tenant_id=DEFAULT_TENANT))
+
+
+async def take(channel: Channel) -> list[str]:
+    with anyio.fail_after(5):
+        return [frame.bare for frame in await channel.take()]
+
+
+async def test_frames_are_taken_together_and_in_order() -> None:
+    channel = open_channel()
+    for number in range(5):
+        channel.send(Frame(str(number)))
+    assert await take(channel) == ["0", "1", "2", "3", "4"]
+
+
+async def test_who_takes_waits_for_the_first_frame() -> None:
+    channel = open_channel()
+    taken: list[str] = []
+
+    async def reader() -> None:
+        taken.extend(await take(channel))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reader)
+        await anyio.wait_all_tasks_blocked()
+        assert taken == []
+        channel.send(Frame("late"))
+    assert taken == ["late"]
+
+
+async def test_a_peer_with_too_many_frames_is_cut_off_and_gets_nothing_more() -> None:
+    channel = open_channel()
+    for number in range(MAX_FRAMES):
+        channel.send(Frame(str(number)))
+    before = channel.closing
+    channel.send(Frame("one too many"))
+    assert (before, channel.closing) == (None, TOO_SLOW)
+    channel.send(Frame("after the end"))
+    assert await take(channel) == []
+
+
+async def test_a_peer_with_too_many_bytes_is_cut_off() -> None:
+    channel = open_channel()
+    half = Frame("x" * (MAX_BYTES // 2))
+    channel.send(half)
+    channel.send(half)
+    before = channel.closing
+    channel.send(Frame("x"))
+    assert (before, channel.closing) == (None, TOO_SLOW)
+
+
+async def test_one_frame_of_any_size_passes_but_not_behind_another() -> None:
+    big = Frame("x" * (MAX_BYTES + 1))
+    channel = open_channel()
+    channel.send(big)
+    assert await take(channel) == [big.bare]
+    channel.send(Frame("small"))
+    channel.send(big)
+    assert channel.closing is TOO_SLOW
+
+
+async def test_a_peer_that_reads_is_never_too_slow() -> None:
+    channel = open_channel()
+    for _ in range(5):
+        for _ in range(MAX_FRAMES):
+            channel.send(Frame("x"))
+        assert len(await take(channel)) == MAX_FRAMES
+    assert channel.closing is None
+
+
+async def test_what_was_queued_before_the_end_is_delivered_then_nothing() -> None:
+    channel = open_channel()
+    channel.send(Frame("last words"))
+    channel.close(GOING_AWAY)
+    channel.send(Frame("too late"))
+    assert await take(channel) == ["last words"]
+    assert await take(channel) == []
+    assert await take(channel) == []
+
+
+async def test_the_first_reason_wins_and_wakes_whoever_waits() -> None:
+    channel = open_channel()
+    told: list[object] = []
+    channel.on_close = lambda: told.append(channel.closing)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.take)
+            await anyio.wait_all_tasks_blocked()
+            channel.close(GOING_AWAY)
+    channel.close(GONE)
+    assert told == [GOING_AWAY]
+    assert channel.closing is GOING_AWAY
+
+
+async def test_a_mirror_hears_everything_with_a_bound_of_its_own() -> None:
+    channel = open_channel()
+    mirror = channel.mirror = open_channel()
+    for number in range(MAX_FRAMES + 1):
+        channel.send(Frame(str(number)))
+        await take(channel)
+    assert channel.closing is None
+    assert mirror.closing is TOO_SLOW

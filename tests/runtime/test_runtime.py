@@ -1,0 +1,197 @@
+import anyio
+import pytest
+from tests.runtime.fixtures import World, open_world, tool, types
+
+from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.errors import AgentNotRunning, DriverNotFound, ShuttingDown, ToolNotFound
+from agentvm.model.definition import Definition
+from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, SessionId, TenantId
+from agentvm.runtime.channel import GOING_AWAY
+
+pytestmark = pytest.mark.anyio
+
+
+def held(gate: anyio.Event) -> ScriptedDriver:
+    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+    return ScriptedDriver(lambda prompt: [*head, Pause(gate), *reply("whole")[2:]])
+
+
+async def begin_turn(world: World) -> str:
+    turn_id = await world.say(world.start(), "hi")
+    await world.hear("text_delta", turn_id=turn_id)
+    return turn_id
+
+
+async def test_a_session_has_one_agent_however_often_it_is_started() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        image = world.image
+        first, reused = world.runtime.start_agent(DEFAULT_TENANT, image, image.session_id)
+        assert not reused
+        assert world.runtime.start_agent(DEFAULT_TENANT, image, image.session_id) == (first, True)
+        heard = await world.hear("agent_registered")
+        assert types(heard) == ["agent_registered"]
+        assert heard[0]["data"] == {
+            "containerId": "c1",
+            "agentId": first.agent_id,
+            "definitionName": "Chat",
+            "registeredAt": heard[0]["data"]["registeredAt"],
+        }
+        assert heard[0]["context"] == {"containerId": "c1", "agentId": first.agent_id}
+
+
+async def test_two_who_start_an_agent_at_once_get_the_same_one() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        started: list[AgentId] = []
+
+        async def start() -> None:
+            await world.store.tenant(DEFAULT_TENANT).find_image(world.image.image_id)
+            started.append(world.start().agent_id)
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(start)
+        assert len(set(started)) == 1
+
+
+async def test_agents_are_found_by_their_tenant_only() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        runtime, image, other = world.runtime, world.image, TenantId("other")
+        assert runtime.agent_of(DEFAULT_TENANT, image) is None
+        assert runtime.agents(DEFAULT_TENANT, image.container_id) == ()
+        agent = world.start()
+        assert runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is agent
+        assert runtime.find_agent(other, agent.agent_id) is None
+        assert runtime.find_agent(DEFAULT_TENANT, AgentId("nobody")) is None
+        assert runtime.agents(DEFAULT_TENANT, image.container_id) == (agent,)
+        assert runtime.agents(other, image.container_id) == ()
+        assert runtime.agents(DEFAULT_TENANT, ContainerId("c2")) == ()
+        assert runtime.agent_of(DEFAULT_TENANT, image) is agent
+        assert runtime.agent_of(other, image) is None
+        assert runtime.agent_of(DEFAULT_TENANT, image, SessionId("sess_2")) is None
+
+
+async def test_stopping_in_the_middle_of_a_turn_ends_the_turn_first() -> None:
+    async with open_world(held(anyio.Event())) as world:
+        await begin_turn(world)
+        agent = world.start()
+        with anyio.fail_after(5):
+            await world.runtime.stop_agent(agent)
+            await world.runtime.stop_agent(agent)
+        assert types(world.hear_nowait())[-6:] == [
+            "message_stop", "assistant_message", "conversation_end", "turn_response",
+            "session_destroyed", "agent_unregistered",
+        ]  # fmt: skip
+        assert world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is None
+        assert world.start() is not agent
+
+
+async def test_two_who_stop_an_agent_are_told_of_it_once_and_after_the_ends_of_its_turns() -> None:
+    async with open_world(held(anyio.Event())) as world:
+        await begin_turn(world)
+        agent = world.start()
+        await world.say(agent, "queued")
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(world.runtime.stop_agent, agent)
+        heard = types(world.hear_nowait())
+        assert heard.count("turn_response") == 2
+        assert heard[-3:] == ["turn_response", "session_destroyed", "agent_unregistered"]
+
+
+async def test_an_agent_whose_stopper_went_away_is_gone_nevertheless() -> None:
+    async with open_world(held(anyio.Event())) as world:
+        await begin_turn(world)
+        agent = world.start()
+        with anyio.CancelScope() as asker:
+            asker.cancel()
+            await world.runtime.stop_agent(agent)
+        assert world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is None
+        turn_id = await world.say(world.start(), "hi again")
+        await world.hear("text_delta", turn_id=turn_id)
+
+
+async def test_stopping_an_image_stops_the_agents_of_all_its_sessions() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        runtime, image = world.runtime, world.image
+        await runtime.stop_image(DEFAULT_TENANT, image)
+        world.start()
+        runtime.start_agent(DEFAULT_TENANT, image, SessionId("sess_2"))
+        await runtime.stop_image(TenantId("other"), image)
+        assert len(runtime.agents(DEFAULT_TENANT, image.container_id)) == 2
+        await runtime.stop_image(DEFAULT_TENANT, image)
+        assert runtime.agents(DEFAULT_TENANT, image.container_id) == ()
+        assert types(world.hear_nowait()).count("agent_unregistered") == 2
+
+
+async def test_a_definition_is_checked_against_what_this_process_has() -> None:
+    async def nothing(arguments: dict[str, object]) -> object:
+        return None
+
+    async with open_world(ScriptedDriver(), tools=[tool("clock", nothing)]) as world:
+        check = world.runtime.check
+        check(Definition(name="a"))
+        check(Definition(name="a", model="scripted/x", tools=("clock",)))
+        with pytest.raises(DriverNotFound, match="scripted"):
+            check(Definition(name="a", model="nobody/x"))
+        with pytest.raises(ToolNotFound, match="clock"):
+            check(Definition(name="a", tools=("clock", "hammer")))
+
+
+async def test_draining_lets_turns_finish_and_refuses_new_work() -> None:
+    gate = anyio.Event()
+    async with open_world(held(gate)) as world:
+        turn_id = await begin_turn(world)
+        accepting = [world.runtime.accepting]
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(world.runtime.drain, 5)
+                await anyio.wait_all_tasks_blocked()
+                accepting.append(world.runtime.accepting)
+                with pytest.raises(ShuttingDown):
+                    world.start()
+                gate.set()
+        assert accepting == [True, False]
+        heard = world.hear_nowait()
+        assert types(heard, turn_id)[-1] == "turn_response"
+        assert heard[-1]["data"]["outcome"] == "completed"
+        assert world.channel.closing is GOING_AWAY
+
+
+async def test_draining_cuts_what_does_not_finish_in_time() -> None:
+    async with open_world(held(anyio.Event())) as world:
+        turn_id = await begin_turn(world)
+        agent = world.start()
+        with anyio.fail_after(5):
+            await world.runtime.drain(0.01)
+        heard = world.hear_nowait()
+        assert types(heard, turn_id)[-1] == "turn_response"
+        assert heard[-1]["data"]["outcome"] == "interrupted"
+        with pytest.raises(AgentNotRunning):
+            await agent.receive("too late")
+        await world.runtime.drain(0)
+
+
+async def test_leaving_the_runtime_ends_every_turn_and_leaves_no_task() -> None:
+    before = {task.id for task in anyio.get_running_tasks()}
+    with anyio.fail_after(5):
+        async with open_world(held(anyio.Event())) as world:
+            await begin_turn(world)
+    assert {task.id for task in anyio.get_running_tasks()} == before
+    assert types(world.hear_nowait())[-1] == "turn_response"
+
+
+async def test_an_error_in_the_body_is_raised_as_it_was_after_every_turn_has_ended() -> None:
+    worlds: list[World] = []
+
+    async def use() -> None:
+        async with open_world(held(anyio.Event())) as world:
+            worlds.append(world)
+            await begin_turn(world)
+            raise ZeroDivisionError
+
+    with anyio.fail_after(5), pytest.raises(ZeroDivisionError):
+        await use()
+    assert types(worlds[0].hear_nowait())[-1] == "turn_response"

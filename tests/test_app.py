@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentvm.app import DATABASE, OPEN_ACCESS, AgentVM, open_agentvm, system_clock
+from agentvm.config import ServerConfig
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, ToolNotFound
+from agentvm.model.definition import Definition
+from agentvm.model.ids import TenantId
+from agentvm.model.principal import Principal
+from agentvm.model.secret import Secret
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = ServerConfig(data_dir=None)
+
+
+async def opened(config: ServerConfig, *definitions: Definition) -> None:
+    with anyio.fail_after(5):
+        async with open_agentvm(config, definitions=definitions, drivers={"scripted": ScriptedDriver()}):
+            pass
+
+
+def drivers_of(vm: AgentVM, *names: str) -> list[str]:
+    found = []
+    for name in names:
+        try:
+            vm.runtime.check(Definition(name="x", model=name))
+        except DriverNotFound:
+            continue
+        found.append(name)
+    return found
+
+
+async def test_a_peer_is_attached_with_its_principal_and_leaves_no_trace() -> None:
+    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
+        peer = vm.attach()
+        other = vm.attach(Principal(tenant_id=TenantId("other")))
+        assert (peer.tenant_id, other.tenant_id) == (OPEN_ACCESS.tenant_id, "other")
+        assert list(vm.runtime.broadcaster.channels) == [peer.channel, other.channel]
+        vm.detach(peer)
+        vm.detach(other)
+        assert list(vm.runtime.broadcaster.channels) == []
+
+
+async def test_given_drivers_replace_the_configured_and_the_first_is_the_default() -> None:
+    given = {"scripted": ScriptedDriver(), "other": ScriptedDriver()}
+    async with open_agentvm(MEMORY, drivers=given) as vm:
+        assert drivers_of(vm, "scripted", "other", "local", "anthropic") == ["scripted", "other"]
+
+
+async def test_the_configured_driver_is_opened_and_the_embedded_one_beside_it() -> None:
+    config = ServerConfig(data_dir=None, llm_provider="anthropic", llm_api_key=Secret("sk-1"))
+    async with open_agentvm(config) as vm:
+        assert drivers_of(vm, "anthropic/x", "local", "openai") == ["anthropic/x", "local"]
+
+
+async def test_data_is_kept_in_the_directory_and_locked_by_one_process(tmp_path: Path) -> None:
+    config = ServerConfig(data_dir=tmp_path)
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
+        assert (tmp_path / DATABASE).exists()
+        with pytest.raises(DataDirInUse):
+            await opened(config)
+    await opened(config)
+
+
+async def test_the_servers_definitions_are_checked_at_start() -> None:
+    await opened(MEMORY, Definition(name="poet", tools=("calculator", "current_time")))
+    with pytest.raises(DriverNotFound):
+        await opened(MEMORY, Definition(name="poet", model="nobody/x"))
+    with pytest.raises(ToolNotFound):
+        await opened(MEMORY, Definition(name="poet", tools=("hammer",)))
+    with pytest.raises(DefinitionConflict):
+        await opened(MEMORY, Definition(name="default", system_prompt="mine"))
+
+
+async def test_a_wrong_setting_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid):
+        async with open_agentvm(ServerConfig(data_dir=tmp_path, llm_provider="nobody")):
+            pass
+    await opened(ServerConfig(data_dir=tmp_path))
+
+
+def test_the_clock_counts_milliseconds() -> None:
+    assert 1_700_000_000_000 < system_clock() < 10_000_000_000_000

@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+
+from agentvm.config import DEFAULT_DATA_DIR, DEFAULT_PORT, ServerConfig, from_environment
+from agentvm.drivers.registry import KEY_VARIABLES
+from agentvm.errors import ConfigInvalid
+from agentvm.model.limits import Limits
+from agentvm.model.secret import Secret
+
+KEY = Secret("sk-1")
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [
+        (ServerConfig(), "local"),
+        (ServerConfig(llm_model="openai/gpt-x"), "openai/gpt-x"),
+        (ServerConfig(llm_model="anthropic"), "anthropic"),
+        (ServerConfig(llm_model="openai/gpt-x", llm_api_key=KEY), "openai/gpt-x"),
+        (ServerConfig(llm_provider="openai"), "openai"),
+        (ServerConfig(llm_provider="openai", llm_model="gpt-x"), "openai/gpt-x"),
+        (ServerConfig(llm_provider="openai", llm_model="openai/gpt-x"), "openai/gpt-x"),
+        (ServerConfig(llm_provider="openai", llm_model="openai"), "openai"),
+        (ServerConfig(llm_provider="openai", llm_model="org/gpt-x"), "openai/org/gpt-x"),
+        (ServerConfig(llm_provider="local", llm_api_key=KEY), "local"),
+        (ServerConfig(llm_api_key=KEY), "anthropic"),
+        (ServerConfig(llm_api_key=KEY, llm_model="claude-x"), "anthropic/claude-x"),
+        (ServerConfig(llm_api_key=KEY, llm_base_url="http://h"), "anthropic"),
+        (ServerConfig(llm_base_url="http://h"), "openai"),
+        (ServerConfig(llm_base_url="http://h", llm_model="qwen"), "openai/qwen"),
+        (ServerConfig(llm_model="some.gguf"), "local/some.gguf"),
+        (ServerConfig(llm_model="some.gguf", llm_api_key=KEY), "local/some.gguf"),
+    ],
+)
+def test_the_default_model_follows_from_what_is_set(config: ServerConfig, model: str) -> None:
+    assert config.default_model == model
+
+
+@pytest.mark.parametrize(
+    ("config", "remedy"),
+    [
+        (ServerConfig(llm_provider="nobody"), "anthropic"),
+        (ServerConfig(llm_provider=""), "anthropic"),
+        (ServerConfig(llm_model="gpt-x"), "<driver>/gpt-x"),
+        (ServerConfig(llm_model="nobody/gpt-x"), "anthropic"),
+    ],
+)
+def test_a_model_nobody_serves_is_refused_with_the_remedy(config: ServerConfig, remedy: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        _ = config.default_model
+    assert remedy in str(refused.value)
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    assert from_environment({}) == ServerConfig()
+    empty = dict.fromkeys(["AVM_HOST", "AVM_DATA_DIR", "AVM_MODEL_DIR", "LLM_API_KEY", "LLM_MODEL", "LLM_PROVIDER"], "")
+    assert from_environment({**empty, "LLM_BASE_URL": "", "AVM_LOG_LEVEL": ""}) == ServerConfig()
+
+
+def test_the_environment_fills_every_setting_it_names() -> None:
+    config = from_environment(
+        {
+            "AVM_HOST": "::1",
+            "AVM_PORT": "0",
+            "AVM_DATA_DIR": "/srv/data",
+            "AVM_MODEL_DIR": "/srv/models",
+            "AVM_LOG_LEVEL": "debug",
+            "LLM_PROVIDER": "openai",
+            "LLM_MODEL": "gpt-x",
+            "LLM_API_KEY": "sk-1",
+            "LLM_BASE_URL": "http://h/v1",
+        }
+    )
+    assert (config.host, config.port, config.log_level) == ("::1", 0, "debug")
+    assert (config.data_dir, config.model_dir) == (Path("/srv/data"), Path("/srv/models"))
+    assert (config.llm_provider, config.llm_model, config.llm_base_url) == ("openai", "gpt-x", "http://h/v1")
+    assert config.llm_api_key is not None
+    assert config.llm_api_key.reveal() == "sk-1"
+    assert (DEFAULT_PORT, DEFAULT_DATA_DIR) == (8080, Path("~/.agentvm"))
+
+
+@pytest.mark.parametrize("port", ["", "http", "-1", "65536", "80.5", " 80", "²", "1" * 5_000])
+def test_a_port_that_is_none_is_refused_with_the_remedy(port: str) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        from_environment({"AVM_PORT": port})
+    assert "0 to 65535" in str(refused.value)
+
+
+def test_a_driver_gets_the_key_the_url_and_the_turns_deadline() -> None:
+    config = ServerConfig(llm_api_key=KEY, llm_base_url="http://h", model_dir=Path("m"), limits=Limits(turn_seconds=5))
+    settings = config.driver_settings("openai")
+    assert (settings.api_key, settings.base_url, settings.model_dir) == (KEY, "http://h", Path("m"))
+    assert settings.timeout == 5
+
+
+def test_a_drivers_own_key_serves_where_there_is_no_key_for_all() -> None:
+    environ = {variable: f"sk-{driver}" for driver, variable in KEY_VARIABLES.items()}
+    own, shared = from_environment(environ), from_environment({**environ, "LLM_API_KEY": "sk-all"})
+    for driver in KEY_VARIABLES:
+        for config, key in ((own, f"sk-{driver}"), (shared, "sk-all")):
+            found = config.driver_settings(driver).api_key
+            assert found is not None
+            assert found.reveal() == key
+    assert own.driver_settings("local").api_key is None
+    assert own.default_model == "local"
