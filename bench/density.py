@@ -22,9 +22,7 @@ async def connect_users(server: Server, kind: str, first: int, users: int) -> li
 
     async def one(number: int) -> None:
         async with limit:
-            socket = await connect(
-                f"ws://127.0.0.1:{server.port}/ws", compression=None, ping_interval=None, open_timeout=60
-            )
+            socket = await connect(f"ws://127.0.0.1:{server.port}/ws", compression=None, ping_interval=None, open_timeout=60)
             if kind == "agentvm":
                 await prepare(socket, number)
             sockets.append(socket)

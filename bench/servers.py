@@ -39,7 +39,7 @@ CONTEXT = {
 }
 _ENVELOPE = (
     '{{"type":"{}","timestamp":1794725960366,"data":{},"source":"agent","category":"stream","intent":"notification",'
-    + f'"context":{str(CONTEXT)}'.replace("'", '"').replace("{", "{{").replace("}", "}}")
+    + f'"context":{CONTEXT!s}'.replace("'", '"').replace("{", "{{").replace("}", "}}")
     + "}}"
 )
 

@@ -1,6 +1,6 @@
 """Start — `avm serve` to `/ready`, and `avm --help`, next to a bare interpreter.
 
-    python -m bench.start [--rounds 5]
+python -m bench.start [--rounds 5]
 """
 
 import argparse

@@ -55,7 +55,7 @@ def test_a_model_nobody_serves_is_refused_with_the_remedy(config: ServerConfig, 
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert from_environment({}) == ServerConfig()
     empty = dict.fromkeys(["AVM_HOST", "AVM_DATA_DIR", "AVM_MODEL_DIR", "LLM_API_KEY", "LLM_MODEL", "LLM_PROVIDER"], "")
-    assert from_environment({**empty, "LLM_BASE_URL": "", "AVM_LOG_LEVEL": ""}) == ServerConfig()
+    assert from_environment({**empty, "LLM_BASE_URL": "", "AVM_LOG_LEVEL": "", "AVM_PORT": ""}) == ServerConfig()
 
 
 def test_the_environment_fills_every_setting_it_names() -> None:
@@ -80,7 +80,7 @@ def test_the_environment_fills_every_setting_it_names() -> None:
     assert (DEFAULT_PORT, DEFAULT_DATA_DIR) == (8080, Path("~/.agentvm"))
 
 
-@pytest.mark.parametrize("port", ["", "http", "-1", "65536", "80.5", " 80", "²", "1" * 5_000])
+@pytest.mark.parametrize("port", ["http", "-1", "65536", "80.5", " 80", "²", "1" * 5_000])
 def test_a_port_that_is_none_is_refused_with_the_remedy(port: str) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         from_environment({"AVM_PORT": port})
@@ -104,3 +104,8 @@ def test_a_drivers_own_key_serves_where_there_is_no_key_for_all() -> None:
             assert found.reveal() == key
     assert own.driver_settings("local").api_key is None
     assert own.default_model == "local"
+
+
+def test_a_drivers_own_key_never_goes_to_another_address() -> None:
+    config = from_environment({"OPENAI_API_KEY": "sk-openai", "LLM_BASE_URL": "http://elsewhere/v1"})
+    assert config.driver_settings("openai").api_key is None

@@ -1,7 +1,7 @@
 """Config — every setting with its default, and how the environment fills it.
 
-Which model answers by default: `--model` / `LLM_MODEL` if it names its driver (`openai/gpt-…`), else `LLM_PROVIDER`; else
-a key (`LLM_API_KEY`) means anthropic, a bare `LLM_BASE_URL` means openai; else the embedded model.
+Which model answers by default: `LLM_PROVIDER` names the driver if it is set; else `--model` / `LLM_MODEL` may (`openai/gpt-…`);
+else a key (`LLM_API_KEY`) means anthropic, a bare `LLM_BASE_URL` means openai; else the embedded model.
 """
 
 import os
@@ -79,8 +79,8 @@ class ServerConfig:
 def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     """Settings as the environment gives them; flags are laid over them by the CLI."""
     port = environ.get("AVM_PORT") or str(DEFAULT_PORT)
-    if not (port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ConfigInvalid(f"AVM_PORT is {port!r}; it must be a number from 0 to 65535")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536):
+        raise ConfigInvalid(f"AVM_PORT is {shorten(port)!r}; it must be a number from 0 to 65535")
     key = environ.get("LLM_API_KEY")
     data_dir = environ.get("AVM_DATA_DIR")
     model_dir = environ.get("AVM_MODEL_DIR")

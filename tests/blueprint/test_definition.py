@@ -1,7 +1,7 @@
 import pytest
 
-from agentvm.blueprint.definition import DEFAULT, MAX_NAME, Definitions
-from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
+from agentvm.blueprint.definition import DEFAULT, MAX_NAME, MAX_PER_TENANT, Definitions
+from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
 
@@ -57,6 +57,16 @@ def test_the_server_cannot_start_with_two_definitions_of_one_name() -> None:
     with pytest.raises(DefinitionConflict):
         Definitions([POET, Definition(name="poet")])
     assert Definitions([POET, POET]).list(A) == (DEFAULT, POET)
+
+
+def test_a_tenant_has_so_many_definitions_and_no_more() -> None:
+    definitions = Definitions()
+    for number in range(MAX_PER_TENANT):
+        definitions.register(A, Definition(name=str(number)))
+    with pytest.raises(Refused):
+        definitions.register(A, POET)
+    definitions.register(A, Definition(name="0"))
+    definitions.register(B, POET)
 
 
 def test_the_server_may_have_another_default() -> None:

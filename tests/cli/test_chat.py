@@ -1,5 +1,6 @@
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -18,17 +19,30 @@ PROMPT = "> "
 
 
 class StubbornDriver(ScriptedDriver):
-    """Cannot be stopped before its gate opens."""
+    """Is told to stop, and does not before its gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.told = anyio.Event()
         self.gate = anyio.Event()
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        with anyio.CancelScope(shield=True):
-            await self.gate.wait()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.told.set()
+            with anyio.CancelScope(shield=True):
+                await self.gate.wait()
         async for output in super().run(prompt):
             yield output
+
+    @asynccontextmanager
+    async def released(self) -> AsyncIterator[None]:
+        """Opens the gate at the end, whatever happens: otherwise its server could not end either."""
+        try:
+            yield
+        finally:
+            self.gate.set()
 
 
 @pytest.fixture
@@ -66,19 +80,16 @@ async def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(served: Served, tmp_p
 
 
 async def test_ctrl_c_twice_stops_waiting_for_an_answer_that_does_not_stop(tmp_path: Path) -> None:
-    model, heard = StubbornDriver(), anyio.Event()
+    model = StubbornDriver()
     async with start_server(ServerConfig(port=0, data_dir=None, grace=0), drivers={"scripted": model}) as server:
-        await server.agentx.containers.create("default")
-        server.agentx.on("interrupted", lambda event: heard.set())
-        async with at_terminal("chat", "--url", server.ws_url, env=environment(tmp_path)) as keyboard:
+        async with at_terminal("chat", "--url", server.ws_url, env=environment(tmp_path)) as keyboard, model.released():
             await say(keyboard, "hello")
             await keyboard.see("thinking")
             keyboard.press(CTRL_C)
             with anyio.fail_after(WAIT):
-                await heard.wait()
+                await model.told.wait()
             keyboard.press(CTRL_C)
             await keyboard.see("No longer waiting")
-            model.gate.set()
             await say(keyboard, "/quit")
             assert await keyboard.wait() == 0
 

@@ -22,7 +22,7 @@ class Typed(io.StringIO):
         super().__init__()
         self._coming = iter(lines)
 
-    def readline(self, size: int | None = -1, /) -> str:
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]  # io.IOBase says bytes, also for text
         line = next(self._coming, None)
         return "" if line is None else f"{line if isinstance(line, str) else line()}\n"
 

@@ -73,6 +73,28 @@ class Desk:
         return Desk(self.vm, self.vm.attach(principal))
 
 
+class Vanishing:
+    """A tenant's store in which things are still found, but gone once they are touched."""
+
+    def __init__(self, inner: Any, *, without_images: bool = True) -> None:
+        self._inner, self._without_images = inner, without_images
+
+    def container(self, container_id: str) -> Any:
+        return Vanishing(self._inner.container(container_id), without_images=self._without_images)
+
+    async def get_image(self, image_id: str) -> Any:
+        return None if self._without_images else await self._inner.get_image(image_id)
+
+    async def update_image(self, image_id: str, **changes: object) -> None:
+        return None
+
+    async def set_title(self, session_id: str, title: str | None, now: int) -> None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
 @asynccontextmanager
 async def open_desk(
     driver: Driver | None = None, *, definitions: Sequence[Definition] = (), limits: Limits | None = None

@@ -1,6 +1,8 @@
+import dataclasses
+
 import anyio
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.commands.fixtures import Vanishing, open_desk
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 
@@ -52,7 +54,13 @@ async def test_a_definition_is_built_by_name_or_whole_and_never_changes_afterwar
 
 
 @pytest.mark.parametrize(
-    ("config", "code"), [({"model": "nobody/x"}, "driver_not_found"), ({"tools": ["x"]}, "tool_not_found")]
+    ("config", "code"),
+    [
+        ({"model": "nobody/x"}, "driver_not_found"),
+        ({"tools": ["x"]}, "tool_not_found"),
+        ({"maxTokens": 0}, "invalid_input"),
+        ({"maxTokens": -5}, "invalid_input"),
+    ],
 )
 async def test_a_build_that_could_not_run_is_refused_and_leaves_nothing(config: dict[str, object], code: str) -> None:
     async with open_desk() as desk:
@@ -99,6 +107,13 @@ async def test_only_the_name_and_the_description_of_an_image_change() -> None:
         ]
         assert (cleared["name"], cleared["description"]) == ("Renamed", "")
         assert (await desk.ask("image_update", imageId=image["imageId"]))["record"]["name"] == "Renamed"
+
+
+async def test_an_image_that_vanishes_while_it_is_renamed_is_not_found() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store, without_images=False))
+        assert (await desk.ask("image_update", imageId=image_id, updates={"name": "x"}))["errorCode"] == "image_not_found"
 
 
 async def test_images_are_listed_newest_first_from_exactly_that_container() -> None:

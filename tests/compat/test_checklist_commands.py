@@ -292,5 +292,19 @@ async def test_item_38_messages_are_whole_and_in_order_and_unknown_images_have_n
         assert unknown == {"imageId": "nope", "messages": [], "error": "Image not found: nope"}
 
 
+@pytest.mark.xfail(reason="runtime/channel.py: a long history behind waiting deltas cuts its reader off (1013)")
+async def test_item_38_a_history_of_several_mib_can_be_read_while_another_answer_streams() -> None:
+    picture = {"type": "image", "data": "AAAA" * 256 * 1024, "mediaType": "image/png"}
+    async with serving(Play()) as server, client(server.url) as alice, client(server.url) as bob:
+        long, busy = (await alice.image())["imageId"], (await alice.image())["imageId"]
+        for _ in range(6):
+            await alice.say(long, [{"type": "text", "text": "look"}, picture])
+        await bob.request("image_get_request", imageId=busy)
+        sent = await alice.request("message_send_request", imageId=busy, content="many 3000")
+        await bob.wait("text_delta")
+        assert len((await bob.request("image_messages_request", imageId=long))["messages"]) == 12
+        await bob.end_of(sent["turnId"])
+
+
 def messages_told(one: Client19) -> list[Json]:
     return [event for event in one.events if event.get("category") == "message"]

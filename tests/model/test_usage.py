@@ -1,4 +1,4 @@
-from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.usage import NO_USAGE, Usage, estimate_tokens
 
 
 def test_usage_adds_up_member_by_member() -> None:
@@ -13,3 +13,9 @@ def test_a_sum_with_an_estimate_is_an_estimate() -> None:
     assert (guessed + NO_USAGE).estimated
     assert (NO_USAGE + guessed).estimated
     assert not (NO_USAGE + NO_USAGE).estimated
+
+
+def test_an_estimate_is_on_the_safe_side() -> None:
+    assert estimate_tokens("") == 1
+    assert estimate_tokens("a" * 400) >= 100
+    assert estimate_tokens("中" * 100) >= 100

@@ -1,7 +1,9 @@
 """The timelines of the 1.x protocol, played through the pure function; properties are in test_turn_properties.py."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
 from agentvm.drivers.base import (
@@ -272,6 +274,12 @@ def test_nothing_follows_the_end() -> None:
     assert turn.failed(ended, "x", "y", True, 300) == (ended, ())
 
 
+def test_an_output_the_catalogue_does_not_know_is_not_passed_over_in_silence() -> None:
+    unknown: Any = object()
+    with pytest.raises(TypeError):
+        _, _ = turn.step(begin(), unknown, 1)
+
+
 def test_half_of_a_surrogate_pair_becomes_text_that_json_can_carry() -> None:
     outputs: list[ModelOutput] = [MessageStarted("m", "a\ud800"), *text("ok\ud83d", "\udc00"), ThinkingStarted()]
     outputs += [ThinkingDelta("\ud800"), ThinkingStopped("\udfff"), ToolCallStarted("t\ud800", "n\ud800")]
@@ -282,3 +290,13 @@ def test_half_of_a_surrogate_pair_becomes_text_that_json_can_carry() -> None:
     assert "\\ud8" not in said
     assert "\\udf" not in said
     assert "ok\ufffd" in said
+
+
+def test_a_call_that_is_cut_off_before_its_usage_was_reported_is_estimated() -> None:
+    now = msgspec.structs.replace(begin(), prompt_tokens=40)
+    for output in (START, TextStarted(), TextDelta("twelve bytes")):
+        now, _ = turn.step(now, output, 1)
+    _, told = turn.interrupted(now, 2)
+    end = told[-1]
+    assert isinstance(end, TurnResponse)
+    assert end.usage == Usage(input_tokens=40, output_tokens=5, estimated=True)

@@ -11,7 +11,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.abc
@@ -19,7 +20,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
-from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, from_code
+from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, UnknownCommand, from_code
 from agentvm.log import get_logger
 from agentvm.protocol.codec import decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
@@ -32,6 +33,7 @@ logger = get_logger(__name__)
 R = TypeVar("R", bound=Reply)
 
 MAX_FRAME = 100 * 1024 * 1024
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
 
 
@@ -65,11 +67,19 @@ class RemoteLink:
             socket = await self._reconnect()
 
     async def ask(self, command: Command[R]) -> R:
-        response = await self.request(f"{command.name}_request", msgspec.to_builtins(command))
+        kind = f"{command.name}_request"
+        try:
+            data = msgspec.to_builtins(command)
+        except TypeError as error:
+            raise InvalidInput(f"Invalid {kind}: {error}") from None
+        response = await self.request(kind, data)
         reply = decode_reply(command.reply_type, response.data)
         return reply  # type: ignore[return-value]  # reply_type is R's own class
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        if not kind.endswith("_request"):
+            # A server answers nothing else; why wait for the timeout.
+            raise UnknownCommand(f"Unknown command: {kind}")
         socket = self._socket
         if socket is None:
             raise ChannelClosed("Not connected; the link reconnects by itself, try again")
@@ -108,8 +118,16 @@ class RemoteLink:
             await self._socket.close()
 
     async def _connect(self) -> ClientConnection:
+        # A proxy from the environment is for the world, not for a server on this machine.
+        proxy: Literal[True] | None = None if urlsplit(self._url).hostname in LOOPBACK else True
         socket = await connect(
-            self._url, additional_headers=self._headers, max_size=MAX_FRAME, compression=None, ping_interval=30, ping_timeout=30
+            self._url,
+            additional_headers=self._headers,
+            max_size=MAX_FRAME,
+            compression=None,
+            ping_interval=30,
+            ping_timeout=30,
+            proxy=proxy,
         )
         self._socket = socket
         return socket

@@ -13,7 +13,12 @@ async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(call, command)
     call.peer.listen(agent.image.container_id, agent.session_id)
-    accepted = await agent.receive(command.content)
+    try:
+        accepted = await agent.receive(command.content)
+    except SessionNotFound:
+        # The image was deleted after the agent was found or started; nobody else would end it.
+        await call.peer.runtime.stop_agent(agent)
+        raise
     call.after.append(lambda: agent.release(accepted))
     return ask.MessageSendReply(
         agent_id=agent.agent_id,

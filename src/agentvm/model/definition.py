@@ -1,6 +1,7 @@
 """Definition — the template a developer writes; Snapshot — what a build froze of it."""
 
 import hashlib
+from typing import Annotated
 
 import msgspec
 
@@ -17,7 +18,7 @@ class Definition(Record):
     """`<driver>/<model>`; the server's default when unset."""
     tools: tuple[str, ...] | None = None
     """Names of tools; every built-in tool when unset, none when empty."""
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 _canonical = msgspec.json.Encoder(order="sorted")

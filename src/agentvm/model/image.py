@@ -1,5 +1,9 @@
 """Image — the immutable build of a definition and a config; what 1.x clients call a conversation."""
 
+from typing import Annotated
+
+import msgspec
+
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId
@@ -13,7 +17,7 @@ class ImageConfig(Record):
     system_prompt: str | None = None
     model: str | None = None
     tools: tuple[str, ...] | None = None
-    max_tokens: int | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     mcp_servers: dict[str, object] | None = None
     """Kept for 1.x clients, which may send it; no server is started from it."""
 

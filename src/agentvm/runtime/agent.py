@@ -25,6 +25,7 @@ from agentvm.model.ids import AgentId, Clock, MessageId, NewId, SessionId, Tenan
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCall, UserContent, UserMessage
+from agentvm.model.usage import estimate_tokens
 from agentvm.runtime import context, turn
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.recorder import is_durable
@@ -210,6 +211,8 @@ class Agent:
         driver, model = self._ports.models.choose(definition.model)
         for _ in range(self._ports.limits.steps):
             prompt = await self._prompt(driver, model, accepted.state.turn_id)
+            sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+            accepted.state = msgspec.structs.replace(accepted.state, prompt_tokens=sent)
             async with aclosing(driver.run(prompt)) as outputs:
                 async for output in outputs:
                     await self._advance(accepted, turn.step(accepted.state, output, self._ports.clock()))

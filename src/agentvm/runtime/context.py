@@ -23,6 +23,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
+from agentvm.model.usage import estimate_tokens
 
 Exchange = tuple[Said, ...]
 
@@ -35,19 +36,19 @@ def build(
 ) -> tuple[Said, ...]:
     """The conversation up to and including the current turn, as much of it as `budget` tokens hold."""
     exchanges = [_exchange(messages) for messages in _by_turn(history, current)]
-    left = budget - estimate(system or "") - sum(estimate(tool.description) + 50 for tool in tools)
+    left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
-        left -= sum(_weight(said) for said in exchange)
+        left -= weigh(exchange)
         if kept and left < 0:
             break
         kept.append(exchange)
     return tuple(said for exchange in reversed(kept) for said in exchange)
 
 
-def estimate(text: str) -> int:
-    """Tokens, on the safe side for English (about 4 bytes each) and Chinese (about 3)."""
-    return len(text.encode()) // 3 + 1
+def weigh(said: Sequence[Said]) -> int:
+    """About how many tokens the conversation has."""
+    return sum(_weight(each) for each in said)
 
 
 def _by_turn(history: Sequence[Message], current: TurnId) -> list[list[Message]]:
@@ -105,14 +106,14 @@ def _assistant(
 def _weight(said: Said) -> int:
     match said:
         case UserSaid(content=str(text)):
-            return estimate(text)
+            return estimate_tokens(text)
         case UserSaid(content=tuple(parts)):
             return sum(_part_weight(part) for part in parts)
         case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
-            inputs = sum(estimate(str(call.input)) for call in calls)
-            return estimate(text) + sum(estimate(part.reasoning) for part in thinking) + inputs
+            inputs = sum(estimate_tokens(str(call.input)) for call in calls)
+            return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
         case ToolsAnswered(results=results):
-            return sum(estimate(result.output.value) for result in results)
+            return sum(estimate_tokens(result.output.value) for result in results)
         case _:
             raise AssertionError(said)
 
@@ -120,7 +121,7 @@ def _weight(said: Said) -> int:
 def _part_weight(part: TextPart | ImagePart | FilePart) -> int:
     match part:
         case TextPart(text=text):
-            return estimate(text)
+            return estimate_tokens(text)
         case ImagePart():
             return _IMAGE_TOKENS
         case FilePart(data=data):

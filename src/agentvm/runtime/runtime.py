@@ -86,7 +86,8 @@ class Runtime:
     def agent_of(self, tenant_id: TenantId, image: Image, session_id: SessionId | None = None) -> Agent | None:
         """The running agent of a session of the image, by default of its default session."""
         container = self._containers.get((tenant_id, image.container_id))
-        return None if container is None else container.get(session_id or image.session_id)
+        agent = None if container is None else container.get(session_id or image.session_id)
+        return agent if agent is not None and agent.image.image_id == image.image_id else None
 
     async def stop_agent(self, agent: Agent) -> None:
         """Ends its turns, then the agent, and tells so. Stopping twice is stopping once."""

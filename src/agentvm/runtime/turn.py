@@ -28,7 +28,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.text import sound
 from agentvm.model.turn import Outcome
-from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.usage import NO_USAGE, Usage, estimate_tokens
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
@@ -61,6 +61,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = NO_USAGE
     """Of the model calls that ended."""
     model: str | None = None
+    prompt_tokens: int = 0
+    """An estimate of what the model was sent, for a call that is cut off before the provider said."""
 
     # The model call in progress.
     message_id: MessageId | None = None
@@ -150,7 +152,7 @@ def interrupted(now: TurnState, at: int) -> Step:
     """Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason."""
     if now.ended:
         return now, ()
-    now, spoken = _close_message(now, at)
+    now, spoken = _close_message(now, cut=True)
     now, end = _end(now, "interrupted", "interrupted", at)
     return now, (
         stream.MessageStop(stop_reason="end_turn"),
@@ -165,7 +167,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
     if now.ended:
         return now, ()
     text = sound(text)
-    now, spoken = _close_message(now, at)
+    now, spoken = _close_message(now, cut=True)
     now, message_id = _next_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)
     now, end = _end(now, "failed", "error", at)
@@ -200,7 +202,7 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
     calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
     pending = now.pending if calls_tools else ()
-    now, spoken = _close_message(now, at)
+    now, spoken = _close_message(now, cut=False)
     if calls_tools:
         return _replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)
     stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
@@ -208,12 +210,13 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     return now, (stream.MessageStop(stop_reason=stop), *spoken, state.ConversationEnd(reason="completed"), end)
 
 
-def _close_message(now: TurnState, at: int) -> Step:
+def _close_message(now: TurnState, *, cut: bool) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
-    closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + now.call_usage, call_usage=NO_USAGE)
+    text = _join(now.text)
+    used = _used(now, text) if cut else now.call_usage
+    closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE)
     if now.message_id is None:
         return closed, ()
-    text = _join(now.text)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
     parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
     record = AssistantMessage(
@@ -222,13 +225,26 @@ def _close_message(now: TurnState, at: int) -> Step:
         turn_id=now.turn_id,
         role="assistant",
         content=parts,
-        usage=now.call_usage,
+        usage=used,
     )
     if text.strip():
         return closed, (message.AssistantMessage(message=record),)
     if parts or now.pending:
         return closed, (message.SilentMessage(message=record),)
     return closed, ()
+
+
+def _used(now: TurnState, text: str) -> Usage:
+    """What a call that was cut off consumed: as the provider said, else an estimate that says so."""
+    if now.message_id is None or now.call_usage.output_tokens:
+        return now.call_usage
+    thought = "".join(part.reasoning for part in now.thinking) + _join(now.open_thinking)
+    return _replace(
+        now.call_usage,
+        input_tokens=now.call_usage.input_tokens or now.prompt_tokens,
+        output_tokens=estimate_tokens(text + thought),
+        estimated=True,
+    )
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from litestar import Litestar, Response, get
+from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM
 from agentvm.server.errors import explain
@@ -61,3 +62,5 @@ async def _refuse_socket(path: str, receive: Receive, send: Send) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
     await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body})
+    # uvicorn logs an error when a handler returns without a handshake; this says that there is nobody to shake hands with.
+    raise ClientDisconnected

@@ -11,7 +11,7 @@ import uvicorn
 from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
-from agentvm.errors import ConfigInvalid
+from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.verbs import RuntimeView, Unsubscribe
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
@@ -97,25 +97,28 @@ class Listener:
     @contextmanager
     def _watch(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> Iterator[None]:
         self._channels[peer.channel] = None
-        if self._handlers:
-            mirror = peer.channel.mirror = Channel(peer.channel.principal)
-            link = LocalLink(peer, mirror)
-            tasks.start_soon(link.run)
-            view = RuntimeView(link)
-            for handler in tuple(self._handlers.values()):
-                handler(view)
         try:
+            if self._handlers:
+                mirror = peer.channel.mirror = Channel(peer.channel.principal)
+                link = LocalLink(peer, mirror)
+                tasks.start_soon(link.run)
+                view = RuntimeView(link)
+                for handler in tuple(self._handlers.values()):
+                    handler(view)
             yield
         finally:
             del self._channels[peer.channel]
 
 
 def bind(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        # The system would silently take another one.
+        raise ConfigInvalid(f"Cannot listen on port {port}; it must be a number from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError) as error:
-        raise ConfigInvalid(f"Cannot listen on host {host!r}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise ConfigInvalid(f"Cannot listen on host {shorten(host)!r}: {error}") from None
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)

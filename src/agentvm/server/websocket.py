@@ -10,7 +10,9 @@ import anyio.abc
 from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
+from agentvm.errors import AgentVMError
 from agentvm.events.base import Scope
+from agentvm.model.ids import SessionId
 from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
@@ -106,10 +108,19 @@ async def _act(peer: Peer, received: Received) -> None:
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
         case SubscribeReceived(session_id=session_id):
-            container_id = await peer.store.find_session(session_id)
-            if container_id is not None:
-                peer.listen(container_id, session_id)
+            await _subscribe(peer, session_id)
         case NoiseReceived(error=error):
             refuse(peer, error, None, Scope(), Reply())
         case AuthReceived() | Acked() | Dropped():
             pass
+
+
+async def _subscribe(peer: Peer, session_id: SessionId) -> None:
+    """A session that is not the peer's is ignored: it is not to learn whether there is one."""
+    try:
+        container_id = await peer.store.find_session(session_id)
+    except AgentVMError as error:
+        refuse(peer, error, None, Scope(), Reply())
+        return
+    if container_id is not None:
+        peer.listen(container_id, session_id)

@@ -1,0 +1,36 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from agentvm.client.agentx import RuntimeSource, create_agentx
+from agentvm.client.remote import remote_runtime
+from agentvm.config import ServerConfig
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.server.local import local_runtime, start_server
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = ServerConfig(data_dir=None, port=0)
+
+
+@asynccontextmanager
+async def open_source(kind: str) -> AsyncIterator[RuntimeSource]:
+    drivers = {"scripted": ScriptedDriver()}
+    if kind == "local":
+        yield local_runtime(MEMORY, drivers=drivers)
+    else:
+        async with start_server(MEMORY, drivers=drivers) as server:
+            yield remote_runtime(server.ws_url)
+
+
+@pytest.mark.parametrize("kind", ["local", "remote"])
+async def test_the_same_program_runs_here_and_elsewhere(kind: str) -> None:
+    with anyio.fail_after(5):
+        async with open_source(kind) as source, create_agentx(source) as agentx:
+            assert (agentx.server is None) == (kind == "remote")
+            image = await agentx.images.create(container_id="c1")
+            agent = await agentx.runtime.images.run(image.image_id)
+            text = "".join([str(event.data["text"]) async for event in agent.stream("Hello you") if event.type == "text_delta"])
+            assert text == "Hello you"

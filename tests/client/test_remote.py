@@ -1,0 +1,240 @@
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from agentvm.client import remote
+from agentvm.client.agentx import create_agentx
+from agentvm.client.remote import remote_runtime
+from agentvm.config import ServerConfig
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import (
+    ChannelClosed,
+    ConfigInvalid,
+    ImageNotFound,
+    InvalidInput,
+    RemoteError,
+    RequestTimeout,
+    UnknownCommand,
+)
+from agentvm.protocol.verbs import AgentX
+from agentvm.server.local import start_server
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = ServerConfig(data_dir=None, port=0)
+Behaviour = Callable[[ServerConnection], Awaitable[None]]
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[AgentX]:
+    """A client of a real server."""
+    with anyio.fail_after(5):
+        async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+            async with create_agentx(remote_runtime(server.ws_url)) as agentx:
+                yield agentx
+
+
+@asynccontextmanager
+async def served_by(behaviour: Behaviour) -> AsyncIterator[str]:
+    """The URL of a server that does with each connection what the test wants."""
+    with anyio.fail_after(5):
+        async with serve(behaviour, "127.0.0.1", 0) as server:
+            yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def answer(text: str | bytes, **data: object) -> str:
+    request = json.loads(text)
+    body = {"requestId": request["data"]["requestId"], **data}
+    return json.dumps({"type": "x_response", "category": "response", "data": body})
+
+
+async def test_errors_come_back_as_their_own_class() -> None:
+    async with connected() as agentx:
+        with pytest.raises(ImageNotFound):
+            await agentx.images.run("nope")
+        with pytest.raises(UnknownCommand):
+            await agentx.request("image_explode_request")
+        with pytest.raises(InvalidInput):
+            await agentx.request("image_run_request", {"imageId": 5})
+
+
+@pytest.mark.parametrize("wrong", [5, "\ud800", object()])
+async def test_what_cannot_be_sent_is_refused_at_once(wrong: object) -> None:
+    async with connected() as agentx:
+        with pytest.raises(InvalidInput):
+            await agentx.containers.create(wrong)  # type: ignore[arg-type]  # which is the point
+        with pytest.raises(InvalidInput):
+            await agentx.request("container_create_request", {"containerId": wrong})
+        assert await agentx.containers.list() == ()
+
+
+@pytest.mark.parametrize("kind", ["container_list", "container_list_response", ""])
+async def test_what_is_no_request_is_refused_at_once_not_after_the_timeout(kind: str) -> None:
+    async with connected() as agentx:
+        with pytest.raises(UnknownCommand):
+            await agentx.request(kind)
+
+
+async def test_own_replies_are_not_events_but_everything_else_is() -> None:
+    async with connected() as agentx:
+        heard: list[str] = []
+        stop = agentx.on("*", lambda event: heard.append(event.type))
+        image = await agentx.images.create(container_id="c1")
+        agent = await agentx.images.run(image.image_id)
+        told = [event.type async for event in agent.stream("Hi")]
+        stop()
+        await agentx.containers.create("c2")
+        assert heard[:3] == ["container_created", "image_created", "agent_registered"]
+        assert heard[3:] == told
+        assert [kind for kind in heard if kind.endswith("_response") and kind != "turn_response"] == []
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/ws", "nonsense", ""])
+async def test_what_is_no_websocket_url_is_refused_with_the_remedy(url: str) -> None:
+    with anyio.fail_after(5), pytest.raises(ConfigInvalid, match="ws://"):
+        async with create_agentx(remote_runtime(url)):
+            pass
+
+
+async def test_a_server_that_is_not_there_is_said_to_be_unreachable() -> None:
+    with anyio.fail_after(5), pytest.raises(ChannelClosed):
+        async with create_agentx(remote_runtime("ws://127.0.0.1:1/ws")):
+            pass
+
+
+async def test_a_server_that_refuses_is_said_to_be_unreachable() -> None:
+    async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+        with anyio.fail_after(5), pytest.raises(ChannelClosed):
+            async with create_agentx(remote_runtime(f"ws://127.0.0.1:{server.port}/nope")):
+                pass
+
+
+async def test_a_request_nobody_answers_times_out_and_the_next_one_is_answered() -> None:
+    asked: list[str] = []
+
+    async def answer_the_second(socket: ServerConnection) -> None:
+        async for text in socket:
+            asked.append(json.loads(text)["type"])
+            if len(asked) == 2:
+                await socket.send(answer(text, containerIds=["c1"]))
+
+    async with served_by(answer_the_second) as url, create_agentx(remote_runtime(url, timeout=0.1)) as agentx:
+        with pytest.raises(RequestTimeout):
+            await agentx.containers.list()
+        assert await agentx.containers.list() == ("c1",)
+
+
+async def test_noise_and_replies_to_nobody_do_not_disturb() -> None:
+    async def be_noisy(socket: ServerConnection) -> None:
+        async for text in socket:
+            for noise in ("not json", "[]", '{"__msgId":"a","__payload":"{}"}', '{"type":5}'):
+                await socket.send(noise)
+            await socket.send(b'{"type":"binary_event"}')
+            await socket.send(json.dumps({"type": "x", "category": "response", "data": {"requestId": "another's"}}))
+            await socket.send(answer(text, containerIds=["c1"]))
+
+    async with served_by(be_noisy) as url, create_agentx(remote_runtime(url)) as agentx:
+        heard: list[str] = []
+        agentx.on("*", lambda event: heard.append(event.type))
+        assert await agentx.containers.list() == ("c1",)
+        assert heard == ["binary_event", "x"]
+
+
+async def test_an_error_without_a_code_or_a_reply_of_the_wrong_shape_is_the_servers() -> None:
+    async def misbehave(socket: ServerConnection) -> None:
+        bodies: list[dict[str, object]] = [{"error": "no"}, {"error": "no", "errorCode": 5}, {"containerIds": 7}]
+        async for text in socket:
+            await socket.send(answer(text, **bodies.pop(0)))
+
+    async with served_by(misbehave) as url, create_agentx(remote_runtime(url)) as agentx:
+        for _ in range(2):
+            with pytest.raises(RemoteError):
+                await agentx.containers.list()
+        with pytest.raises(InvalidInput):
+            await agentx.containers.list()
+
+
+async def test_headers_go_with_the_upgrade() -> None:
+    seen: list[str] = []
+
+    async def look(socket: ServerConnection) -> None:
+        assert socket.request is not None
+        seen.append(socket.request.headers["Authorization"])
+        await socket.wait_closed()
+
+    async with served_by(look) as url, create_agentx(remote_runtime(url, headers={"Authorization": "Bearer t"})):
+        pass
+    assert seen == ["Bearer t"]
+
+
+async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    frames: list[list[str]] = []
+    subscribed = anyio.Event()
+
+    async def drop_the_first(socket: ServerConnection) -> None:
+        frames.append([])
+        async for text in socket:
+            request = json.loads(text)
+            frames[-1].append(request.get("sessionId") or request["type"])
+            if request["type"] == "image_list_request":
+                await socket.send(answer(text, records=[], __subscriptions=["sess_1", "sess_2"], sessionId="sess_3"))
+            elif len(frames) == 1:
+                return
+            if len(frames[-1]) == 3:
+                subscribed.set()
+
+    async with served_by(drop_the_first) as url, create_agentx(remote_runtime(url)) as agentx:
+        heard: list[str] = []
+        agentx.on("*", lambda event: heard.append(event.type))
+        await agentx.images.list()
+        async with agentx.link.events() as events:
+            with pytest.raises(ChannelClosed):
+                await agentx.containers.list()
+            assert [event.type async for event in events] == []
+        with pytest.raises(ChannelClosed, match="Not connected"):
+            await agentx.containers.list()
+        await subscribed.wait()
+        assert heard[0] == "disconnected"
+        assert frames[1] == ["sess_1", "sess_2", "sess_3"]
+
+
+async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    drivers = {"scripted": ScriptedDriver()}
+    back, done, failures = anyio.Event(), anyio.Event(), 0
+
+    class Counted:
+        """Counts attempts that failed, in place of the logger."""
+
+        def info(self, event: str, **details: object) -> None:
+            nonlocal failures
+            failures += 1
+            tried.set()
+
+    tried = anyio.Event()
+    monkeypatch.setattr(remote, "logger", Counted())
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            async with start_server(MEMORY, drivers=drivers) as server:
+                port = server.port
+                opened = anyio.Event()
+
+                async def be_a_client() -> None:
+                    async with create_agentx(remote_runtime(server.ws_url)) as agentx:
+                        agentx.on("connected", lambda event: back.set())
+                        opened.set()
+                        await back.wait()
+                        assert await agentx.containers.list() == ()
+                        done.set()
+
+                tasks.start_soon(be_a_client)
+                await opened.wait()
+            await tried.wait()
+            async with start_server(ServerConfig(data_dir=None, port=port), drivers=drivers):
+                await done.wait()
+    assert failures >= 1

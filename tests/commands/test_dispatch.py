@@ -1,0 +1,115 @@
+import dataclasses
+from typing import Any, NoReturn
+
+import pytest
+from tests.commands.fixtures import Desk, open_desk
+from tests.protocol.fixtures import REQUESTS
+
+from agentvm.commands import dispatch
+from agentvm.errors import StoreFailed
+from agentvm.protocol.commands import ContainerList
+from agentvm.protocol.table import COMMANDS
+
+pytestmark = pytest.mark.anyio
+
+
+class Broken:
+    """A store that fails whatever is asked of it."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def container(self, container_id: str) -> "Broken":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        async def fail(*arguments: object, **named: object) -> NoReturn:
+            raise self._error
+
+        return fail
+
+
+def break_store(desk: Desk, error: Exception) -> None:
+    desk.peer = dataclasses.replace(desk.peer, store=Broken(error))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_every_command_is_answered_even_by_a_server_that_has_nothing(name: str) -> None:
+    async with open_desk() as desk:
+        reply = await desk.ask(name, **REQUESTS[name])
+        assert ("error" in reply) == (desk.types()[0] == "system_error")
+
+
+ASKING_THE_STORE = sorted(
+    set(COMMANDS)
+    - {
+        "definition_list",
+        "definition_get",
+        "definition_register",
+        "agent_get",
+        "agent_list",
+        "agent_destroy",
+        "agent_destroy_all",
+    }
+)
+
+
+@pytest.mark.parametrize("name", ASKING_THE_STORE)
+async def test_a_bug_answers_one_command_and_says_nothing_of_the_servers_insides(name: str) -> None:
+    async with open_desk() as desk:
+        whole = desk.peer
+        break_store(desk, ZeroDivisionError("/srv/secret.py"))
+        reply = await desk.ask(name, **REQUESTS[name])
+        assert reply["errorCode"] == "internal_error"
+        assert "secret" not in str(desk.heard)
+        desk.peer = whole
+        assert await desk.ask("container_list") == {"containerIds": []}
+
+
+@pytest.mark.parametrize("name", ASKING_THE_STORE)
+async def test_a_failing_store_is_told_as_what_it_is(name: str) -> None:
+    async with open_desk() as desk:
+        break_store(desk, StoreFailed("the disk is full"))
+        reply = await desk.ask(name, **REQUESTS[name])
+        assert (reply["error"], reply["errorCode"]) == ("the disk is full", "store_failed")
+
+
+async def test_a_refusal_is_a_system_error_to_the_asker_alone_then_the_reply() -> None:
+    async with open_desk() as desk:
+        await desk.create_image()
+        witness = desk.another()
+        await witness.ask("image_list", containerId="c1")
+        witness.forget()
+        desk.forget()
+        await desk.ask("message_send", imageId="nope", agentId="a", content="hi")
+        error, reply = desk.heard
+        assert error["type"] == "system_error"
+        assert (error["source"], error["category"], error["intent"]) == ("command", "error", "notification")
+        assert error["data"] == {
+            "message": "Image not found: nope",
+            "requestId": "req_1",
+            "severity": "error",
+            "code": "image_not_found",
+        }
+        assert error["context"] == {"imageId": "nope", "agentId": "a"}
+        assert reply["data"]["error"] == error["data"]["message"]
+        assert witness.hear_nowait() == []
+
+
+async def test_an_unknown_command_is_answered_under_its_name() -> None:
+    async with open_desk() as desk:
+        reply = await desk.ask("image_explode", imageId="x")
+        assert reply == {"error": "Unknown command: image_explode_request", "errorCode": "unknown_command"}
+
+
+async def test_a_request_without_an_id_is_answered_without_one() -> None:
+    async with open_desk() as desk:
+        await dispatch.answer(desk.peer, ContainerList(), None)
+        assert desk.hear_nowait()[0]["data"] == {"containerIds": []}
+
+
+async def test_a_peer_that_is_gone_can_still_be_answered() -> None:
+    async with open_desk() as desk:
+        desk.vm.detach(desk.peer)
+        assert await desk.ask("container_create", containerId="c1") == {"containerId": "c1"}
+        assert "container_created" not in desk.types()

@@ -1,0 +1,166 @@
+import dataclasses
+from typing import Any
+
+import anyio
+import pytest
+from tests.commands.fixtures import open_desk
+
+from agentvm.drivers.base import UserSaid
+from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
+from agentvm.model.limits import Limits
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_message_to_a_cold_image_is_answered_before_its_turn_begins() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        desk.forget()
+        sent = await desk.ask("message_send", imageId=image_id, content="Hello")
+        assert set(sent) == {"imageId", "agentId", "messageId", "turnId"}
+        assert sent["imageId"] == image_id
+        await desk.hear("turn_response")
+        assert desk.types() == [
+            "agent_registered", "message_persisted", "user_message", "turn_request", "message_send_response",
+            "message_start", "conversation_start", "text_content_block_start", "text_delta", "conversation_responding",
+            "text_content_block_stop", "message_delta",
+            "message_stop", "assistant_message", "conversation_end", "turn_response",
+        ]  # fmt: skip
+        of_turn = [
+            event["context"] for event in desk.heard if event["type"] not in ("agent_registered", "message_send_response")
+        ]
+        assert {(one["imageId"], one["agentId"], one["turnId"]) for one in of_turn} == {
+            (image_id, sent["agentId"], sent["turnId"])
+        }
+
+
+async def test_a_message_may_go_to_a_running_agent() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        agent_id = (await desk.ask("image_run", imageId=image_id))["agentId"]
+        sent = await desk.ask("message_send", agentId=agent_id, content="Hello")
+        assert (sent["agentId"], sent["imageId"]) == (agent_id, image_id)
+        await desk.hear("turn_response")
+
+
+async def test_a_message_may_go_to_another_session_of_the_image_but_not_of_another_image() -> None:
+    driver = ScriptedDriver()
+    async with open_desk(driver) as desk:
+        image, other = await desk.create_image(), await desk.create_image()
+        second = (await desk.ask("session_create", imageId=image["imageId"]))["session"]["sessionId"]
+        await desk.ask("message_send", imageId=image["imageId"], content="to the first")
+        await desk.ask("message_send", imageId=image["imageId"], sessionId=second, content="to the second")
+        await desk.hear("turn_response", times=2)
+        asked = [[said.content for said in prompt.conversation if isinstance(said, UserSaid)] for prompt in driver.prompts]
+        assert sorted(asked) == [["to the first"], ["to the second"]]
+        for session_id in (other["sessionId"], "nope"):
+            refused = await desk.ask("message_send", imageId=image["imageId"], sessionId=session_id, content="hi")
+            assert refused["errorCode"] == "session_not_found"
+
+
+@pytest.mark.parametrize(
+    ("data", "reply"),
+    [
+        (
+            {"imageId": "nope"},
+            {"imageId": "nope", "agentId": "", "error": "Image not found: nope", "errorCode": "image_not_found"},
+        ),
+        ({"agentId": "nope"}, {"agentId": "nope", "error": "Agent not found: nope", "errorCode": "agent_not_found"}),
+        ({}, {"agentId": "", "error": "Either imageId or agentId must be provided", "errorCode": "invalid_input"}),
+        (
+            {"imageId": "", "agentId": ""},
+            {"imageId": "", "agentId": "", "error": "Either imageId or agentId must be provided", "errorCode": "invalid_input"},
+        ),
+    ],
+)
+async def test_a_message_to_nobody_is_refused_in_the_words_of_1x(data: dict[str, object], reply: dict[str, object]) -> None:
+    async with open_desk() as desk:
+        assert await desk.ask("message_send", content="hi", **data) == reply
+        assert desk.types() == ["system_error", "message_send_response"]
+
+
+@pytest.mark.parametrize("content", ["", []])
+async def test_an_empty_message_is_refused(content: object) -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        reply = await desk.ask("message_send", imageId=image_id, content=content)
+        assert reply["errorCode"] == "invalid_input"
+        assert (await desk.ask("image_messages", imageId=image_id))["messages"] == []
+
+
+async def test_two_messages_at_once_to_a_cold_image_find_one_agent() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        agents: list[str] = []
+
+        async def send() -> None:
+            peer = desk.another()
+            agents.append((await peer.ask("message_send", imageId=image_id, content="hi"))["agentId"])
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(send)
+        assert len(set(agents)) == 1
+        await desk.hear("turn_response", times=5)
+
+
+async def test_a_message_to_a_full_inbox_is_refused() -> None:
+    driver = ScriptedDriver(lambda prompt: [Pause(anyio.Event())])
+    async with open_desk(driver, limits=Limits(inbox=1)) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="runs")
+        await anyio.wait_all_tasks_blocked()
+        await desk.ask("message_send", imageId=image_id, content="waits")
+        assert (await desk.ask("message_send", imageId=image_id, content="too many"))["errorCode"] == "inbox_full"
+
+
+async def test_a_server_that_shuts_down_takes_no_message() -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        agent_id = (await desk.ask("image_run", imageId=image_id))["agentId"]
+        late = desk.another()
+        desk.vm.runtime.broadcaster.detach(late.peer.channel)
+        await desk.vm.runtime.drain(0)
+        for named in ({"imageId": image_id}, {"agentId": agent_id}):
+            assert (await late.ask("message_send", content="hi", **named))["errorCode"] == "shutting_down"
+        assert (await late.ask("image_run", imageId=image_id))["errorCode"] == "shutting_down"
+
+
+class SlowStore:
+    """A tenant's store that holds an image back once it was read, as a busy reader thread does."""
+
+    def __init__(self, inner: Any, read: anyio.Event, go_on: anyio.Event) -> None:
+        self._inner, self._read, self._go_on = inner, read, go_on
+
+    def container(self, container_id: str) -> Any:
+        return SlowStore(self._inner.container(container_id), self._read, self._go_on)
+
+    async def get_image(self, image_id: str) -> Any:
+        image = await self._inner.get_image(image_id)
+        self._read.set()
+        await self._go_on.wait()
+        return image
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+async def test_a_message_to_an_image_that_is_deleted_meanwhile_leaves_no_agent_behind() -> None:
+    async with open_desk(ScriptedDriver(echo)) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        sender, read, go_on = desk.another(), anyio.Event(), anyio.Event()
+        sender.peer = dataclasses.replace(sender.peer, store=SlowStore(sender.peer.store, read, go_on))
+        replies: list[Any] = []
+
+        async def send() -> None:
+            replies.append(await sender.ask("message_send", imageId=image_id, content="hi"))
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(send)
+                await read.wait()
+                await desk.ask("image_delete", imageId=image_id)
+                go_on.set()
+        assert replies[0]["errorCode"] == "session_not_found"
+        assert await desk.ask("agent_list", containerId="c1") == {"agents": []}

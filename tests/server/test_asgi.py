@@ -1,0 +1,68 @@
+import anyio
+import pytest
+from tests.server.fixtures import http, open_listener, open_socket
+
+from agentvm.server.asgi import SOCKET_PATHS, management_api
+from agentvm.version import VERSION
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_health_says_ok_and_the_version() -> None:
+    async with open_listener() as (_, listener):
+        status, headers, body = await http(listener.app, "GET", "/health")
+        assert (status, body) == (200, {"status": "ok", "version": VERSION})
+        assert headers["content-type"] == "application/json"
+
+
+async def test_a_server_is_ready_until_it_drains_and_stays_healthy() -> None:
+    async with open_listener() as (vm, listener):
+        assert (await http(listener.app, "GET", "/ready"))[::2] == (200, {"status": "ready"})
+        await vm.runtime.drain(0)
+        assert (await http(listener.app, "GET", "/ready"))[::2] == (503, {"status": "shutting down"})
+        assert (await http(listener.app, "GET", "/health"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nope", 404, "not_found"),
+        ("GET", "/ws", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+        ("POST", "/health", 405, "method_not_allowed"),
+        ("GET", "/health/../../etc/passwd", 404, "not_found"),
+    ],
+)
+async def test_every_failure_has_one_shape(method: str, path: str, status: int, code: str) -> None:
+    async with open_listener() as (_, listener):
+        got, headers, body = await http(listener.app, method, path)
+        assert got == status
+        assert headers["content-type"] == "application/json"
+        assert set(body) == {"error"}
+        assert set(body["error"]) == {"code", "message", "details", "requestId"}
+        assert body["error"]["code"] == code
+
+
+@pytest.mark.parametrize("path", SOCKET_PATHS)
+async def test_sockets_are_accepted_where_they_belong(path: str) -> None:
+    async with open_listener() as (_, listener), open_socket(listener.app, path) as socket:
+        assert (await socket.from_server.receive())["type"] == "websocket.accept"
+        await socket.leave()
+
+
+@pytest.mark.parametrize("path", ["/nope", "/ws/", "/ws/../", "/" + "x" * 10_000])
+async def test_a_socket_elsewhere_is_refused_as_not_found(path: str) -> None:
+    async with open_listener() as (vm, listener), open_socket(listener.app, path) as socket:
+        with anyio.fail_after(5):
+            start = await socket.from_server.receive()
+            body = await socket.from_server.receive()
+        assert (start["type"], start["status"]) == ("websocket.http.response.start", 404)
+        assert b"connect to /ws" in body["body"]
+        assert len(body["body"]) < 400
+        assert vm.runtime.broadcaster.channels == ()
+
+
+async def test_the_api_asks_for_readiness_each_time() -> None:
+    ready = [True, False, True]
+    app = management_api(lambda: ready.pop(0))
+    assert [(await http(app, "GET", "/ready"))[0] for _ in range(3)] == [200, 503, 200]

@@ -1,0 +1,51 @@
+import pytest
+from litestar import Litestar, get
+from litestar.exceptions import HTTPException, NotAuthorizedException
+from tests.server.fixtures import http
+
+from agentvm.errors import BY_CODE, AgentVMError, Conflict, ImageNotFound, InboxFull, InvalidInput, StoreFailed, from_code
+from agentvm.server.errors import explain
+
+pytestmark = pytest.mark.anyio
+
+
+def failing(error: Exception) -> Litestar:
+    @get("/fail", sync_to_thread=False)
+    def fail() -> None:
+        raise error
+
+    return Litestar([fail], openapi_config=None, logging_config=None, exception_handlers={Exception: explain})
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InvalidInput("what?"), 400, "invalid_input"),
+        (ImageNotFound("x"), 404, "image_not_found"),
+        (Conflict("already there"), 409, "conflict"),
+        (InboxFull("later"), 503, "inbox_full"),
+        (StoreFailed("full"), 500, "store_failed"),
+        (NotAuthorizedException(), 401, "unauthorized"),
+        (HTTPException(status_code=413, detail="secret"), 413, None),
+        (ZeroDivisionError("secret"), 500, "internal_error"),
+    ],
+)
+async def test_an_error_has_its_status_and_its_code(error: Exception, status: int, code: str | None) -> None:
+    got, _, body = await http(failing(error), "GET", "/fail")
+    assert got == status
+    assert code in (None, body["error"]["code"])
+    assert body["error"]["details"] == {}
+    assert "secret" not in str(body)
+
+
+@pytest.mark.parametrize("kind", BY_CODE.values())
+async def test_every_error_of_ours_can_be_explained(kind: type[AgentVMError]) -> None:
+    status, _, body = await http(failing(from_code(kind.code, "what happened")), "GET", "/fail")
+    assert 400 <= status < 600
+    assert (body["error"]["code"], body["error"]["message"]) == (kind.code, "what happened")
+
+
+async def test_every_answer_has_a_request_id_of_its_own() -> None:
+    app = failing(InvalidInput("what?"))
+    ids = [(await http(app, "GET", "/fail"))[2]["error"]["requestId"] for _ in range(2)]
+    assert ids[0] != ids[1]

@@ -1,0 +1,155 @@
+import socket
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+
+from agentvm.client.agentx import create_agentx
+from agentvm.client.remote import remote_runtime
+from agentvm.config import ServerConfig
+from agentvm.drivers.base import Driver
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.errors import ConfigInvalid, Conflict
+from agentvm.model.definition import Definition
+from agentvm.protocol.verbs import AgentX, RuntimeView, ServerManager, WireEvent
+from agentvm.server.local import LocalRuntime, local_runtime, start_server
+
+pytestmark = pytest.mark.anyio
+
+MEMORY = ServerConfig(data_dir=None, port=0)
+
+
+def in_memory(driver: Driver | None = None) -> LocalRuntime:
+    return local_runtime(MEMORY, drivers={"scripted": driver or ScriptedDriver()}, definitions=[Definition(name="poet")])
+
+
+def server_of(agentx: AgentX) -> ServerManager:
+    assert agentx.server is not None
+    return agentx.server
+
+
+async def test_a_local_runtime_runs_turns_without_listening() -> None:
+    with anyio.fail_after(5):
+        async with create_agentx(in_memory()) as agentx:
+            image = await agentx.images.build("poet")
+            agent = await agentx.runtime.images.run(image.image_id)
+            told = [event async for event in agent.stream("Hello")]
+            assert told[-1].type == "turn_response"
+
+
+async def test_it_listens_closes_and_listens_again() -> None:
+    with anyio.fail_after(10):
+        async with create_agentx(in_memory()) as agentx:
+            server = server_of(agentx)
+            await server.close()
+            for _ in range(2):
+                port = await server.listen(port=0)
+                with pytest.raises(Conflict):
+                    await server.listen(port=0)
+                async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}")) as remote:
+                    await remote.containers.create("c1")
+                await server.close()
+                await server.close()
+            assert await agentx.containers.list() == ("c1",)
+
+
+async def test_a_port_in_use_is_refused_and_another_can_be_tried() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, anyio.fail_after(5):
+        async with create_agentx(in_memory()) as agentx:
+            server = server_of(agentx)
+            with pytest.raises(ConfigInvalid):
+                await server.listen(port=taken.getsockname()[1])
+            assert await server.listen(port=0) > 0
+
+
+async def test_each_connections_view_hears_that_peers_events() -> None:
+    with anyio.fail_after(5):
+        async with create_agentx(in_memory()) as agentx:
+            heard: list[str] = []
+            spoken = anyio.Event()
+
+            def listen(event: WireEvent) -> None:
+                heard.append(event.type)
+                if event.type == "turn_response":
+                    spoken.set()
+
+            def welcome(view: RuntimeView) -> None:
+                view.on("*", listen)
+
+            server = server_of(agentx)
+            server.on_connection(welcome)
+            port = await server.listen(port=0)
+            async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}/ws")) as remote:
+                image = await remote.images.create(container_id="c1")
+                await (await remote.images.run(image.image_id)).receive("Hi")
+                await spoken.wait()
+            assert "text_delta" in heard
+
+
+async def test_closing_the_server_does_not_end_turns() -> None:
+    gate = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [*reply("a")[:3], Pause(gate), *reply("b")[2:]])
+    with anyio.fail_after(10):
+        async with create_agentx(in_memory(driver)) as agentx:
+            server = server_of(agentx)
+            port = await server.listen(port=0)
+            ended = anyio.Event()
+            agentx.on("turn_response", lambda event: ended.set())
+            async with create_agentx(remote_runtime(f"ws://127.0.0.1:{port}/ws")) as remote:
+                image = await remote.images.create(container_id="c1")
+                await agentx.images.get(image.image_id)
+                await (await remote.images.run(image.image_id)).receive("Hi")
+            await server.close()
+            gate.set()
+            await ended.wait()
+
+
+async def test_leaving_tells_peers_the_end_of_their_turns_before_it_closes_them() -> None:
+    driver = ScriptedDriver(lambda prompt: [*reply("a")[:3], Pause(anyio.Event())])
+    config = ServerConfig(data_dir=None, port=0, grace=0.01)
+    heard: list[str] = []
+    speaking, gone = anyio.Event(), anyio.Event()
+
+    async def be_a_client(url: str) -> None:
+        async with create_agentx(remote_runtime(url)) as agentx:
+            agentx.on("*", lambda event: heard.append(event.type))
+            agentx.on("text_delta", lambda event: speaking.set())
+            agentx.on("disconnected", lambda event: gone.set())
+            image = await agentx.images.create(container_id="c1")
+            await (await agentx.images.run(image.image_id)).receive("Hi")
+            await gone.wait()
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            async with start_server(config, drivers={"scripted": driver}) as server:
+                tasks.start_soon(be_a_client, server.ws_url)
+                await speaking.wait()
+    assert heard[heard.index("message_stop") :] == [
+        "message_stop", "assistant_message", "conversation_end", "turn_response", "disconnected",
+    ]  # fmt: skip
+
+
+async def test_a_started_server_says_where_it_is() -> None:
+    with anyio.fail_after(5):
+        async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+            assert server.url == f"http://127.0.0.1:{server.port}"
+            assert server.ws_url == f"ws://127.0.0.1:{server.port}/ws"
+            async with httpx2.AsyncClient() as client:
+                assert (await client.get(f"{server.url}/health")).json()["status"] == "ok"
+
+
+async def test_an_ipv6_host_is_bracketed_in_urls() -> None:
+    config = ServerConfig(data_dir=None, port=0, host="::1")
+    try:
+        async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+            assert server.url == f"http://[::1]:{server.port}"
+    except ConfigInvalid as error:
+        pytest.skip(f"IPv6: {error}")
+
+
+async def test_without_a_config_the_environment_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AVM_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("AVM_PORT", "1234")
+    runtime = local_runtime()
+    assert (runtime.config.data_dir, runtime.config.port) == (tmp_path / "data", 1234)
