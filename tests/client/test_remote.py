@@ -93,7 +93,7 @@ async def test_own_replies_are_not_events_but_everything_else_is() -> None:
         assert [kind for kind in heard if kind.endswith("_response") and kind != "turn_response"] == []
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/ws", "nonsense", ""])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/ws", "nonsense", "", "ws://[", "ws://h:port/"])
 async def test_what_is_no_websocket_url_is_refused_with_the_remedy(url: str) -> None:
     with anyio.fail_after(5), pytest.raises(ConfigInvalid, match="ws://"):
         async with create_agentx(remote_runtime(url)):

@@ -46,20 +46,20 @@ async def still_serves(server: Served) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_a_command_with_a_member_of_the_wrong_type_is_refused_by_name(name: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_a_command_with_a_member_of_the_wrong_type_is_refused_by_name(shared: Served, name: str) -> None:
+    async with client(shared.url) as alice:
         for what, data in wrong_data(name):
             answer = await alice.answer(await alice.ask(f"{name}_request", **data))
             assert answer["type"] == f"{name}_response"
             assert answer["data"]["errorCode"] == "invalid_input", what
             assert answer["data"]["error"], what
         assert not alice.closed
-        await still_serves(server)
+        await still_serves(shared)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-async def test_a_command_whose_data_is_no_object_is_refused(name: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_a_command_whose_data_is_no_object_is_refused(shared: Served, name: str) -> None:
+    async with client(shared.url) as alice:
         odd: tuple[Any, ...] = (None, 5, "text", [], [{"requestId": "x"}])
         for data in odd:
             await alice.send({"type": f"{name}_request", "data": data})
@@ -78,19 +78,19 @@ async def test_every_command_of_the_table_can_be_asked_about_what_does_not_exist
 
 
 @pytest.mark.parametrize("request_id", [None, 5, [], {}, True])
-async def test_a_request_id_that_is_no_text_is_treated_as_none(request_id: Any) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_a_request_id_that_is_no_text_is_treated_as_none(shared: Served, request_id: Any) -> None:
+    async with client(shared.url) as alice:
         await alice.send({"type": "container_list_request", "data": {"requestId": request_id}})
         answer = await alice.wait("container_list_response")
-        assert answer["data"] == {"containerIds": []}
+        assert answer["data"].keys() == {"containerIds"}
 
 
-async def test_a_request_id_of_any_length_comes_back_whole() -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_a_request_id_of_any_length_comes_back_whole(shared: Served) -> None:
+    async with client(shared.url) as alice:
         for request_id in ("", "x" * 10_000, "😀\x00\u2028", '"}}'):
             alice.requested.add(request_id)
             await alice.send({"type": "container_list_request", "data": {"requestId": request_id}})
-            assert (await alice.answer(request_id))["data"]["containerIds"] == []
+            assert "error" not in (await alice.answer(request_id))["data"]
 
 
 FRAMES = {
@@ -112,15 +112,15 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("what", FRAMES)
-async def test_a_broken_frame_harms_neither_the_requests_around_it_nor_anybody_else(what: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_a_broken_frame_harms_neither_the_requests_around_it_nor_anybody_else(shared: Served, what: str) -> None:
+    async with client(shared.url) as alice:
         before = await alice.ask("container_list_request")
         await alice.socket.send(FRAMES[what])
         after = await alice.ask("container_list_request")
         for request_id in (before, after):
-            assert (await alice.answer(request_id))["data"]["containerIds"] == []
+            assert "error" not in (await alice.answer(request_id))["data"]
         assert not alice.closed
-        await still_serves(server)
+        await still_serves(shared)
 
 
 CONTENTS: dict[str, Any] = {
@@ -136,8 +136,8 @@ CONTENTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", CONTENTS)
-async def test_a_message_without_proper_content_is_refused_and_not_stored(what: str) -> None:
-    async with serving(Play()) as server, client(server.url) as alice:
+async def test_a_message_without_proper_content_is_refused_and_not_stored(shared: Served, what: str) -> None:
+    async with client(shared.url) as alice:
         image_id = (await alice.image())["imageId"]
         answer = await alice.request("message_send_request", imageId=image_id, content=CONTENTS[what])
         assert answer["errorCode"] == "invalid_input"
@@ -156,27 +156,26 @@ CONFIGS: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("what", CONFIGS)
-async def test_an_image_that_could_not_run_is_not_built(what: str) -> None:
-    async with serving() as server, client(server.url) as alice:
-        answer = await alice.request("image_create_request", containerId="c1", config=CONFIGS[what])
+async def test_an_image_that_could_not_run_is_not_built(shared: Served, what: str) -> None:
+    async with client(shared.url) as alice:
+        answer = await alice.request("image_create_request", containerId="unbuilt", config=CONFIGS[what])
         assert answer["error"]
         assert answer["errorCode"] != "internal_error"
-        assert (await alice.request("image_list_request", containerId="c1"))["records"] == []
+        assert (await alice.request("image_list_request", containerId="unbuilt"))["records"] == []
 
 
-@pytest.mark.xfail(strict=True, reason="model/image.py: maxTokens has no lower bound")
 @pytest.mark.parametrize("tokens", [-5, 0])
-async def test_an_image_whose_answers_could_have_no_tokens_is_not_built(tokens: int) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_an_image_whose_answers_could_have_no_tokens_is_not_built(shared: Served, tokens: int) -> None:
+    async with client(shared.url) as alice:
         answer = await alice.request("image_create_request", containerId="c1", config={"maxTokens": tokens})
         assert answer.get("errorCode") == "invalid_input"
 
 
-async def test_a_message_nested_as_deep_as_json_allows_is_stored_and_read_back() -> None:
+async def test_a_message_nested_as_deep_as_json_allows_is_stored_and_read_back(shared: Served) -> None:
     nested: Any = "x"
     for _ in range(200):
         nested = {"a": [nested]}
-    async with serving() as server, client(server.url) as alice:
+    async with client(shared.url) as alice:
         record = await alice.image(mcpServers={"deep": nested})
         assert (await alice.request("image_get_request", imageId=record["imageId"]))["record"]["imageId"] == record["imageId"]
 

@@ -30,13 +30,12 @@ TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from("😀\u2028\u2029\
 
 
 @pytest.mark.parametrize("path", ["/ws", "/ws?", "/ws?client=1&token=a%20b", "/ws?x=%F0%9F%98%80", "/"])
-async def test_item_01_the_upgrade_succeeds_with_any_query_and_returns_no_subprotocol(path: str) -> None:
-    async with serving() as server:
-        with anyio.fail_after(4):
-            async with connect(f"ws://127.0.0.1:{server.port}{path}") as socket:
-                assert socket.response is not None
-                assert socket.response.status_code == 101
-                assert "Sec-WebSocket-Protocol" not in socket.response.headers
+async def test_item_01_the_upgrade_succeeds_with_any_query_and_returns_no_subprotocol(shared: Served, path: str) -> None:
+    with anyio.fail_after(4):
+        async with connect(f"ws://127.0.0.1:{shared.port}{path}") as socket:
+            assert socket.response is not None
+            assert socket.response.status_code == 101
+            assert "Sec-WebSocket-Protocol" not in socket.response.headers
 
 
 async def test_item_02_a_client_that_offers_compression_is_served() -> None:
@@ -220,8 +219,8 @@ NOISE = [
 
 
 @pytest.mark.parametrize("noise", NOISE)
-async def test_item_08_noise_neither_closes_the_socket_nor_reaches_others(noise: str) -> None:
-    async with serving() as server, client(server.url) as alice, client(server.url) as bob:
+async def test_item_08_noise_neither_closes_the_socket_nor_reaches_others(shared: Served, noise: str) -> None:
+    async with client(shared.url) as alice, client(shared.url) as bob:
         await alice.image()
         await bob.image()
         heard = len(bob.events)

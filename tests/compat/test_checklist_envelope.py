@@ -87,8 +87,8 @@ async def test_item_10_a_response_goes_to_the_requester_only() -> None:
         assert "system_error" not in bob.types
 
 
-async def test_item_11_the_keys_of_a_clients_context_are_ignored() -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_11_the_keys_of_a_clients_context_are_ignored(shared: Served) -> None:
+    async with client(shared.url) as alice:
         extra: Json = {"tenantId": "t1", "userId": 5, "isAdmin": True, "deep": {"a": [1, None]}, "name": "x", "error": "y"}
         created = await alice.request("image_create_request", **{**extra, "containerId": "c1", "config": {"name": "Chat"}})
         assert created["record"]["name"] == "Chat"
@@ -97,8 +97,8 @@ async def test_item_11_the_keys_of_a_clients_context_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("kind", ["bogus_request", "_request", "image_snapshot_request", "x" * 5000 + "_request"])
-async def test_item_12_an_unknown_request_is_answered_with_an_error(kind: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_12_an_unknown_request_is_answered_with_an_error(shared: Served, kind: str) -> None:
+    async with client(shared.url) as alice:
         with anyio.fail_after(1):
             answer = await alice.answer(await alice.ask(kind, anything=1))
         assert answer["data"]["errorCode"] == "unknown_command"
@@ -107,8 +107,8 @@ async def test_item_12_an_unknown_request_is_answered_with_an_error(kind: str) -
 
 
 @pytest.mark.parametrize("kind", FAILING)
-async def test_item_13_a_failing_command_is_told_in_the_response_and_before_it_in_a_system_error(kind: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_13_a_failing_command_is_told_in_a_system_error_and_then_in_its_response(shared: Served, kind: str) -> None:
+    async with client(shared.url) as alice:
         answer = await alice.answer(await alice.ask(kind, **FAILING[kind]))
         told, last = alice.events[-2:]
         assert last == answer

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.serving import Play, serving
+from tests.support.serving import Play, Served, serving
 from tests.support.wire import Json, client
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,8 @@ ODD_IDS = ["../../etc/passwd", "a:b", "a?b", "x" * 10_000, "\x00", "", "%00", "i
 
 
 @pytest.mark.parametrize("number", range(len(FORGED)))
-async def test_item_53_a_forged_event_reaches_nobody_and_is_not_stored(number: int) -> None:
-    async with serving(Play()) as server, client(server.url) as alice, client(server.url) as mallory:
+async def test_item_53_a_forged_event_reaches_nobody_and_is_not_stored(shared: Served, number: int) -> None:
+    async with client(shared.url) as alice, client(shared.url) as mallory:
         record = await alice.image()
         await mallory.request("image_get_request", imageId=record["imageId"])
         context = {key: record[key] for key in ("containerId", "imageId", "sessionId")}
@@ -42,8 +42,8 @@ async def test_item_53_a_forged_event_reaches_nobody_and_is_not_stored(number: i
 
 
 @pytest.mark.parametrize("container_id", BAD_CONTAINERS)
-async def test_item_54_a_container_id_that_looks_like_a_path_is_refused(container_id: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_54_a_container_id_that_looks_like_a_path_is_refused(shared: Served, container_id: str) -> None:
+    async with client(shared.url) as alice:
         refused = [
             await alice.request("container_create_request", containerId=container_id),
             await alice.request("image_create_request", containerId=container_id, config={}),
@@ -51,23 +51,23 @@ async def test_item_54_a_container_id_that_looks_like_a_path_is_refused(containe
             await alice.request("container_get_request", containerId=container_id),
         ]
         assert [answer["errorCode"] for answer in refused] == ["invalid_input"] * 4
-        assert (await alice.request("container_list_request"))["containerIds"] == []
+        assert container_id not in (await alice.request("container_list_request"))["containerIds"]
 
 
 @pytest.mark.parametrize("container_id", ODD_CONTAINERS)
-async def test_item_54_any_other_container_id_is_stored_exactly(container_id: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_54_any_other_container_id_is_stored_exactly(shared: Served, container_id: str) -> None:
+    async with client(shared.url) as alice:
         record = await alice.image(container_id)
         assert record["containerId"] == container_id
-        assert (await alice.request("container_list_request"))["containerIds"] == [container_id]
+        assert container_id in (await alice.request("container_list_request"))["containerIds"]
         await alice.say(record["imageId"], "hello")
         listed = (await alice.request("image_list_request", containerId=container_id))["records"]
         assert [one["imageId"] for one in listed] == [record["imageId"]]
 
 
 @pytest.mark.parametrize("odd", ODD_IDS)
-async def test_item_54_an_odd_image_or_agent_id_is_simply_not_found(odd: str) -> None:
-    async with serving() as server, client(server.url) as alice:
+async def test_item_54_an_odd_image_or_agent_id_is_simply_not_found(shared: Served, odd: str) -> None:
+    async with client(shared.url) as alice:
         assert (await alice.request("image_get_request", imageId=odd))["record"] is None
         assert (await alice.request("agent_get_request", agentId=odd))["exists"] is False
         assert (await alice.request("agent_destroy_request", agentId=odd))["success"] is False

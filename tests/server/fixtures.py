@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM, open_agentvm
 from agentvm.config import ServerConfig
@@ -119,9 +120,14 @@ async def open_socket(app: Any, path: str = "/ws") -> AsyncIterator[Socket]:
     def abort() -> None:
         socket.aborted = True
 
+    async def serve() -> None:
+        # As uvicorn does: it is how a handler says that there was no handshake.
+        with suppress(ClientDisconnected):
+            await app(scope, inbox.receive, send)
+
     scope = {"type": "websocket", "path": path, "extensions": {ABORT: {"abort": abort}}}
     to_server.send_nowait({"type": "websocket.connect"})
     with to_server, inbox, outbox, from_server, anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(app, scope, inbox.receive, send)
+            tasks.start_soon(serve)
             yield socket

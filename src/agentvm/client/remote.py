@@ -201,7 +201,7 @@ class RemoteRuntime:
             try:
                 with anyio.fail_after(self.timeout):
                     await tasks.start(link.run)
-            except InvalidURI:
+            except (InvalidURI, ValueError):
                 raise ConfigInvalid(f"{self.url!r} is no WebSocket URL; write for example ws://localhost:8080/ws") from None
             except (OSError, TimeoutError, InvalidHandshake) as error:
                 raise ChannelClosed(f"Cannot connect to {self.url}: {str(error) or 'no answer'}") from None
