@@ -6,12 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from playwright.async_api import Browser, Error, async_playwright
 
 from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.node import node as provide_node
+
+
+# A busy machine must not fail a property: what takes too long is pytest-timeout's business.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
 
 
 @pytest.fixture(scope="session")

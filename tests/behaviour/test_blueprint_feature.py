@@ -9,7 +9,7 @@ from tests.behaviour.world import World, said_by_users
 
 from agentvm import AgentVMError, AgentX, Definition, ImageConfig
 from agentvm.model.message import UserMessage
-from agentvm.protocol.commands import ImageRecord
+from agentvm.protocol.records import ImageRecord
 from agentvm.protocol.verbs import AgentHandle, SessionHandle
 
 scenarios("blueprint.feature")

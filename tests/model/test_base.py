@@ -23,7 +23,7 @@ def test_subclasses_are_frozen_and_keyword_only_too() -> None:
     with pytest.raises(AttributeError):
         fact.first_name = "Bob"  # type: ignore[misc]  # it is frozen, which is the point
     with pytest.raises(TypeError):
-        Fact("Ada")  # type: ignore[misc]  # it is keyword-only, which is the point
+        Fact("Ada")  # type: ignore[call-arg]  # it is keyword-only, which is the point
 
 
 def test_a_subclass_may_add_options() -> None:

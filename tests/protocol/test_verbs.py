@@ -12,13 +12,14 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.records import AgentRecord, ImageRecord
 from agentvm.protocol.verbs import AgentHandle, AgentX, EventHandler, RuntimeView, SessionHandle, Unsubscribe, WireEvent
 
 pytestmark = pytest.mark.anyio
 
 R = TypeVar("R", bound=ask.Reply)
 
-IMAGE = ask.ImageRecord(
+IMAGE = ImageRecord(
     image_id=ImageId("img_1"),
     container_id=ContainerId("c1"),
     session_id=SessionId("sess_1"),
@@ -112,7 +113,7 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
 
 async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_table() -> None:
     titled = msgspec.structs.replace(SESSION, title="t")
-    record = ask.AgentRecord(
+    record = AgentRecord(
         agent_id=AgentId("agent_1"), container_id=ContainerId("c1"), image_id=IMAGE.image_id, session_id=SESSION.session_id
     )
     link = FakeLink(

@@ -4,6 +4,7 @@ from agentvm.commands.call import Call
 from agentvm.errors import AgentNotFound, InvalidInput
 from agentvm.model.ids import check_container_id
 from agentvm.protocol import commands as ask
+from agentvm.protocol.records import AgentRecord
 from agentvm.runtime.agent import Agent
 
 
@@ -58,8 +59,8 @@ async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None
     raise InvalidInput("Either imageId or agentId must be provided")
 
 
-def _record(agent: Agent) -> ask.AgentRecord:
-    return ask.AgentRecord(
+def _record(agent: Agent) -> AgentRecord:
+    return AgentRecord(
         agent_id=agent.agent_id,
         container_id=agent.image.container_id,
         image_id=agent.image.image_id,

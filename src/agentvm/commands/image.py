@@ -12,6 +12,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import SessionId, check_container_id
 from agentvm.model.image import Image, ImageConfig
 from agentvm.protocol import commands as ask
+from agentvm.protocol.records import ImageRecord
 
 
 async def create(call: Call, command: ask.ImageCreate) -> ask.ImageReply:
@@ -120,9 +121,9 @@ def _scope(image: Image) -> Scope:
     return Scope(container_id=image.container_id, image_id=image.image_id)
 
 
-def _record(peer: Peer, image: Image) -> ask.ImageRecord:
+def _record(peer: Peer, image: Image) -> ImageRecord:
     agent = peer.runtime.agent_of(peer.tenant_id, image)
-    return ask.ImageRecord(
+    return ImageRecord(
         image_id=image.image_id,
         container_id=image.container_id,
         session_id=image.session_id,

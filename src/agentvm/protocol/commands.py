@@ -14,6 +14,7 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Session
+from agentvm.protocol.records import AgentRecord, ImageRecord
 
 
 class Reply(Record):
@@ -65,6 +66,9 @@ class ContainerGet(Command[ContainerGetReply]):
     reply_type = ContainerGetReply
     container_id: str
 
+    def refused(self) -> Reply:
+        return ContainerGetReply(exists=False)
+
 
 class ContainerListReply(Reply):
     container_ids: tuple[ContainerId, ...]
@@ -73,6 +77,9 @@ class ContainerListReply(Reply):
 class ContainerList(Command[ContainerListReply]):
     name = "container_list"
     reply_type = ContainerListReply
+
+    def refused(self) -> Reply:
+        return ContainerListReply(container_ids=())
 
 
 # --- definitions
@@ -110,23 +117,6 @@ class DefinitionRegister(Command[DefinitionRegisterReply]):
 
 
 # --- images
-
-
-class ImageRecord(Record):
-    """An image as clients see it. `online` and `agent_id` speak of the default session's agent."""
-
-    image_id: ImageId
-    container_id: ContainerId
-    session_id: SessionId
-    name: str
-    created_at: int
-    updated_at: int
-    online: bool
-    definition_name: str
-    digest: str
-    description: str | None = None
-    system_prompt: str | None = None
-    agent_id: AgentId | None = None
 
 
 class SubscribingReply(Reply):
@@ -221,6 +211,9 @@ class ImageGet(Command[ImageReply]):
     reply_type = ImageReply
     image_id: ImageId
 
+    def refused(self) -> Reply:
+        return ImageReply(record=None)
+
 
 class ImageDelete(Command[ImageIdReply]):
     name = "image_delete"
@@ -306,13 +299,6 @@ class SessionMessages(Command[SessionMessagesReply]):
 # --- agents and messages
 
 
-class AgentRecord(Record):
-    agent_id: AgentId
-    container_id: ContainerId
-    image_id: ImageId
-    session_id: SessionId
-
-
 class AgentGetReply(Reply):
     exists: bool
     agent_id: AgentId | None = None
@@ -324,6 +310,9 @@ class AgentGet(Command[AgentGetReply]):
     reply_type = AgentGetReply
     agent_id: AgentId
 
+    def refused(self) -> Reply:
+        return AgentGetReply(exists=False)
+
 
 class AgentListReply(Reply):
     agents: tuple[AgentRecord, ...]
@@ -333,6 +322,9 @@ class AgentList(Command[AgentListReply]):
     name = "agent_list"
     reply_type = AgentListReply
     container_id: str
+
+    def refused(self) -> Reply:
+        return AgentListReply(agents=())
 
 
 class AgentDestroyReply(Reply):
@@ -353,6 +345,9 @@ class AgentDestroyAll(Command[ContainerCreateReply]):
     name = "agent_destroy_all"
     reply_type = ContainerCreateReply
     container_id: str
+
+    def refused(self) -> Reply:
+        return ContainerCreateReply(container_id=ContainerId(self.container_id))
 
 
 class AgentInterruptReply(Reply):

@@ -18,6 +18,7 @@ from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.records import AgentRecord, ImageRecord
 
 R = TypeVar("R", bound=ask.Reply)
 
@@ -95,21 +96,21 @@ class ImageManager:
 
     async def build(
         self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
-    ) -> ask.ImageRecord:
+    ) -> ImageRecord:
         return _there(
             (await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config))).record
         )
 
-    async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ask.ImageRecord:
+    async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ImageRecord:
         return _there((await self._link.ask(ask.ImageCreate(container_id=container_id, config=config))).record)
 
-    async def get(self, image_id: str) -> ask.ImageRecord | None:
+    async def get(self, image_id: str) -> ImageRecord | None:
         return (await self._link.ask(ask.ImageGet(image_id=ImageId(image_id)))).record
 
-    async def list(self, container_id: str | None = None) -> tuple[ask.ImageRecord, ...]:
+    async def list(self, container_id: str | None = None) -> tuple[ImageRecord, ...]:
         return (await self._link.ask(ask.ImageList(container_id=container_id))).records
 
-    async def update(self, image_id: str, *, name: str | None = None, description: str | None = None) -> ask.ImageRecord:
+    async def update(self, image_id: str, *, name: str | None = None, description: str | None = None) -> ImageRecord:
         updates = ask.ImageUpdates(name=name, description=description)
         return _there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
 
@@ -156,7 +157,7 @@ class AgentManager:
     async def exists(self, agent_id: str) -> bool:
         return (await self._link.ask(ask.AgentGet(agent_id=AgentId(agent_id)))).exists
 
-    async def list(self, container_id: str) -> tuple[ask.AgentRecord, ...]:
+    async def list(self, container_id: str) -> tuple[AgentRecord, ...]:
         return (await self._link.ask(ask.AgentList(container_id=container_id))).agents
 
     async def destroy(self, agent_id: str) -> bool:
