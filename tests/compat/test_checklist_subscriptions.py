@@ -68,6 +68,17 @@ async def test_item_18_sessions_are_heard_by_their_subscribers_and_by_nobody_els
             assert foreign["containerId"] not in {context.get("containerId") for context in contexts}
 
 
+async def test_item_18_two_sessions_of_one_container_are_heard_apart() -> None:
+    async with serving(Play()) as server, client(server.url) as alice, client(server.url) as eve:
+        first, second = await alice.image("c1"), await eve.image("c1")
+        await alice.say(first["imageId"], "tool please")
+        await eve.say(second["imageId"], "hello")
+        for one, own in ((alice, first), (eve, second)):
+            await one.settle()
+            sessions = {event["context"]["sessionId"] for event in one.events if "sessionId" in event.get("context", {})}
+            assert sessions == {own["sessionId"]}
+
+
 async def test_item_19_a_client_that_never_subscribes_hears_what_it_created_listed_and_messaged() -> None:
     async with serving() as server, client(server.url) as owner:
         record = await owner.image()

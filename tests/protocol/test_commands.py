@@ -6,9 +6,15 @@ from agentvm.protocol.codec import decode_command, encode
 from agentvm.protocol.commands import Reply
 from agentvm.protocol.table import COMMANDS
 
-# What a failed command says besides its error, as 1.x clients know it (agentx-1.x.md, section 3).
+# What a failed command says besides its error: as much as 1.x clients read without checking.
 REFUSALS: dict[str, dict[str, object]] = {
     "container_create": {"containerId": "c1"},
+    "container_get": {"exists": False},
+    "container_list": {"containerIds": []},
+    "image_get": {"record": None},
+    "agent_get": {"exists": False},
+    "agent_list": {"agents": []},
+    "agent_destroy_all": {"containerId": "c1"},
     "image_run": {"imageId": "img_1", "agentId": "", "reused": False},
     "image_stop": {"imageId": "img_1"},
     "image_list": {"records": []},
