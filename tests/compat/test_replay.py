@@ -111,7 +111,7 @@ async def test_commands_without_a_container_are_refused_where_1_9_made_a_contain
     start = next(number for number, record in enumerate(records) if record.get("note") == "request container_create_request {}")
     kept = [record for record in records[start:] if not made_from_undefined(record)]
     refused = tuple(
-        Difference(f"§3: {kind} without containerId is refused", kind, ".data", is_error)
+        Difference(f"{kind} without containerId is refused", kind, ".data", is_error)
         for kind in ("container_create_response", "image_create_response")
     )
     await replay(kept, refused, additive=ADDITIVE | {"system_error"})
