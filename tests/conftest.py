@@ -14,7 +14,6 @@ from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.node import node as provide_node
 
-
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")

@@ -292,7 +292,6 @@ async def test_item_38_messages_are_whole_and_in_order_and_unknown_images_have_n
         assert unknown == {"imageId": "nope", "messages": [], "error": "Image not found: nope"}
 
 
-@pytest.mark.xfail(reason="runtime/channel.py: a long history behind waiting deltas cuts its reader off (1013)")
 async def test_item_38_a_history_of_several_mib_can_be_read_while_another_answer_streams() -> None:
     picture = {"type": "image", "data": "AAAA" * 256 * 1024, "mediaType": "image/png"}
     async with serving(Play()) as server, client(server.url) as alice, client(server.url) as bob:

@@ -43,7 +43,6 @@ async def test_item_02_a_client_that_offers_compression_is_served() -> None:
         assert (await alice.request("container_create_request", containerId="c1"))["containerId"] == "c1"
 
 
-@pytest.mark.xfail(strict=True, reason="runtime/channel.py: user_message and turn_request cut their own sender off")
 async def test_item_03_a_20_mib_image_is_accepted_stored_and_returned() -> None:
     image = {"type": "image", "data": "iVBO" * (5 * MIB), "mediaType": "image/png", "name": "x.png"}
     async with serving() as server, client(server.url) as alice:

@@ -4,7 +4,7 @@ import pytest
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
-from agentvm.runtime.channel import GOING_AWAY, GONE, MAX_BYTES, MAX_FRAMES, TOO_SLOW, Channel
+from agentvm.runtime.channel import GOING_AWAY, GONE, LARGE, MAX_BYTES, MAX_FRAMES, MAX_LARGE, TOO_SLOW, Channel
 
 pytestmark = pytest.mark.anyio
 
@@ -53,22 +53,30 @@ async def test_a_peer_with_too_many_frames_is_cut_off_and_gets_nothing_more() ->
 
 async def test_a_peer_with_too_many_bytes_is_cut_off() -> None:
     channel = open_channel()
-    half = Frame("x" * (MAX_BYTES // 2))
-    channel.send(half)
-    channel.send(half)
+    for _ in range(MAX_BYTES // LARGE):
+        channel.send(Frame("x" * LARGE))
     before = channel.closing
     channel.send(Frame("x"))
     assert (before, channel.closing) == (None, TOO_SLOW)
 
 
-async def test_one_frame_of_any_size_passes_but_not_behind_another() -> None:
-    big = Frame("x" * (MAX_BYTES + 1))
+async def test_a_large_frame_neither_waits_for_the_small_ones_nor_stands_in_their_way() -> None:
     channel = open_channel()
-    channel.send(big)
-    assert await take(channel) == [big.bare]
-    channel.send(Frame("small"))
-    channel.send(big)
-    assert channel.closing is TOO_SLOW
+    history = Frame("x" * (MAX_BYTES + 1))
+    for frame in (Frame("before"), history, Frame("after")):
+        channel.send(frame)
+    assert channel.closing is None
+    assert await take(channel) == ["before", history.bare, "after"]
+
+
+async def test_a_peer_with_too_many_large_frames_is_cut_off() -> None:
+    channel = open_channel()
+    large = Frame("x" * (MAX_LARGE // 4))
+    for _ in range(4):
+        channel.send(large)
+    before = channel.closing
+    channel.send(large)
+    assert (before, channel.closing) == (None, TOO_SLOW)
 
 
 async def test_a_peer_that_reads_is_never_too_slow() -> None:

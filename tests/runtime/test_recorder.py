@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 USAGE = Usage(input_tokens=1, output_tokens=2)
 HELLO = model.UserMessage(id=MessageId("m1"), timestamp=10, turn_id=TurnId("turn_1"), role="user", content="hi")
 EMPTY = model.AssistantMessage(id=MessageId("m2"), timestamp=11, role="assistant", content=())
-BEGIN = TurnRequest(turn_id=TurnId("turn_1"), message_id=MessageId("m1"), content="hi", timestamp=10)
+BEGIN = TurnRequest(turn_id=TurnId("turn_1"), message_id=MessageId("m1"), timestamp=10)
 END = TurnResponse(
     turn_id=TurnId("turn_1"),
     message_id=MessageId("m1"),

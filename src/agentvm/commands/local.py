@@ -7,8 +7,9 @@ from typing import TypeVar
 import msgspec
 
 from agentvm.commands.call import Call, Peer
-from agentvm.commands.dispatch import carry_out
-from agentvm.errors import InvalidInput, UnknownCommand
+from agentvm.commands.dispatch import carry_out, refuse
+from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand
+from agentvm.events.base import Scope
 from agentvm.protocol.codec import decode_command, decode_event, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.table import COMMANDS
@@ -42,6 +43,9 @@ class LocalLink:
         call = Call(self._peer)
         try:
             reply = await carry_out(call, checked)
+        except AgentVMError as error:
+            refuse(self._peer, error, None, Scope(), Reply())
+            raise
         finally:
             for then in call.after:
                 then()

@@ -4,7 +4,6 @@ from typing import Literal
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId
-from agentvm.model.message import UserContent
 from agentvm.model.turn import Outcome
 from agentvm.model.usage import Usage
 
@@ -17,12 +16,11 @@ class TurnEvent(EventData):
 
 
 class TurnRequest(TurnEvent):
-    """Accepted, and committed together with the user's message."""
+    """Accepted, and committed together with the user's message, which `user_message` carries."""
 
     type = "turn_request"
     turn_id: TurnId
     message_id: MessageId
-    content: UserContent
     timestamp: int
 
 

@@ -22,14 +22,17 @@ _ESCAPE = re.compile(
 
 
 class Inbound(Record):
-    """The members of a client's frame that mean something; all others are ignored, whatever they claim."""
+    """The members of a client's frame that mean something; all others are ignored, whatever they claim.
+
+    Which of them do depends on the type, so those that a request does not use may be anything.
+    """
 
     type: str | None = None
     data: msgspec.Raw = msgspec.Raw(b"null")
-    session_id: str | None = None
-    after_cursor: str | None = None
-    headers: dict[str, str] | None = None
-    ack: str | None = msgspec.field(default=None, name="__ack")
+    session_id: object = None
+    after_cursor: object = None
+    headers: object = None
+    ack: object = msgspec.field(default=None, name="__ack")
 
 
 class _WithRequestId(Record):

@@ -105,7 +105,7 @@ class Connection:
             frame = decode_inbound(text)
         except InvalidInput as error:
             return NoiseReceived(error)
-        if frame.ack is not None:
+        if isinstance(frame.ack, str):
             if frame.ack == f"{self.connection_id}_1":
                 self.state = State.RELIABLE
             return Acked(frame.ack)
@@ -113,9 +113,9 @@ class Connection:
             case None:
                 return Dropped()
             case "auth":
-                return AuthReceived(frame.headers or {})
+                return AuthReceived(_text_members(frame.headers))
             case "subscribe":
-                return SubscribeReceived(SessionId(frame.session_id), frame.after_cursor) if frame.session_id else Dropped()
+                return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
                 return _receive_command(kind.removesuffix(_SUFFIX), frame)
             case _:
@@ -128,6 +128,19 @@ class Connection:
     def _wrap(self, frame: Frame) -> str:
         self._wrapped += 1
         return f'{{"__msgId":"{self.connection_id}_{self._wrapped}","__payload":{frame.quoted}}}'
+
+
+def _text_members(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        return {}
+    return {name: text for name, text in value.items() if isinstance(name, str) and isinstance(text, str)}
+
+
+def _receive_subscribe(frame: Inbound) -> Received:
+    if not isinstance(frame.session_id, str) or not frame.session_id:
+        return Dropped()
+    after = frame.after_cursor if isinstance(frame.after_cursor, str) else None
+    return SubscribeReceived(SessionId(frame.session_id), after)
 
 
 def _receive_command(name: str, frame: Inbound) -> Received:

@@ -95,7 +95,7 @@ class Agent:
         told: list[EventData] = [
             message.MessagePersisted(session_id=self.session_id, message_id=message_id, saved_at=at),
             message.UserMessage(message=user),
-            turn_events.TurnRequest(turn_id=turn_id, message_id=message_id, content=content, timestamp=at),
+            turn_events.TurnRequest(turn_id=turn_id, message_id=message_id, timestamp=at),
         ]
         if self._running is not None or self._inbox:
             told.append(state.ConversationQueued(message_id=message_id))
@@ -200,9 +200,9 @@ class Agent:
         try:
             with anyio.CancelScope(shield=True):
                 await self._ports.ecosystem.emit(events)
-        except AgentVMError as error:
-            # Nobody may wait for ever because the disk is full or the image was deleted meanwhile.
-            logger.error("turn_end_not_stored", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
+        except Exception:  # Protects whoever waits for this turn, and every other agent.
+            # The disk may be full, or the image deleted meanwhile: all the same the turn has ended, and its peers hear so.
+            logger.exception("turn_end_not_stored", turn_id=accepted.scope.turn_id)
             self._ports.ecosystem.tell(events)
 
     async def _answer(self, accepted: Accepted) -> None:

@@ -11,7 +11,11 @@ from agentvm.protocol.codec import Frame
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 4 * 1024 * 1024
-"""What may wait for one peer. A single larger frame still passes: a long history is one frame."""
+"""What may wait for one peer, in characters."""
+
+LARGE = 256 * 1024
+MAX_LARGE = 256 * 1024 * 1024
+"""Frames this large are few: a history, a picture. They have a bound of their own, or one would cut off the deltas after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,14 @@ GONE = Closing(1000, "peer gone")
 class Channel:
     """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
 
-    __slots__ = ("_bytes", "_closing", "_frames", "_wakeup", "mirror", "on_close", "principal")
+    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_wakeup", "mirror", "on_close", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
         self.mirror: Channel | None = None
         """Hears everything this peer is sent; with a bound of its own, so a slow observer harms only itself."""
         self._frames: deque[Frame] = deque()
-        self._bytes = 0
+        self._bytes = self._large = 0
         self._closing: Closing | None = None
         self._wakeup = anyio.Event()
         self.on_close: Callable[[], None] | None = None
@@ -54,12 +58,15 @@ class Channel:
         if self.mirror is not None:
             self.mirror.send(frame)
         size = len(frame.bare)
-        if self._frames and (len(self._frames) >= MAX_FRAMES or self._bytes + size > MAX_BYTES):
+        if size > LARGE:
+            self._large += size
+        else:
+            self._bytes += size
+        if len(self._frames) >= MAX_FRAMES or self._bytes > MAX_BYTES or self._large > MAX_LARGE:
             self._frames.clear()
             self.close(TOO_SLOW)
             return
         self._frames.append(frame)
-        self._bytes += size
         self._wakeup.set()
 
     def close(self, closing: Closing) -> None:
@@ -80,5 +87,5 @@ class Channel:
     def take_nowait(self) -> list[Frame]:
         frames = list(self._frames)
         self._frames.clear()
-        self._bytes = 0
+        self._bytes = self._large = 0
         return frames
