@@ -2,8 +2,8 @@
 
     python -m bench.density [--users 1000 10000]
 
-Each user has a container and an image. The floor is the same number of idle sockets on a server that only forwards, so the ratio is
-what AgentVM adds to a socket.
+Each user has a container and an image. The floor is the same number of idle sockets on a server that only forwards, so the
+ratio is what AgentVM adds to a socket.
 """
 
 import argparse

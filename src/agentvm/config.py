@@ -34,10 +34,17 @@ class ServerConfig:
     """Keys by driver, for those that `llm_api_key` does not serve."""
     model_dir: Path | None = None
     """Where the embedded model's weights are; None for the user's cache directory."""
+    allow_origins: tuple[str, ...] = ()
+    """Web pages of these origins may open a socket, besides those of this machine and of the server's own host; `*` for all."""
     grace: float = 10.0
     """Seconds that running turns get to finish at shutdown."""
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        # A newcomer passes a string; what it means is plain.
+        if self.data_dir is not None:
+            object.__setattr__(self, "data_dir", Path(self.data_dir))
 
     @property
     def default_model(self) -> str:
@@ -67,7 +74,9 @@ class ServerConfig:
         return f"{driver}/{model}" if model else driver
 
     def driver_settings(self, driver: str) -> DriverSettings:
+        chosen, _, model = self.default_model.partition("/")
         return DriverSettings(
+            model=(model or None) if chosen == driver else None,
             # A provider's own key is for that provider's own address, never for another.
             api_key=self.llm_api_key or (None if self.llm_base_url else self.provider_keys.get(driver)),
             base_url=self.llm_base_url,
@@ -84,6 +93,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     key = environ.get("LLM_API_KEY")
     data_dir = environ.get("AVM_DATA_DIR")
     model_dir = environ.get("AVM_MODEL_DIR")
+    origins = environ.get("AVM_ALLOW_ORIGINS") or ""
     return ServerConfig(
         host=environ.get("AVM_HOST") or "127.0.0.1",
         port=int(port),
@@ -94,5 +104,6 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
         llm_base_url=environ.get("LLM_BASE_URL") or None,
         provider_keys={name: Secret(environ[variable]) for name, variable in KEY_VARIABLES.items() if environ.get(variable)},
         model_dir=Path(model_dir) if model_dir else None,
+        allow_origins=tuple(origin.strip() for origin in origins.split(",") if origin.strip()),
         log_level=environ.get("AVM_LOG_LEVEL") or "info",
     )

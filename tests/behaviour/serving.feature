@@ -27,7 +27,7 @@ Feature: Serving
     Examples:
       | method | path    | status |
       | get    | /nope   | 404    |
-      | get    | /ws     | 404    |
+      | get    | /ws     | 426    |
       | post   | /health | 405    |
 
   @R42

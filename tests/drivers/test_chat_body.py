@@ -2,7 +2,7 @@ import pytest
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import chat_body, estimate_tokens, reasoning_mark
+from agentvm.drivers.chat_body import chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, ThinkingPart
 
@@ -87,5 +87,5 @@ def test_a_model_without_eyes_is_not_sent_pictures() -> None:
 
 def test_tokens_are_estimated_from_what_is_sent() -> None:
     short, long = (chat_body(prompt(UserSaid(content="word " * count)), FAILURES) for count in (1, 1000))
-    assert 0 < estimate_tokens(short) < 30
-    assert 1000 < estimate_tokens(long) < 1500
+    assert 0 < estimate_prompt(short) < 30
+    assert 1000 < estimate_prompt(long) < 1500

@@ -46,9 +46,20 @@ def test_a_model_is_found_by_name_or_path(tmp_path: Path) -> None:
     file.write_bytes(CONTENT)
     assert weights.weights_path(tmp_path, "tiny") == file
     assert weights.weights_path(tmp_path, "tiny.gguf") == file
-    assert weights.weights_path(Path("/nowhere"), str(file)) == file
+    assert weights.weights_path(Path("/nowhere"), str(file), anywhere=True) == file
     assert weights.weights_path(tmp_path, "other") is None
-    assert weights.weights_path(tmp_path, "/nowhere/x.gguf") is None
+    assert weights.weights_path(tmp_path, "/nowhere/x.gguf", anywhere=True) is None
+
+
+def test_a_path_is_the_operators_to_give(tmp_path: Path) -> None:
+    file = tmp_path / "secret.gguf"
+    file.write_bytes(CONTENT)
+    assert weights.weights_path(tmp_path / "models", str(file)) is None
+
+
+@pytest.mark.parametrize("path", ["~nosuchuser/x.gguf", "x" * 5_000 + ".gguf", "a\0b.gguf"])
+def test_an_impossible_path_is_only_absent(path: str, tmp_path: Path) -> None:
+    assert weights.weights_path(tmp_path, path, anywhere=True) is None
 
 
 @pytest.mark.parametrize("name", ["../tiny", "/etc/passwd", "", ".", "..", "a/b", "a\0b"])

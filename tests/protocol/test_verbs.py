@@ -117,12 +117,12 @@ async def test_containers_sessions_and_agents_are_asked_for_in_the_words_of_the_
         agent_id=AgentId("agent_1"), container_id=ContainerId("c1"), image_id=IMAGE.image_id, session_id=SESSION.session_id
     )
     link = FakeLink(
-        ask.ContainerCreateReply(), ask.ContainerGetReply(exists=True),
+        ask.ContainerIdReply(), ask.ContainerGetReply(exists=True),
         ask.ContainerListReply(container_ids=(ContainerId("c1"),)),
         ask.SessionReply(session=SESSION), ask.SessionReply(session=None), ask.SessionReply(session=SESSION),
         ask.SessionListReply(sessions=(SESSION,)), ask.SessionReply(session=titled),
         ask.AgentGetReply(exists=False), ask.AgentListReply(agents=(record,)),
-        ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerCreateReply(),
+        ask.AgentDestroyReply(agent_id=AgentId("agent_1"), success=True), ask.ContainerIdReply(),
     )  # fmt: skip
     view = AgentX(link, None).runtime
     assert await view.containers.create("c1") == "c1"

@@ -125,7 +125,8 @@ async def open_socket(app: Any, path: str = "/ws") -> AsyncIterator[Socket]:
         with suppress(ClientDisconnected):
             await app(scope, inbox.receive, send)
 
-    scope = {"type": "websocket", "path": path, "extensions": {ABORT: {"abort": abort}}}
+    headers = [(b"host", b"127.0.0.1:8080")]
+    scope = {"type": "websocket", "path": path, "headers": headers, "extensions": {ABORT: {"abort": abort}}}
     to_server.send_nowait({"type": "websocket.connect"})
     with to_server, inbox, outbox, from_server, anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

@@ -8,7 +8,7 @@ from tests.server.fixtures import open_listener, open_socket
 from agentvm.app import AgentVM
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
-from agentvm.runtime.channel import GOING_AWAY, MAX_BYTES
+from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
 from agentvm.server import websocket
 from agentvm.storage.sqlite.store import SqliteTenantStore
 
@@ -141,8 +141,8 @@ async def test_a_peer_that_does_not_read_is_aborted(monkeypatch: pytest.MonkeyPa
         async with open_socket(listener.app) as socket:
             await socket.ask("container_create", containerId="c1")
             socket.stalled.set()
-            big = "x" * (MAX_BYTES // 2)
-            for _ in range(5):
+            big = "x" * (LARGE // 2)
+            for _ in range(MAX_BYTES // LARGE * 2 + 2):
                 await socket.send({"type": f"{big}_request", "data": {"requestId": big}})
         assert socket.aborted
         assert vm.runtime.broadcaster.channels == ()

@@ -11,6 +11,7 @@ DEFAULT = Definition(name="default")
 
 MAX_NAME = 200
 MAX_PER_TENANT = 1_000
+MAX_SIZE = 256 * 1024
 
 
 class Definitions:
@@ -45,9 +46,17 @@ class Definitions:
         return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
 
 
+def check_size(definition: Definition) -> None:
+    """Definitions are kept in memory, and an image's is sent with every prompt."""
+    size = len(snapshot_of(definition)[1])
+    if size > MAX_SIZE:
+        raise InvalidInput(f"The definition has {size} bytes; at most {MAX_SIZE} are allowed")
+
+
 def _add(table: dict[str, Definition], definition: Definition) -> None:
     if not 0 < len(definition.name) <= MAX_NAME:
         raise InvalidInput(f"A definition's name must have 1 to {MAX_NAME} characters")
+    check_size(definition)
     if definition.name in table:
         _check_same(table[definition.name], definition)
     table[definition.name] = definition

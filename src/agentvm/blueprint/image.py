@@ -19,6 +19,7 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
         model=config.model or definition.model,
         tools=definition.tools if config.tools is None else config.tools,
         max_tokens=config.max_tokens or definition.max_tokens,
+        thinking=config.thinking or definition.thinking,
     )
 
 

@@ -1,9 +1,9 @@
 """Checks — what `avm doctor` looks at. Each looks without changing anything and says what to do about what it finds."""
 
-import os
 import platform
 import socket
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,14 +11,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import apsw
 import httpx2
 
+from agentvm.cli import program
+from agentvm.cli.logs import LEVELS, check_level
 from agentvm.cli.model import is_whole
+from agentvm.cli.serve import describe_model, is_loopback
 from agentvm.config import ServerConfig
-from agentvm.drivers.registry import KEY_VARIABLES, needs_key
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
-from agentvm.errors import AgentVMError, ConfigInvalid, DataDirInUse
+from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.storage.sqlite.datadir import lock_data_dir
 
 Status = Literal["ok", "warn", "fail"]
@@ -54,7 +59,8 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
         yield check_model(config, driver)
         yield from check_packages(driver)
         yield check_weights(config, driver, model)
-    yield check_port(config.host, config.port)
+    yield from check_address(config.host, config.port)
+    yield check_log_level(config.log_level)
 
 
 def check_python() -> Finding:
@@ -73,11 +79,7 @@ def check_data_dir(data_dir: Path | None) -> Finding:
     except (OSError, RuntimeError) as error:
         return Finding(name="data", status="fail", text=f"{data_dir}: {error}", remedy="Choose another one with --data-dir.")
     if parent != directory:
-        if parent.is_dir() and os.access(parent, os.W_OK):
-            return Finding(name="data", status="ok", text=f"{directory} will be created")
-        return Finding(
-            name="data", status="fail", text=f"{directory} cannot be created", remedy="Choose another one with --data-dir."
-        )
+        return check_new_data_dir(directory, parent)
     try:
         with lock_data_dir(directory):
             return Finding(name="data", status="ok", text=f"{directory} is writable and not in use")
@@ -92,19 +94,38 @@ def check_data_dir(data_dir: Path | None) -> Finding:
         return Finding(name="data", status="fail", text=f"{directory} cannot be used", remedy=str(error))
 
 
+def check_new_data_dir(directory: Path, parent: Path) -> Finding:
+    try:
+        # Rights alone do not say it: even root cannot write to a file system that takes nothing.
+        with tempfile.TemporaryDirectory(prefix=".avm-doctor-", dir=parent):
+            return Finding(name="data", status="ok", text=f"{directory} will be created")
+    except OSError as error:
+        text = f"{directory} cannot be created: {error.strerror}"
+        return Finding(name="data", status="fail", text=text, remedy="Choose another one with --data-dir.")
+
+
 def check_model(config: ServerConfig, driver: str) -> Finding:
-    text = f"{config.default_model} answers by default"
-    settings = config.driver_settings(driver)
-    if settings.api_key is not None and driver in KEY_VARIABLES:
-        return Finding(name="model", status="ok", text=f"{text}, with an API key")
-    if not needs_key(driver, settings):
-        return Finding(name="model", status="ok", text=f"{text}; it needs no API key")
-    return Finding(
-        name="model",
-        status="fail",
-        text=f"{text}, but there is no API key for it",
-        remedy=f"Set LLM_API_KEY or {KEY_VARIABLES[driver]}, or use the embedded model: --model local",
-    )
+    """Opens the driver as a server would, which asks nothing of the provider."""
+    try:
+        anyio.run(_open, driver, config.driver_settings(driver))
+    except MissingKey:
+        return Finding(
+            name="model",
+            status="fail",
+            text=f"{config.default_model} answers by default, but there is no API key for it",
+            remedy=f"Set LLM_API_KEY or {KEY_VARIABLES[driver]}, or use the embedded model: --model local",
+        )
+    except ConfigInvalid as error:
+        return Finding(name="model", status="fail", text=f"{config.default_model} cannot be used", remedy=str(error))
+    except ImportError:
+        # Which package, and what to do: the next check says it.
+        pass
+    return Finding(name="model", status="ok", text=f"{describe_model(config)} answers by default")
+
+
+async def _open(driver: str, settings: DriverSettings) -> None:
+    async with open_driver(driver, settings):
+        pass
 
 
 def check_packages(driver: str) -> Iterator[Finding]:
@@ -135,29 +156,62 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
     if path is None:
         source = "" if wanted == DEFAULT_MODEL else " <URL or path of its GGUF file>"
         return Finding(
-            name="weights", status=problem, text=f"{wanted} is not in {directory}", remedy=f"Run: avm model pull{source}"
+            name="weights", status=problem, text=f"{wanted} is not in {directory}", remedy=f"Run: {program()} model pull{source}"
         )
     if not whole:
-        return Finding(name="weights", status=problem, text=f"{path} is damaged", remedy="Run: avm model pull")
+        return Finding(name="weights", status=problem, text=f"{path} is damaged", remedy=f"Run: {program()} model pull")
     verified = ", its digest is right" if wanted == DEFAULT_MODEL else ""
     return Finding(name="weights", status="ok", text=f"{path} is there{verified}")
 
 
+def check_address(host: str, port: int) -> Iterator[Finding]:
+    """Whether a server could listen there, and who could then reach it."""
+    if not can_bind(host, 0):
+        text = f"{shorten(host)} is no address of this machine"
+        yield Finding(name="host", status="fail", text=text, remedy="For this machine alone: --host 127.0.0.1")
+        return
+    if is_loopback(host):
+        yield Finding(name="host", status="ok", text=f"only this machine reaches {host}")
+    else:
+        yield Finding(
+            name="host",
+            status="warn",
+            text=f"other machines reach {host}, and there is no authentication",
+            remedy="Listen on 127.0.0.1, or put a proxy that authenticates in front.",
+        )
+    yield check_port(host, port)
+
+
 def check_port(host: str, port: int) -> Finding:
     """Whether a server could listen there, or already does."""
-    from agentvm.server.serving import bind
-
     if port == 0:
         return Finding(name="port", status="ok", text="any free port")
-    try:
-        with bind(host, port):
-            return Finding(name="port", status="ok", text=f"{host}:{port} is free")
-    except ConfigInvalid as error:
-        problem: AgentVMError = error
+    if can_bind(host, port):
+        return Finding(name="port", status="ok", text=f"{host}:{port} is free")
     version = ask_health(host, port)
     if version is not None:
         return Finding(name="port", status="ok", text=f"AgentVM {version} is running on {host}:{port}")
-    return Finding(name="port", status="fail", text=str(problem), remedy="Choose another one: --port 8081")
+    another = 8081 if port != 8081 else 8082
+    text = f"{host}:{port} is taken, or this user may not have it"
+    return Finding(name="port", status="fail", text=text, remedy=f"Choose another one: --port {another}")
+
+
+def can_bind(host: str, port: int) -> bool:
+    from agentvm.server.serving import bind
+
+    try:
+        bind(host, port).close()
+    except ConfigInvalid:
+        return False
+    return True
+
+
+def check_log_level(level: str) -> Finding:
+    try:
+        check_level(level)
+    except ConfigInvalid as error:
+        return Finding(name="log", status="fail", text=str(error), remedy=f"Set AVM_LOG_LEVEL to one of: {', '.join(LEVELS)}")
+    return Finding(name="log", status="ok", text=f"entries from {level} on are logged")
 
 
 def ask_health(host: str, port: int) -> str | None:

@@ -26,8 +26,7 @@ _USER_INFO = re.compile(r"(\w+://)[^\s/@]+@")
 
 def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
     """From now on, entries at `level` and above go to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
-    if level not in LEVELS:
-        raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
+    check_level(level)
     target = stream or sys.stderr
     handler = logging.StreamHandler(target)
     handler.setFormatter(
@@ -48,6 +47,11 @@ def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream:
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("agentvm").setLevel(level.upper())
+
+
+def check_level(level: str) -> None:
+    if level not in LEVELS:
+        raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
 
 
 def _renderer(stream: TextIO) -> Processor:

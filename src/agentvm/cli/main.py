@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from agentvm.cli import program
 from agentvm.version import VERSION
 
 FAILED, BUG, INTERRUPTED = 1, 70, 130
@@ -66,7 +67,8 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code."""
     try:
         # NO_COLOR (no-color.org) counts when it is set to anything.
-        code = avm.main(arguments, prog_name="avm", standalone_mode=False, color=False if os.environ.get("NO_COLOR") else None)
+        color = False if os.environ.get("NO_COLOR") else None
+        code = avm.main(arguments, prog_name=program(), standalone_mode=False, color=color)
         return code if isinstance(code, int) else 0
     except click.ClickException as problem:
         problem.show()

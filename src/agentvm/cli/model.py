@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from agentvm.cli import program
 from agentvm.config import from_environment
 from agentvm.drivers.weights import DEFAULT_MODEL, DEFAULT_WEIGHTS, default_model_dir, pull
 
@@ -44,7 +45,7 @@ def list_models() -> None:
     directory = model_dir()
     found = sorted(directory.glob("*.gguf")) if directory.is_dir() else []
     if not found:
-        click.echo(f"No weights in {directory}. Run: avm model pull")
+        click.echo(f"No weights in {directory}. Run: {program()} model pull")
     for path in found:
         note = "  (default)" if path.stem == DEFAULT_MODEL else ""
         click.echo(f"local/{path.stem}  {path.stat().st_size / 1e6:.0f} MB  {path}{note}")

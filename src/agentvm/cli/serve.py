@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import anyio
 import click
 
+from agentvm.cli import program
 from agentvm.cli.logs import LEVELS, configure_logs
 from agentvm.cli.options import configure, loop_options, server_options
 from agentvm.config import ServerConfig
@@ -33,15 +34,34 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @server_options
 @click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone when the server ends.")
+@click.option(
+    "--allow-origin",
+    "allow_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
+    "(AVM_ALLOW_ORIGINS).",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
 def serve(
-    host: str | None, port: int | None, data_dir: Path | None, model: str | None, memory: bool, log_level: str | None
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    model: str | None,
+    memory: bool,
+    allow_origins: tuple[str, ...],
+    log_level: str | None,
 ) -> None:
     """Run the server."""
     if memory and data_dir is not None:
         raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
     config = configure(host=host, port=port, data_dir=data_dir, model=model)
-    config = replace(config, data_dir=None if memory else config.data_dir, log_level=log_level or config.log_level)
+    config = replace(
+        config,
+        data_dir=None if memory else config.data_dir,
+        allow_origins=allow_origins or config.allow_origins,
+        log_level=log_level or config.log_level,
+    )
     configure_logs(config.log_level, secrets=[config.llm_api_key, *config.provider_keys.values()])
     anyio.run(run_server, config, backend_options=loop_options())
 
@@ -89,9 +109,15 @@ def describe_model(config: ServerConfig) -> str:
         return f"{name} (embedded, no API key needed)"
     if driver == "scripted":
         return f"{name} (repeats what you say)"
-    where = "" if config.llm_base_url is None else f" at {urlsplit(config.llm_base_url).hostname}"
+    where = "" if config.llm_base_url is None else f" at {plain(config.llm_base_url)}"
     key = "without an API key" if config.driver_settings(driver).api_key is None else "with an API key"
     return f"{name} ({key}{where})"
+
+
+def plain(url: str) -> str:
+    """Where a URL leads, without what may be secret in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def missing_weights(config: ServerConfig) -> str | None:
@@ -100,7 +126,8 @@ def missing_weights(config: ServerConfig) -> str | None:
     wanted = model or DEFAULT_MODEL
     if driver != "local" or weights_path(config.model_dir or default_model_dir(), wanted) is not None:
         return None
-    return "avm model pull" if wanted == DEFAULT_MODEL else "avm model pull <URL or path of its GGUF file>"
+    pull = f"{program()} model pull"
+    return pull if wanted == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"
 
 
 def is_loopback(host: str) -> bool:

@@ -168,6 +168,8 @@ class RemoteLink:
                 pending.reply = event
                 pending.answered.set()
                 return
+        if (session_id := event.context.get("sessionId")) is not None:
+            self._sessions[session_id] = None
         self._observer.react(event)
 
     def _remember(self, response: WireEvent) -> None:
@@ -190,8 +192,8 @@ class RemoteLink:
 class RemoteRuntime:
     """What `create_agentx` opens: a runtime behind a URL."""
 
-    url: str
-    headers: Mapping[str, str]
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
     timeout: float
 
     @asynccontextmanager
@@ -202,15 +204,22 @@ class RemoteRuntime:
                 with anyio.fail_after(self.timeout):
                     await tasks.start(link.run)
             except (InvalidURI, ValueError):
-                raise ConfigInvalid(f"{self.url!r} is no WebSocket URL; write for example ws://localhost:8080/ws") from None
+                raise ConfigInvalid(
+                    f"{_shown(self.url)!r} is no WebSocket URL; write for example ws://localhost:8080/ws"
+                ) from None
             except (OSError, TimeoutError, InvalidHandshake) as error:
-                raise ChannelClosed(f"Cannot connect to {self.url}: {str(error) or 'no answer'}") from None
+                raise ChannelClosed(f"Cannot connect to {_shown(self.url)}: {str(error) or 'no answer'}") from None
             try:
                 yield AgentX(link, None)
             finally:
                 with anyio.CancelScope(shield=True):
                     await link.close()
                 tasks.cancel_scope.cancel()
+
+
+def _shown(url: str) -> str:
+    """Without what may be a credential: the user's part, the query and the fragment."""
+    return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
 def remote_runtime(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 30.0) -> RemoteRuntime:

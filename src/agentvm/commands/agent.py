@@ -29,12 +29,12 @@ async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyRepl
     return ask.AgentDestroyReply(agent_id=command.agent_id, success=agent is not None)
 
 
-async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerCreateReply:
+async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerIdReply:
     container_id = check_container_id(command.container_id)
     call.peer.join(container_id)
     for agent in call.peer.runtime.agents(call.peer.tenant_id, container_id):
         await call.peer.runtime.stop_agent(agent)
-    return ask.ContainerCreateReply(container_id=container_id)
+    return ask.ContainerIdReply(container_id=container_id)
 
 
 async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterruptReply:

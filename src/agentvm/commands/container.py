@@ -7,9 +7,9 @@ from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.protocol import commands as ask
 
 
-async def create(call: Call, command: ask.ContainerCreate) -> ask.ContainerCreateReply:
+async def create(call: Call, command: ask.ContainerCreate) -> ask.ContainerIdReply:
     container_id = await ensure(call, command.container_id)
-    return ask.ContainerCreateReply(container_id=container_id)
+    return ask.ContainerIdReply(container_id=container_id)
 
 
 async def get(call: Call, command: ask.ContainerGet) -> ask.ContainerGetReply:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import DEFAULT_NAME, apply_config, build
 from agentvm.commands import container
 from agentvm.commands.call import Call, Peer
@@ -87,7 +88,12 @@ async def delete(call: Call, command: ask.ImageDelete) -> ask.ImageIdReply:
         store, image = found
         call.peer.join(image.container_id)
         await call.peer.runtime.stop_image(call.peer.tenant_id, image)
+        sessions = await store.list_sessions(image.image_id)
         if await store.delete_image(image.image_id):
+            # A peer that had read the image just before may have started another agent meanwhile.
+            await call.peer.runtime.stop_image(call.peer.tenant_id, image)
+            for session in sessions:
+                call.peer.runtime.broadcaster.forget(call.peer.tenant_id, session.session_id)
             told = ImageDeleted(image_id=image.image_id, container_id=image.container_id)
             call.peer.runtime.tell(call.peer.tenant_id, _scope(image), told)
     return ask.ImageIdReply(image_id=command.image_id)
@@ -101,7 +107,9 @@ async def messages(call: Call, command: ask.ImageMessages) -> ask.ImageMessagesR
 
 async def _build(call: Call, wanted: str, definition: Definition, config: ImageConfig | None, name: str) -> ask.ImageReply:
     peer, config = call.peer, config or ImageConfig()
-    peer.runtime.check(apply_config(definition, config))
+    frozen = apply_config(definition, config)
+    check_size(frozen)
+    peer.runtime.check(frozen)
     container_id = await container.ensure(call, wanted)
     image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
     await peer.store.container(container_id).add_image(image, session)

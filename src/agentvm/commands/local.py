@@ -8,7 +8,7 @@ import msgspec
 
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.dispatch import carry_out, refuse
-from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand
+from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import Scope
 from agentvm.protocol.codec import decode_command, decode_event, encode
 from agentvm.protocol.commands import Command, Reply
@@ -40,6 +40,7 @@ class LocalLink:
     async def ask(self, command: Command[R]) -> R:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
         checked = decode_command(command.name, _encode(f"{command.name}_request", command))
+        self._check_open()
         call = Call(self._peer)
         try:
             reply = await carry_out(call, checked)
@@ -69,7 +70,12 @@ class LocalLink:
         return self._observer.on(kind, handler)
 
     def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        self._check_open()
         return self._observer.events()
+
+    def _check_open(self) -> None:
+        if self.channel.closing is not None:
+            raise ChannelClosed(f"This link has ended: {self.channel.closing.reason}")
 
 
 def _encode(kind: str, value: object) -> msgspec.Raw:

@@ -3,7 +3,7 @@
 import re
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, file_text, is_url
+from agentvm.drivers.chat_body import Json, Reader, file_text, is_url, newest_user
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
@@ -26,9 +26,17 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     The prefix that every call of an agent shares is marked for the provider's cache: tools and system prompt. The mark on
     the last block lets the next call read this one's conversation from the cache too.
     """
-    messages = [message for said in prompt.conversation for message in _message(said, failures)]
+    newest = newest_user(prompt.conversation)
+    messages = [
+        message for said in prompt.conversation for message in _message(said, Reader(failures, lenient=said is not newest))
+    ]
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
+    if prompt.thinking:
+        # The budget is part of what may be answered, and below 1,024 the provider refuses it.
+        budget = max(1_024, prompt.thinking)
+        body["thinking"] = {"type": "enabled", "budget_tokens": budget}
+        body["max_tokens"] = prompt.max_tokens + budget
     if prompt.system:
         body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
     if prompt.tools:
@@ -45,10 +53,10 @@ def _mark_last(messages: list[Json]) -> None:
         blocks[-1]["cache_control"] = _CACHED
 
 
-def _message(said: Said, failures: Failures) -> list[Json]:
+def _message(said: Said, reader: Reader) -> list[Json]:
     match said:
         case UserSaid(content=content):
-            return [{"role": "user", "content": _user_blocks(content, failures)}]
+            return [{"role": "user", "content": _user_blocks(content, reader)}]
         case AssistantSaid():
             blocks = _assistant_blocks(said)
             return [{"role": "assistant", "content": blocks}] if blocks else []
@@ -86,10 +94,11 @@ def _result(result: ToolResult) -> Json:
     return block
 
 
-def _user_blocks(content: UserContent, failures: Failures) -> list[Json]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [_user_block(part, failures) for part in content]
+def _user_blocks(content: UserContent, reader: Reader) -> list[Json]:
+    parts = (TextPart(text=content),) if isinstance(content, str) else content
+    # A blank text block is refused, and so is a message without blocks.
+    said = [part for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+    return [reader.render(part, _user_block) for part in said] or [{"type": "text", "text": "(nothing)"}]
 
 
 def _user_block(part: UserPart, failures: Failures) -> Json:

@@ -63,6 +63,8 @@ class Prompt(Record):
     max_tokens: int
     system: str | None = None
     tools: tuple[ToolSpec, ...] = ()
+    thinking: int | None = None
+    """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
 
 
 class Output(msgspec.Struct, frozen=True):

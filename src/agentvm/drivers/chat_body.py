@@ -2,12 +2,15 @@
 
 import base64
 import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
 from agentvm.drivers.failures import Failures
+from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
 
 Json = dict[str, object]
@@ -32,8 +35,10 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     if prompt.system:
         messages.append({"role": "system", "content": prompt.system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
+    newest = newest_user(prompt.conversation)
     for said in prompt.conversation:
-        messages += _spoken(said, failures) if speech_only else _messages(said, field, failures)
+        reader = Reader(failures, lenient=said is not newest)
+        messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
     body: Json = {
         "model": prompt.model,
         "messages": messages,
@@ -46,9 +51,39 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     return body
 
 
-def estimate_tokens(body: Json) -> int:
+def estimate_prompt(body: Json) -> int:
     """A guess for providers that do not count: four bytes of JSON a token, right within a third for prose and code."""
     return -(-len(msgspec.json.encode((body["messages"], body.get("tools")))) // 4)
+
+
+def newest_user(conversation: tuple[Said, ...]) -> UserSaid | None:
+    return next((said for said in reversed(conversation) if isinstance(said, UserSaid)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Renders parts of user content. What the provider cannot take is the current message's error, but must not make an
+    older one, which nobody can change any more, an error for ever: there it becomes a note."""
+
+    failures: Failures
+    lenient: bool
+
+    def render(self, part: UserPart, how: Callable[[UserPart, Failures], Json]) -> Json:
+        try:
+            return how(part, self.failures)
+        except ProviderBadRequest:
+            if not self.lenient:
+                raise
+            return {"type": "text", "text": note_of(part)}
+
+
+def note_of(part: UserPart) -> str:
+    """What stands for a part that cannot be sent."""
+    match part:
+        case TextPart(text=text):
+            return text
+        case ImagePart(name=name, media_type=media_type) | FilePart(filename=name, media_type=media_type):
+            return f"[{name or media_type}: this model cannot read it]"
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -56,10 +91,10 @@ def _tool(tool: ToolSpec) -> Json:
     return {"type": "function", "function": function}
 
 
-def _messages(said: Said, reasoning_field: str | None, failures: Failures) -> list[Json]:
+def _messages(said: Said, reasoning_field: str | None, reader: Reader) -> list[Json]:
     match said:
         case UserSaid(content=content):
-            return [{"role": "user", "content": _content(content, failures)}]
+            return [{"role": "user", "content": _content(content, reader)}]
         case AssistantSaid():
             return _assistant(said, reasoning_field)
         case ToolsAnswered(results=results):
@@ -97,8 +132,8 @@ def _reasoning_field(conversation: tuple[Said, ...]) -> str | None:
     return None
 
 
-def _content(content: UserContent, failures: Failures) -> object:
-    return content if isinstance(content, str) else [_part(part, failures) for part in content]
+def _content(content: UserContent, reader: Reader) -> object:
+    return content if isinstance(content, str) else [reader.render(part, _part) for part in content]
 
 
 def _part(part: UserPart, failures: Failures) -> Json:
@@ -116,10 +151,13 @@ def _part(part: UserPart, failures: Failures) -> Json:
             return {"type": "file", "file": file}
 
 
-def _spoken(said: Said, failures: Failures) -> list[Json]:
+def _spoken(said: Said, reader: Reader) -> list[Json]:
     match said:
-        case UserSaid(content=content):
-            return [{"role": "user", "content": _spoken_content(content, failures)}]
+        case UserSaid(content=str(text)):
+            return [{"role": "user", "content": text}]
+        case UserSaid(content=parts):
+            blocks = [reader.render(part, _spoken_part) for part in parts if not isinstance(part, str)]
+            return [{"role": "user", "content": "\n".join(str(block["text"]) for block in blocks)}]
         case AssistantSaid(text=text):
             return [{"role": "assistant", "content": text}] if text else []
         case ToolsAnswered(results=results):
@@ -127,19 +165,14 @@ def _spoken(said: Said, failures: Failures) -> list[Json]:
             return [{"role": "user", "content": told}]
 
 
-def _spoken_content(content: UserContent, failures: Failures) -> str:
-    if isinstance(content, str):
-        return content
-    texts: list[str] = []
-    for part in content:
-        match part:
-            case TextPart(text=text):
-                texts.append(text)
-            case FilePart(media_type=media_type) if media_type.startswith("text/") and not is_url(part.data):
-                texts.append(file_text(part, failures))
-            case _:
-                raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
-    return "\n".join(texts)
+def _spoken_part(part: UserPart, failures: Failures) -> Json:
+    match part:
+        case TextPart(text=text):
+            return {"type": "text", "text": text}
+        case FilePart(media_type=media_type) if media_type.startswith("text/") and not is_url(part.data):
+            return {"type": "text", "text": file_text(part, failures)}
+        case _:
+            raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
 
 
 def is_url(data: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
-from agentvm.drivers.chat_body import Json, chat_body, estimate_tokens
+from agentvm.drivers.chat_body import Json, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
@@ -68,11 +68,12 @@ class LocalDriver:
         path = self._find(prompt.model)
         small = prompt.model == DEFAULT_MODEL
         body = chat_body(prompt, _FAILURES, speech_only=small) | (_DEFAULT_SAMPLING if small else {})
-        decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_tokens(body))
+        decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_prompt(body))
         return self._send(path, _shape_of(prompt.model), body), decoder
 
     def _find(self, model: str) -> Path:
-        path = weights_path(self._model_dir, model)
+        # A peer may choose among the installed models; a path is the operator's to give.
+        path = weights_path(self._model_dir, model, anywhere=model == self.default_model)
         if path is None:
             if model == DEFAULT_MODEL:
                 raise ModelUnavailable("the embedded model is not installed; run: avm model pull")

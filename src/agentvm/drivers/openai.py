@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
-from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_tokens
+from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
@@ -58,7 +58,7 @@ class OpenAIDriver:
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
         body = chat_body(prompt, self._failures, limit=self._limit)
-        decoder = ChatDecoder(self._failures, model=prompt.model, prompt_tokens=estimate_tokens(body))
+        decoder = ChatDecoder(self._failures, model=prompt.model, prompt_tokens=estimate_prompt(body))
         return self._sdk.send(self._request(body), self._failures), decoder
 
     def _request(self, body: Json) -> AbstractAsyncContextManager[StreamedResponse]:

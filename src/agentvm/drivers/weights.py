@@ -59,15 +59,17 @@ def default_model_dir() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "agentvm" / "models"
 
 
-def weights_path(model_dir: Path, model: str) -> Path | None:
-    """The file of a model given by name or by the path of a `.gguf` file; None when there is none."""
-    if model.endswith(".gguf"):
-        candidates = [Path(model).expanduser(), model_dir / Path(model).name]
-    elif _NAME.fullmatch(model):
-        candidates = [model_dir / f"{model}.gguf"]
-    else:
-        candidates = []
-    return next((path for path in candidates if path.is_file()), None)
+def weights_path(model_dir: Path, model: str, *, anywhere: bool = False) -> Path | None:
+    """The file of a model in `model_dir`; with `anywhere`, which only an operator's word may be, also by its path."""
+    name = model.removesuffix(".gguf")
+    candidates = [model_dir / f"{name}.gguf"] if _NAME.fullmatch(name) else []
+    try:
+        if anywhere and model.endswith(".gguf"):
+            candidates.insert(0, Path(model).expanduser())
+        return next((path for path in candidates if path.is_file()), None)
+    except (OSError, RuntimeError):
+        # A name too long for a file, or the home of a user who does not exist.
+        return None
 
 
 def pull(

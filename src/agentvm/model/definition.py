@@ -19,6 +19,8 @@ class Definition(Record):
     tools: tuple[str, ...] | None = None
     """Names of tools; every built-in tool when unset, none when empty."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Tokens the model may think with before it answers, where its provider takes such a budget."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")

@@ -1,7 +1,6 @@
 """Ids — one NewType per noun, how new ones are made, and which client-chosen ones are allowed.
 
-Ids are opaque to clients. Those the server makes are unguessable: on a server without authentication
-the image id is what keeps one user's conversation from another.
+Ids are opaque to clients. Those the server makes are unguessable.
 """
 
 import re

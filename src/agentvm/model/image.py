@@ -18,6 +18,7 @@ class ImageConfig(Record):
     model: str | None = None
     tools: tuple[str, ...] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     mcp_servers: dict[str, object] | None = None
     """Kept for 1.x clients, which may send it; no server is started from it."""
 

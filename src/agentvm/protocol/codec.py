@@ -15,6 +15,9 @@ R = TypeVar("R", bound=Reply)
 
 _encoder = msgspec.json.Encoder()
 
+MAX_MENDED = 1024 * 1024
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
 # One escape sequence at a time, so that an escaped backslash before a `u` is not mistaken for one.
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -52,9 +55,11 @@ def decode_inbound(text: str) -> Inbound:
         raise InvalidInput(f"Invalid frame: {error}") from None
     except msgspec.DecodeError as error:
         # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one.
-        whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["lone"] else found[0], text)
-        if whole != text:
-            return decode_inbound(whole)
+        # Only for frames a person may have typed: the search costs the loop, and so everybody, time.
+        if len(text) <= MAX_MENDED and _SURROGATE.search(text):
+            whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["lone"] else found[0], text)
+            if whole != text:
+                return decode_inbound(whole)
         raise InvalidInput(f"Frame is not valid JSON: {error}") from None
     except UnicodeEncodeError as error:
         raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None

@@ -41,19 +41,19 @@ class Command(Record, Generic[R_co]):
 # --- containers
 
 
-class ContainerCreateReply(Reply):
+class ContainerIdReply(Reply):
     container_id: ContainerId | None = None
 
 
-class ContainerCreate(Command[ContainerCreateReply]):
+class ContainerCreate(Command[ContainerIdReply]):
     """Get-or-create."""
 
     name = "container_create"
-    reply_type = ContainerCreateReply
+    reply_type = ContainerIdReply
     container_id: str
 
     def refused(self) -> Reply:
-        return ContainerCreateReply(container_id=ContainerId(self.container_id))
+        return ContainerIdReply(container_id=ContainerId(self.container_id))
 
 
 class ContainerGetReply(Reply):
@@ -341,13 +341,13 @@ class AgentDestroy(Command[AgentDestroyReply]):
         return AgentDestroyReply(agent_id=self.agent_id, success=False)
 
 
-class AgentDestroyAll(Command[ContainerCreateReply]):
+class AgentDestroyAll(Command[ContainerIdReply]):
     name = "agent_destroy_all"
-    reply_type = ContainerCreateReply
+    reply_type = ContainerIdReply
     container_id: str
 
     def refused(self) -> Reply:
-        return ContainerCreateReply(container_id=ContainerId(self.container_id))
+        return ContainerIdReply(container_id=ContainerId(self.container_id))
 
 
 class AgentInterruptReply(Reply):

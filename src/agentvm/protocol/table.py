@@ -20,7 +20,7 @@ Answer = Callable[[P, C], Awaitable[R]]
 class CommandTable(Generic[P]):
     """One implementation per command; the field's name is the command's."""
 
-    container_create: Answer[P, ask.ContainerCreate, ask.ContainerCreateReply]
+    container_create: Answer[P, ask.ContainerCreate, ask.ContainerIdReply]
     container_get: Answer[P, ask.ContainerGet, ask.ContainerGetReply]
     container_list: Answer[P, ask.ContainerList, ask.ContainerListReply]
     definition_list: Answer[P, ask.DefinitionList, ask.DefinitionListReply]
@@ -44,7 +44,7 @@ class CommandTable(Generic[P]):
     agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]
     agent_list: Answer[P, ask.AgentList, ask.AgentListReply]
     agent_destroy: Answer[P, ask.AgentDestroy, ask.AgentDestroyReply]
-    agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerCreateReply]
+    agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerIdReply]
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
 

@@ -11,8 +11,8 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.channel import Channel
 
-MAX_JOINED = 10_000
-"""Containers one channel can work with: a peer must not grow our memory by naming containers."""
+MAX_JOINED = MAX_SUBSCRIPTIONS = 10_000
+"""Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
 
 # Dicts, not sets: listeners hear in the order they came, run after run.
 Listeners = dict[Channel, None]
@@ -43,9 +43,14 @@ class Broadcaster:
 
     def subscribe(self, channel: Channel, session_id: SessionId) -> None:
         """The caller has made sure that the session is the principal's. Subscribing twice is once."""
-        if channel in self._channels:
+        if channel in self._channels and len(self._channels[channel][0]) < MAX_SUBSCRIPTIONS:
             self._channels[channel][0].add(session_id)
             self._sessions.setdefault((channel.principal.tenant_id, session_id), {})[channel] = None
+
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """The session is gone: nothing will be told of it any more."""
+        for channel in self._sessions.pop((tenant_id, session_id), {}):
+            self._channels[channel][0].discard(session_id)
 
     def join(self, channel: Channel, container_id: ContainerId) -> None:
         """From now on the channel hears what happens to the container itself."""

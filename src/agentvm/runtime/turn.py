@@ -61,6 +61,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = NO_USAGE
     """Of the model calls that ended."""
     model: str | None = None
+    call_ids: frozenset[str] = frozenset()
+    """Of every tool call of the turn so far."""
     prompt_tokens: int = 0
     """An estimate of what the model was sent, for a call that is cut off before the provider said."""
 
@@ -76,6 +78,9 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     responding: bool = False
     call_usage: Usage = NO_USAGE
 
+
+MAX_DEPTH = 100
+"""Of a tool's input: what is stored must also be readable for those with a shorter stack."""
 
 Events = tuple[EventData, ...]
 Step = tuple[TurnState, Events]
@@ -236,19 +241,27 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
 
 def _used(now: TurnState, text: str) -> Usage:
     """What a call that was cut off consumed: as the provider said, else an estimate that says so."""
-    if now.message_id is None or now.call_usage.output_tokens:
+    if now.message_id is None:
         return now.call_usage
     thought = "".join(part.reasoning for part in now.thinking) + _join(now.open_thinking)
+    produced = estimate_tokens(text + thought)
+    # Some providers report a first token at once and the rest at the end.
+    if now.call_usage.output_tokens >= produced:
+        return now.call_usage
     return _replace(
         now.call_usage,
         input_tokens=now.call_usage.input_tokens or now.prompt_tokens,
-        output_tokens=estimate_tokens(text + thought),
+        output_tokens=produced,
         estimated=True,
     )
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:
-    return _replace(now, open_call=OpenCall(call_id, name)), (
+    if call_id in now.call_ids:
+        # Some providers count their calls anew in every message; results are told apart by the id within a turn.
+        call_id = f"{call_id}_{now.produced}"
+    now = _replace(now, open_call=OpenCall(call_id, name), call_ids=now.call_ids | {call_id})
+    return now, (
         stream.ToolUseStart(tool_call_id=call_id, tool_name=name),
         state.ToolPlanned(tool_id=call_id, tool_name=name),
         state.ToolExecuting(tool_id=call_id, tool_name=name, input={}),
@@ -283,9 +296,24 @@ def _parse_input(json: str) -> tuple[dict[str, object], str | None]:
     if not json.strip():
         return {}, None
     try:
-        return msgspec.json.decode(json, type=dict[str, object]), None
+        arguments = msgspec.json.decode(json, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError) as problem:
         return {}, f"the tool's input is not a JSON object: {problem}"
+    if _depth(arguments) > MAX_DEPTH:
+        return {}, f"the tool's input is nested more than {MAX_DEPTH} levels deep"
+    return arguments, None
+
+
+def _depth(value: object) -> int:
+    """Level by level and not by recursion: what is measured may be too deep for that."""
+    depth, level = 0, [value]
+    while level:
+        depth += 1
+        below: list[object] = []
+        for item in level:
+            below += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        level = below
+    return depth
 
 
 def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:

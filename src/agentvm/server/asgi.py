@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from litestar import Litestar, Response, get
+from litestar import Litestar, Response, get, head
+from litestar.exceptions import HTTPException
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM
+from agentvm.errors import shorten
 from agentvm.server.errors import explain
+from agentvm.server.origin import refusal
 from agentvm.server.transport import ABORT
 from agentvm.server.websocket import Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
@@ -29,11 +32,12 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
             await self._http(scope, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
-        elif scope["path"] in SOCKET_PATHS:
-            abort: Callable[[], None] = scope["extensions"][ABORT]["abort"]
-            await serve_socket(self._vm, self._watch, abort, receive, send)
+        elif scope["path"] not in SOCKET_PATHS:
+            await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
+        elif reason := refusal(scope["headers"], bound_to=self._vm.config.host, allowed=self._vm.config.allow_origins):
+            await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
-            await _refuse_socket(scope["path"], receive, send)
+            await serve_socket(self._vm, self._watch, _abort_of(scope), receive, send)
 
 
 def management_api(is_ready: Callable[[], bool]) -> Litestar:
@@ -47,8 +51,16 @@ def management_api(is_ready: Callable[[], bool]) -> Litestar:
             return Response({"status": "ready"})
         return Response({"status": "shutting down"}, status_code=503)
 
+    @head("/health", sync_to_thread=False)
+    def health_head() -> None:
+        """Probes often ask for no more than the status."""
+
+    @get("/ws", sync_to_thread=False)
+    def socket_by_http() -> None:
+        raise HTTPException(status_code=426, headers={"Upgrade": "websocket"})
+
     return Litestar(
-        [health, ready],
+        [health, health_head, ready, socket_by_http],
         openapi_config=None,
         logging_config=None,
         exception_handlers={Exception: explain},
@@ -56,11 +68,16 @@ def management_api(is_ready: Callable[[], bool]) -> Litestar:
     )
 
 
-async def _refuse_socket(path: str, receive: Receive, send: Send) -> None:
+def _abort_of(scope: Scope) -> Callable[[], None]:
+    """Another ASGI server than ours offers none; there a peer that never reads holds its socket until that server gives up."""
+    abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, {}).get("abort", lambda: None)
+    return abort
+
+
+async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:
     await receive()  # websocket.connect
-    body = f"There is no socket at {path[:200]!r}; connect to /ws\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": body})
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": f"{why}\n".encode()})
     # uvicorn logs an error when a handler returns without a handshake; this says that there is nobody to shake hands with.
     raise ClientDisconnected

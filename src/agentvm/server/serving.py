@@ -16,7 +16,7 @@ from agentvm.protocol.verbs import RuntimeView, Unsubscribe
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
-from agentvm.server.transport import JoiningProtocol
+from agentvm.server.transport import JoiningProtocol, PromptProtocol
 
 MAX_FRAME = 100 * 1024 * 1024
 HEARTBEAT = 30.0
@@ -56,7 +56,7 @@ class Listener:
         bound = bind(host, port)
         config = uvicorn.Config(
             self.app,
-            http="httptools",
+            http=PromptProtocol,
             ws=JoiningProtocol,
             lifespan="off",
             log_config=None,

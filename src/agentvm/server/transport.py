@@ -1,4 +1,4 @@
-"""Transport — joins the frames of one loop tick into one write, and lets a socket be aborted.
+"""Transport — joins the frames of one loop tick into one write, lets a socket be aborted, ends silent connections.
 
 An answer arrives as bursts of small frames; uvicorn writes each to the kernel by itself. Joined, a frame costs about
 a quarter (measured in `bench/turns.py`). Frames stay whole and in order.
@@ -7,11 +7,16 @@ a quarter (measured in `bench/turns.py`). Frames stay whole and in order.
 import asyncio
 from typing import Any
 
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish."""
+
+
+FIRST_REQUEST = 20.0
+"""Seconds a new connection may take until its first request is complete."""
 
 
 class JoiningTransport:
@@ -52,3 +57,19 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         if self.response.status_code == 101:
             # The handler's task was created just now and has not run yet.
             self.scope["extensions"][ABORT] = {"abort": self.transport.abort}
+
+
+class PromptProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol, for peers that have something to say: silent ones do not hold a file descriptor for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+
+    def on_headers_complete(self) -> None:
+        self._patience.cancel()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)

@@ -43,7 +43,7 @@ _STATEMENT_CACHE = 128
 
 # What a job can raise by its own fault: SQL errors, values SQLite cannot hold, rows that cannot be decoded.
 # Anything else is a bug in this package; it ends the thread and fails whoever waits.
-_JOB_ERRORS = (apsw.Error, AgentVMError, ValueError, TypeError, OverflowError, MemoryError)
+_JOB_ERRORS = (apsw.Error, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
 
 
 class _Job(Generic[T]):
@@ -163,10 +163,10 @@ class _Lane:
             job.deliver()
 
     def _thread_ended(self, unfinished: Sequence[_Job[object]]) -> None:
-        self._closed = True
         self._deliver(unfinished)
         self._running -= 1
         if self._running == 0:
+            self._closed = True
             while not self._queue.empty():
                 job = self._queue.get_nowait()
                 if job is not None:
