@@ -30,9 +30,9 @@ class Server:
 
 
 @contextmanager
-def running(kind: str) -> Iterator[Server]:
-    """`bench.servers KIND`, ended when the block is left."""
-    command = [sys.executable, "-m", "bench.servers", kind]
+def running(kind: str, pace: float = 0.0) -> Iterator[Server]:
+    """`bench.servers KIND PACE`, ended when the block is left."""
+    command = [sys.executable, "-m", "bench.servers", kind, str(pace)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:
         try:
             if process.stdout is None or not (line := process.stdout.readline()):

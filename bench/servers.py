@@ -1,4 +1,4 @@
-"""Servers under test — `python -m bench.servers agentvm|floor` serves a scripted 100-delta reply and prints its port.
+"""Servers under test — `python -m bench.servers agentvm|floor [PACE]` serves a scripted 100-delta reply and prints its port.
 
 `floor` is the same stack (uvicorn, the same socket protocol, the same scripted model) that does nothing but forward: what lies
 between the two is what AgentVM itself costs.
@@ -6,7 +6,7 @@ between the two is what AgentVM itself costs.
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +18,7 @@ from agentvm import ServerConfig, start_server
 from agentvm.drivers.base import (
     MessageStarted,
     MessageStopped,
+    ModelOutput,
     Prompt,
     TextDelta,
     TextStarted,
@@ -30,6 +31,9 @@ from agentvm.server.serving import MAX_FRAME, bind
 from agentvm.server.transport import JoiningProtocol
 
 DELTAS = 100
+PACE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
+"""Seconds between two deltas; 0 for as fast as they can be taken."""
+
 CONTEXT = {
     "containerId": "bench-0001",
     "imageId": "img_mwhhh3mx_5zwio2k0q1ab",
@@ -44,28 +48,43 @@ _ENVELOPE = (
 )
 
 
-def stamped_reply(prompt: Prompt) -> Iterable[Step]:
-    """Each delta carries the moment it was made, so that a client sees how long it took to arrive."""
+def reply_of_deltas(prompt: Prompt) -> Iterable[Step]:
     yield MessageStarted("", "scripted")
     yield TextStarted()
     for _ in range(DELTAS):
-        yield TextDelta(f"{time.monotonic_ns():020d} some words of an answer ")
+        yield TextDelta("")
     yield TextStopped()
     yield UsageReported(Usage(input_tokens=10, output_tokens=DELTAS))
     yield MessageStopped("end_turn")
 
 
+class StampingDriver(ScriptedDriver):
+    """Each delta carries the moment it was made, so that a client sees how long it took to arrive."""
+
+    def __init__(self, pace: float) -> None:
+        super().__init__(reply_of_deltas)
+        self._pace = pace
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        async for output in super().run(prompt):
+            if isinstance(output, TextDelta):
+                if self._pace:
+                    await anyio.sleep(self._pace)
+                output = TextDelta(f"{time.monotonic_ns():020d} some words of an answer ")
+            yield output
+
+
 async def serve_agentvm() -> None:
     with TemporaryDirectory() as data_dir:
         config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0)
-        async with start_server(config, drivers={"scripted": ScriptedDriver(stamped_reply)}) as running:
+        async with start_server(config, drivers={"scripted": StampingDriver(PACE)}) as running:
             print(running.port, flush=True)
             await anyio.sleep_forever()
 
 
 async def forward(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
     """Answers every frame with the model's deltas and a last frame; knows nothing else."""
-    driver = ScriptedDriver(stamped_reply)
+    driver = StampingDriver(PACE)
     prompt = Prompt(model="scripted", conversation=(), max_tokens=1)
     await receive()
     await send({"type": "websocket.accept"})
