@@ -7,8 +7,9 @@ PYTHON ?= python3
 WORKERS ?= auto
 ARGS ?=
 
-PIP := .venv/bin/python -m pip
-INSTALL := $(PIP) install --require-hashes --only-binary :all:
+PIP := .venv/bin/python -m pip --disable-pip-version-check
+# Errors only: a hundred lines about packages would hide those that matter.
+INSTALL := $(PIP) install --quiet --quiet --require-hashes --only-binary :all:
 CODE := $(wildcard src tests bench examples docs)
 COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-emit-find-links --no-annotate --custom-compile-command "make lock" $(ARGS) pyproject.toml
@@ -17,13 +18,13 @@ COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 
 LOCKED := $(PYTHON) -c 'import fcntl, os, sys; lock = os.open(".make.lock", os.O_CREAT | os.O_RDWR, 0o644); \
 	os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
 
-.PHONY: help setup setup-test serve test check fix coverage bench lock clean python
+.PHONY: help setup setup-test serve test check fix coverage bench lock clean python weights
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: python ## Create .venv with the locked packages and fetch the weights of the embedded model
-	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve .venv/.weights
+	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.serve weights
 
 setup-test: setup
 	@$(LOCKED) $(MAKE) --silent --no-print-directory .venv/.test
@@ -60,8 +61,8 @@ lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer 
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made
-	rm -rf .venv .cache dist build .make.lock .coverage .coverage.*
-	find src $(wildcard tests bench examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .venv .cache .hypothesis dist build .make.lock .coverage .coverage.*
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The parts of setup. Only the targets above run them, holding the lock.
 
@@ -71,24 +72,28 @@ python:
 
 .venv/bin/python:
 	@echo "Creating .venv"
-	$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 
 # pip may be told not to compile, and PYTHONDONTWRITEBYTECODE may be set; start-up takes twice as long without byte-code.
 .venv/.packages: requirements/serve.txt | .venv/bin/python
-	$(INSTALL) -r requirements/serve.txt
-	.venv/bin/python -m compileall -q -j 0 .venv/lib || true
+	@echo "Installing the packages into .venv; this takes a minute or two"
+	@$(INSTALL) -r requirements/serve.txt
+	@.venv/bin/python -m compileall -q -j 0 .venv/lib || true
 	@touch $@
 
 # Without isolation: hatchling comes from the locked packages, nothing is fetched.
 .venv/.serve: .venv/.packages pyproject.toml
-	$(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable .
+	@$(PIP) install --quiet --no-deps --no-build-isolation --no-index --editable .
 	@touch $@
 
 .venv/.test: requirements/test.txt .venv/.packages
-	$(INSTALL) -r requirements/test.txt
+	@echo "Installing the packages for tests and checks"
+	@$(INSTALL) -r requirements/test.txt
 	@touch $@
 
-# The server runs without the weights (every other model still works), so that a failed download only warns.
-.venv/.weights: | .venv/.serve
-	@if .venv/bin/avm model pull; then touch $@; else \
-		echo "warning: no weights for the embedded model; the next make tries again" >&2; fi
+# Looked for each time: they lie outside, in the user's cache. Without them every other model still works, so that a failed
+# download only warns. The download shows its progress.
+weights: .venv/.serve
+	@.venv/bin/avm model list | grep -q '(default)$$' || { \
+		echo "Fetching the weights of the embedded model, about 100 MB"; \
+		.venv/bin/avm model pull || echo "warning: no weights for the embedded model; the next make tries again" >&2; }

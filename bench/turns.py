@@ -111,6 +111,7 @@ async def compare(clients: int, turns: int, rounds: int, pace: float) -> None:
     speed = f"a delta every {pace * 1000:.0f} ms" if pace else "as fast as possible"
     print(f"{clients} clients x {turns} turns of {DELTAS} deltas, {speed}, best of {rounds} rounds")
     print(table(rows))
+    print("floor: the same stack, only forwarding. first: includes the durable commit of the message; see docs/benchmarks.md")
     print(f"CPU per delta, agentvm / floor: {best['agentvm'].cpu_per_delta / best['floor'].cpu_per_delta:.2f}\n")
 
 

@@ -171,6 +171,9 @@ def events_md() -> str:
         "[protocol.md](protocol.md).",
         "",
         "A member marked `?` may be absent.",
+        "",
+        "One frame is not in the catalogue because it tells of nothing: `server_hello`, the first of each connection, whose "
+        "`data` is empty. It asks whether the client takes [the reliable form](protocol.md#the-reliable-form).",
     ]
     for category in dict.fromkeys(kind.category for kind in sorted(CATALOGUE.values(), key=lambda kind: kind.category)):
         lines += ["", f"## {category}", "", "| type | source, intent | data | |", "|---|---|---|---|"]

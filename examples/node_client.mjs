@@ -8,6 +8,7 @@ const TIMEOUT = 30_000;
 
 /** Connects, and resolves to `{ request, on, dispose }`. */
 export async function createAgentX({ serverUrl }) {
+  if (typeof WebSocket === "undefined") throw new Error(`This needs Node 22 or newer; this is Node ${process.versions.node}`);
   const socket = new WebSocket(serverUrl);
   const pending = new Map(); // request id -> resolve
   const handlers = new Map(); // event type -> set of handlers

@@ -1,9 +1,10 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentvm.config import DEFAULT_DATA_DIR, DEFAULT_PORT, ServerConfig, from_environment
-from agentvm.drivers.registry import KEY_VARIABLES
+from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES
 from agentvm.errors import ConfigInvalid
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
@@ -107,5 +108,49 @@ def test_a_drivers_own_key_serves_where_there_is_no_key_for_all() -> None:
 
 
 def test_a_drivers_own_key_never_goes_to_another_address() -> None:
-    config = from_environment({"OPENAI_API_KEY": "sk-openai", "LLM_BASE_URL": "http://elsewhere/v1"})
-    assert config.driver_settings("openai").api_key is None
+    keys = dict.fromkeys(KEY_VARIABLES.values(), "sk-own")
+    config = from_environment({**keys, "LLM_BASE_URL": "http://elsewhere/v1"})
+    for driver in DRIVERS:
+        assert config.driver_settings(driver).api_key is None
+    meant = from_environment({**keys, "LLM_BASE_URL": "http://elsewhere/v1", "LLM_API_KEY": "sk-theirs"})
+    assert meant.driver_settings("openai").api_key is meant.llm_api_key is not None
+
+
+@pytest.mark.parametrize(
+    ("config", "driver", "model"),
+    [
+        (ServerConfig(llm_model="openai/gpt-x"), "openai", "gpt-x"),
+        (ServerConfig(llm_model="openai/gpt-x"), "local", None),
+        (ServerConfig(llm_provider="openai", llm_model="org/gpt-x"), "openai", "org/gpt-x"),
+        (ServerConfig(llm_provider="openai"), "openai", None),
+        (ServerConfig(llm_model="/srv/some.gguf"), "local", "/srv/some.gguf"),
+        (ServerConfig(llm_model="/srv/some.gguf", llm_api_key=KEY), "anthropic", None),
+        (ServerConfig(), "local", None),
+    ],
+)
+def test_the_chosen_model_is_told_to_the_driver_that_serves_it_alone(
+    config: ServerConfig, driver: str, model: str | None
+) -> None:
+    assert config.driver_settings(driver).model == model
+
+
+def test_a_directory_may_be_a_string() -> None:
+    given: Any = "some/where"
+    config = ServerConfig(data_dir=given, model_dir=given)
+    assert (config.data_dir, config.model_dir) == (Path("some/where"), Path("some/where"))
+    assert config == ServerConfig(data_dir=Path("some/where"), model_dir=Path("some/where"))
+    assert ServerConfig(data_dir=None).data_dir is None
+
+
+@pytest.mark.parametrize(
+    ("value", "origins"),
+    [
+        ("", ()),
+        (" , ", ()),
+        ("*", ("*",)),
+        ("https://a.example", ("https://a.example",)),
+        (" https://a.example ,http://b.example:8080,", ("https://a.example", "http://b.example:8080")),
+    ],
+)
+def test_the_environment_lists_origins_between_commas(value: str, origins: tuple[str, ...]) -> None:
+    assert from_environment({"AVM_ALLOW_ORIGINS": value}).allow_origins == origins

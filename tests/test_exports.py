@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 import agentvm
 
 API = Path(__file__).resolve().parent.parent / "docs" / "api.md"
@@ -25,8 +23,6 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_the_public_names_are_the_documented_ones() -> None:
-    if not API.exists():
-        pytest.skip("docs/api.md: not written yet")
     assert set(agentvm.__all__) == documented(API.read_text(encoding="utf-8"))
 
 

@@ -45,6 +45,8 @@ class ServerConfig:
         # A newcomer passes a string; what it means is plain.
         if self.data_dir is not None:
             object.__setattr__(self, "data_dir", Path(self.data_dir))
+        if self.model_dir is not None:
+            object.__setattr__(self, "model_dir", Path(self.model_dir))
 
     @property
     def default_model(self) -> str:
@@ -64,9 +66,10 @@ class ServerConfig:
         elif self.llm_base_url is not None:
             driver = "openai"
         elif model:
-            raise ConfigInvalid(
-                f"Model {model!r} does not say who serves it; write <driver>/{model} with one of: {', '.join(DRIVERS)}"
-            )
+            known = ", ".join(DRIVERS)
+            if "/" in model:
+                raise ConfigInvalid(f"Model {model!r}: {shorten(prefix)!r} is no driver; known drivers: {known}")
+            raise ConfigInvalid(f"Model {model!r} does not say who serves it; write <driver>/{model} with one of: {known}")
         else:
             driver = "local"
         if model.startswith(f"{driver}/") or model == driver:

@@ -1,8 +1,8 @@
 import pytest
 
-from agentvm.blueprint.definition import DEFAULT, MAX_NAME, MAX_PER_TENANT, Definitions
+from agentvm.blueprint.definition import DEFAULT, MAX_NAME, MAX_PER_TENANT, MAX_SIZE, Definitions, check_size
 from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
-from agentvm.model.definition import Definition
+from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 
 A, B = TenantId("a"), TenantId("b")
@@ -78,3 +78,22 @@ def test_a_name_has_a_length(name: str) -> None:
     with pytest.raises(InvalidInput):
         Definitions().register(A, Definition(name=name))
     Definitions().register(A, Definition(name="x" * MAX_NAME))
+
+
+@pytest.mark.parametrize("letter", ["x", "\u4e16", '"'])
+def test_a_definition_is_so_large_and_no_larger(letter: str) -> None:
+    empty = len(snapshot_of(Definition(name="a", system_prompt=""))[1])
+    width = len(snapshot_of(Definition(name="a", system_prompt=letter))[1]) - empty
+    room = (MAX_SIZE - empty) // width
+    definitions = Definitions()
+    check_size(Definition(name="a", system_prompt=letter * room))
+    definitions.register(A, Definition(name="a", system_prompt=letter * room))
+    large = letter * (room + 20)
+    for definition in (
+        Definition(name="b", system_prompt=large),
+        Definition(name="b", description=large),
+        Definition(name="b", tools=(large,)),
+    ):
+        with pytest.raises(InvalidInput, match=str(MAX_SIZE)):
+            definitions.register(A, definition)
+    assert [definition.name for definition in definitions.list(A)] == ["default", "a"]

@@ -10,7 +10,13 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.session import Session
 
 POET = Definition(
-    name="poet", description="writes", system_prompt="rhyme", model="scripted/a", tools=("calculator",), max_tokens=100
+    name="poet",
+    description="writes",
+    system_prompt="rhyme",
+    model="scripted/a",
+    tools=("calculator",),
+    max_tokens=100,
+    thinking=2_000,
 )
 texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 tools = st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=2).map(tuple)
@@ -22,6 +28,7 @@ configs = st.builds(
     model=texts,
     tools=tools,
     max_tokens=st.none() | st.integers(1, 9),
+    thinking=st.none() | st.integers(1, 9),
 )
 
 
@@ -57,6 +64,7 @@ def test_the_config_wins_where_it_has_a_word(config: ImageConfig) -> None:
     assert frozen.model == (config.model or POET.model)
     assert frozen.tools == (POET.tools if config.tools is None else config.tools)
     assert frozen.max_tokens == (config.max_tokens or POET.max_tokens)
+    assert frozen.thinking == (config.thinking or POET.thinking)
     assert image.config == config
 
 

@@ -59,6 +59,13 @@ def test_a_data_directory_that_cannot_be_is_seen(tmp_path: Path) -> None:
     assert checks.check_data_dir(tmp_path / "file" / "below").status == "fail"
 
 
+def test_a_place_where_nothing_can_be_made_is_seen_also_by_root() -> None:
+    if not Path("/proc/self").exists():
+        pytest.skip("/proc: not on this system")
+    finding = checks.check_data_dir(Path("/proc/agentvm/data"))
+    assert (finding.status, finding.remedy) == ("fail", "Choose another one with --data-dir.")
+
+
 def test_a_data_directory_in_use_is_seen(tmp_path: Path) -> None:
     assert checks.check_data_dir(tmp_path).status == "ok"
     with lock_data_dir(tmp_path):
@@ -74,13 +81,23 @@ def test_a_data_directory_in_use_is_seen(tmp_path: Path) -> None:
         (ServerConfig(llm_provider="anthropic", provider_keys={"anthropic": KEY}), "ok"),
         (ServerConfig(llm_provider="openai", llm_base_url="http://127.0.0.1:9/v1"), "ok"),
         (ServerConfig(llm_provider="openai"), "fail"),
+        (ServerConfig(llm_base_url="notaurl"), "fail"),
+        (ServerConfig(llm_provider="anthropic", llm_api_key=Secret("sk-\nhidden")), "fail"),
     ],
 )
-def test_a_missing_key_is_seen_and_a_key_is_not_shown(config: ServerConfig, status: str) -> None:
+def test_what_a_server_would_refuse_is_seen_and_a_key_is_not_shown(config: ServerConfig, status: str) -> None:
     finding = checks.check_model(config, config.default_model)
     assert finding.status == status
     assert (finding.remedy is None) == (status == "ok")
     assert "sk-" not in repr(finding)
+
+
+def test_the_model_and_its_address_are_named() -> None:
+    text = "local/smollm2-135m (embedded, no API key needed) answers by default"
+    assert checks.check_model(ServerConfig(), "local").text == text
+    config = ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@127.0.0.1:9/v1?key=sk-2")
+    text = "openai/q (without an API key at http://127.0.0.1:9/v1) answers by default"
+    assert checks.check_model(config, "openai").text == text
 
 
 def test_a_package_that_is_missing_matters_to_the_driver_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +149,24 @@ def test_a_running_agentvm_is_recognised(serve_as: int) -> None:
 
 @pytest.mark.parametrize("serve_as", [Stranger], indirect=True)
 def test_a_stranger_on_the_port_is_a_failure(serve_as: int) -> None:
-    assert checks.check_port("127.0.0.1", serve_as).status == "fail"
+    finding = checks.check_port("127.0.0.1", serve_as)
+    assert (finding.status, finding.remedy) == ("fail", "Choose another one: --port 8081")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_a_host_that_is_not_here_is_the_hosts_fault(host: str) -> None:
+    (finding,) = checks.check_address(host, 8080)
+    assert (finding.name, finding.status, finding.remedy) == ("host", "fail", "For this machine alone: --host 127.0.0.1")
+
+
+def test_a_host_that_others_reach_is_warned_of() -> None:
+    statuses = [[finding.status for finding in checks.check_address(host, 0)] for host in ("0.0.0.0", "127.0.0.1")]
+    assert statuses == [["warn", "ok"], ["ok", "ok"]]
+
+
+def test_a_log_level_that_is_none_is_a_failure() -> None:
+    assert checks.check_log_level("info").status == "ok"
+    assert checks.check_log_level("loud").status == "fail"
 
 
 def test_nobody_answers_where_nobody_is() -> None:
@@ -142,4 +176,12 @@ def test_nobody_answers_where_nobody_is() -> None:
 def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examined(tmp_path: Path) -> None:
     config = ServerConfig(llm_model="mystery", data_dir=None, port=0)
     findings = {finding.name: finding.status for finding in checks.examine(config)}
-    assert findings == {"python": "ok", "sqlite": "ok", "data": "ok", "model": "fail", "port": "ok"}
+    assert findings == {
+        "python": "ok",
+        "sqlite": "ok",
+        "data": "ok",
+        "model": "fail",
+        "host": "ok",
+        "port": "ok",
+        "log": "ok",
+    }

@@ -44,6 +44,15 @@ async def test_a_chosen_model_means_a_new_session(agentx: AgentX) -> None:
         await opened(agentx, model="nobody/other")
 
 
+async def test_a_fresh_one_is_new_although_there_is_a_last_one(agentx: AgentX) -> None:
+    first = await opened(agentx)
+    again = Conversation(agentx, container_id="c1")
+    await again.open(None, fresh=True)
+    assert again.session.session_id != first.session.session_id
+    await again.open(first.session.session_id, fresh=True)
+    assert again.session.session_id == first.session.session_id
+
+
 async def test_a_session_is_resumed_by_its_id(agentx: AgentX) -> None:
     first = await opened(agentx)
     await first.start()

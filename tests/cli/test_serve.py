@@ -9,6 +9,9 @@ import httpx2
 import pytest
 from tests.cli.program import Program, environment, run_avm, running
 from tests.support.wire import Client18, client_of
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
 
 from agentvm.cli.serve import announce, describe_model, is_loopback
 from agentvm.config import ServerConfig
@@ -141,12 +144,35 @@ def test_a_safe_server_with_its_weights_warns_of_nothing(tmp_path: Path, capsys:
         (ServerConfig(llm_api_key=Secret("sk-1")), f"anthropic/{DEFAULT_MODEL} (with an API key)"),
         (
             ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@host:1/v1?k=sk-1"),
-            "openai/q (without an API key at host)",
+            "openai/q (without an API key at http://host:1/v1)",
         ),
     ],
 )
 def test_the_model_is_described_without_its_secrets(config: ServerConfig, text: str) -> None:
     assert describe_model(config) == text
+
+
+def test_every_page_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    announce(ServerConfig(llm_provider="scripted", data_dir=None, allow_origins=("*",)), "http://x", "ws://x/ws")
+    assert "every web page" in capsys.readouterr().err
+
+
+def test_what_is_no_origin_is_wrong_usage(tmp_path: Path) -> None:
+    for origin in ("example.org", "https://example.org/", "https://"):
+        done = run_avm("serve", "--allow-origin", origin, env=environment(tmp_path))
+        assert (done.returncode, done.stdout) == (2, "")
+
+
+async def test_a_page_from_an_allowed_origin_may_connect_and_another_may_not(tmp_path: Path) -> None:
+    arguments = ("--allow-origin", "https://a.test", "--allow-origin", "https://b.test")
+    env = environment(tmp_path, AVM_ALLOW_ORIGINS="https://c.test")
+    async with running("serve", "--port", "0", *arguments, env=env, errors=tmp_path / "errors") as server:
+        url = f"{await url_of(server)}/ws".replace("http", "ws", 1)
+        for origin in ("https://a.test", "https://b.test"):
+            async with connect(url, origin=Origin(origin), proxy=None):
+                pass
+        with pytest.raises(InvalidStatus):
+            await connect(url, origin=Origin("https://c.test"), proxy=None)
 
 
 def test_what_only_this_machine_reaches_is_loopback() -> None:

@@ -42,7 +42,7 @@ def agentx(portal: BlockingPortal) -> Iterator[AgentX]:
 
 @pytest.fixture
 def chat(portal: BlockingPortal, agentx: AgentX, monkeypatch: pytest.MonkeyPatch) -> Chat:
-    """Types lines into one chat through a pipe; returns its exit code."""
+    """Types lines into one chat whose answers go into a file; returns its exit code."""
 
     def run(*lines: Line) -> int:
         conversation = Conversation(agentx, container_id="c1")
@@ -88,12 +88,40 @@ def test_nothing_is_read_after_leaving(chat: Chat, capsys: pytest.CaptureFixture
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("command", ["/fly", "/resume", "/resume 9", "/resume x", "/title", "/new age"])
-def test_a_wrong_command_is_an_error_and_the_chat_goes_on(chat: Chat, capsys: pytest.CaptureFixture[str], command: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("/fly", "there is no command /fly; /help lists them"),
+        ("/resume 9", "there is no session number 9; /sessions lists them"),
+        ("/resume", "/resume needs a number, as in /resume 2; /sessions lists them"),
+        ("/resume x", "/resume needs a number, as in /resume 2; /sessions lists them"),
+        ("/title", "/title needs a text, as in /title Holidays"),
+        ("/new age", "/new stands alone, without 'age'"),
+    ],
+)
+def test_a_wrong_command_says_what_is_wrong_and_the_chat_goes_on(
+    chat: Chat, capsys: pytest.CaptureFixture[str], command: str, error: str
+) -> None:
     assert chat(command, "still here") == 1
     said = capsys.readouterr()
     assert said.out == "still here\n"
-    assert said.err.startswith("Error: there is no ")
+    assert said.err.startswith(f"Error: {error}\n")
+
+
+def test_a_session_without_a_word_can_be_resumed_and_named(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
+    assert chat("/resume 1") == 0
+    assert capsys.readouterr().err == "Going on with a session in which nothing was said yet; /history shows it.\n"
+
+
+def test_one_message_is_sent_whole_and_its_slashes_are_text(
+    portal: BlockingPortal, agentx: AgentX, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conversation = Conversation(agentx, container_id="c1")
+    portal.call(conversation.open, None)
+    terminal = Terminal(portal, conversation, Screen(live=False), live=False)
+    assert terminal.answer("/help me\nwith this") == 0
+    assert capsys.readouterr().out == "/help me\nwith this\n"
+    assert terminal.answer("fail") == 1
 
 
 def test_a_failed_turn_is_exit_code_1(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:

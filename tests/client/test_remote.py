@@ -238,3 +238,48 @@ async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytes
             async with start_server(ServerConfig(data_dir=None, port=port), drivers=drivers):
                 await done.wait()
     assert failures >= 1
+
+
+SECRETS = ("hunter2", "tok_1", "frag_1", "Bearer t")
+
+
+def secretive(port: int, path: str = "/ws") -> str:
+    return f"ws://me:hunter2@127.0.0.1:{port}{path}?token=tok_1"
+
+
+async def test_a_runtime_and_its_errors_show_no_credentials() -> None:
+    headers = {"Authorization": "Bearer t"}
+    said = [repr(remote_runtime(secretive(1), headers=headers))]
+    async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+        for url in (secretive(1), secretive(server.port, "/nope")):
+            with anyio.fail_after(5), pytest.raises(ChannelClosed, match=r"Cannot connect to 127\.0\.0\.1:\d+/") as refused:
+                async with create_agentx(remote_runtime(url, headers=headers)):
+                    pass
+            said.append(str(refused.value))
+    for url in ("http://me:hunter2@h/?token=tok_1", "ws://me:hunter2@h:port/#frag_1", "ws://me:hunter2@["):
+        with anyio.fail_after(5), pytest.raises(ConfigInvalid) as refused_url:
+            async with create_agentx(remote_runtime(url, headers=headers)):
+                pass
+        said.append(str(refused_url.value))
+    assert [text for text in said if any(secret in text for secret in SECRETS)] == []
+
+
+async def test_a_session_known_from_its_events_alone_is_subscribed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    subscribed, seen = anyio.Event(), list[object]()
+    told = {"type": "text_delta", "category": "stream", "data": {"text": "a"}, "context": {"sessionId": "sess_1"}}
+    others_reply = {"type": "x_response", "category": "response", "data": {"requestId": "another's"}}
+
+    async def tell_and_drop(socket: ServerConnection) -> None:
+        if seen:
+            seen.append(json.loads(await socket.recv()))
+            subscribed.set()
+            await socket.wait_closed()
+        else:
+            seen.append("first")
+            for event in (told, told, others_reply, {"type": "container_created", "context": {"containerId": "c1"}}):
+                await socket.send(json.dumps(event))
+
+    async with served_by(tell_and_drop) as url, create_agentx(remote_runtime(url)):
+        await subscribed.wait()
+    assert seen == ["first", {"type": "subscribe", "sessionId": "sess_1"}]

@@ -1,9 +1,12 @@
 import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import anyio
 import pytest
 from tests.commands.fixtures import Vanishing, open_desk
 
+from agentvm.blueprint.definition import MAX_SIZE
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 
 pytestmark = pytest.mark.anyio
@@ -60,12 +63,34 @@ async def test_a_definition_is_built_by_name_or_whole_and_never_changes_afterwar
         ({"tools": ["x"]}, "tool_not_found"),
         ({"maxTokens": 0}, "invalid_input"),
         ({"maxTokens": -5}, "invalid_input"),
+        ({"thinking": 0}, "invalid_input"),
+        ({"systemPrompt": "x" * MAX_SIZE}, "invalid_input"),
     ],
 )
 async def test_a_build_that_could_not_run_is_refused_and_leaves_nothing(config: dict[str, object], code: str) -> None:
     async with open_desk() as desk:
         assert (await desk.ask("image_create", containerId="c1", config=config))["errorCode"] == code
         assert await desk.ask("container_list") == {"containerIds": []}
+
+
+async def test_a_definition_that_is_too_large_is_not_built_either() -> None:
+    async with open_desk() as desk:
+        large, half = {"name": "a", "systemPrompt": "x" * MAX_SIZE}, {"name": "a", "tools": ["calculator"]}
+        refused = await desk.ask("image_build", containerId="c1", definition=large)
+        assert refused["errorCode"] == "invalid_input"
+        config = {"systemPrompt": "x" * MAX_SIZE}
+        refused = await desk.ask("image_build", containerId="c1", definition=half, config=config)
+        assert refused["errorCode"] == "invalid_input"
+        assert await desk.ask("container_list") == {"containerIds": []}
+
+
+async def test_what_an_image_may_think_with_reaches_the_model() -> None:
+    driver = ScriptedDriver()
+    async with open_desk(driver) as desk:
+        for image in (await desk.create_image(thinking=3_000), await desk.create_image()):
+            await desk.ask("message_send", imageId=image["imageId"], content="hi")
+        await desk.hear("turn_response", times=2)
+        assert sorted(prompt.thinking or 0 for prompt in driver.prompts) == [0, 3_000]
 
 
 async def test_an_image_runs_once() -> None:
@@ -187,6 +212,52 @@ async def test_a_message_that_races_a_deletion_leaves_no_agent_behind() -> None:
         for _ in range(20):
             await race((await desk.create_image())["imageId"])
         assert await desk.ask("agent_list", containerId="c1") == {"agents": []}
+
+
+class RacedStore:
+    """A store in which something else happens just before an image is deleted."""
+
+    def __init__(self, inner: Any, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self._inner, self._meanwhile = inner, meanwhile
+
+    def container(self, container_id: str) -> Any:
+        return RacedStore(self._inner.container(container_id), self._meanwhile)
+
+    async def delete_image(self, image_id: str) -> Any:
+        await self._meanwhile()
+        return await self._inner.delete_image(image_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("command", ["image_run", "message_send"])
+async def test_an_agent_started_while_its_image_is_deleted_is_stopped_too(command: str) -> None:
+    driver = ScriptedDriver(lambda prompt: [Pause(anyio.Event())])
+    async with open_desk(driver) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        racer = desk.another()
+        store: Any = RacedStore(desk.peer.store, lambda: racer.ask(command, imageId=image_id, content="hi"))
+        deleter = dataclasses.replace(desk, peer=dataclasses.replace(desk.peer, store=store))
+        assert await deleter.ask("image_delete", imageId=image_id) == {"imageId": image_id}
+        assert await desk.ask("agent_list", containerId="c1") == {"agents": []}
+        racer.hear_nowait()
+        ends = ["turn_response"] if command == "message_send" else []
+        assert racer.types()[-3 - len(ends) :] == [*ends, "session_destroyed", "agent_unregistered", "image_deleted"]
+
+
+async def test_the_sessions_of_a_deleted_image_are_not_listened_to_any_more() -> None:
+    async with open_desk() as desk:
+        fresh = vars(desk.vm.runtime.broadcaster)["_sessions"].copy()
+        image = await desk.create_image()
+        kept = await desk.create_image()
+        await desk.ask("session_create", imageId=image["imageId"])
+        listener = desk.another()
+        for one in (image, kept):
+            await listener.ask("image_get", imageId=one["imageId"])
+        await desk.ask("image_delete", imageId=image["imageId"])
+        listened = {session_id for _, session_id in vars(desk.vm.runtime.broadcaster)["_sessions"]}
+        assert (fresh, listened) == ({}, {kept["sessionId"]})
 
 
 async def test_the_history_of_an_image_is_its_messages_in_order() -> None:

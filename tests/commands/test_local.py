@@ -6,10 +6,10 @@ import pytest
 from tests.commands.fixtures import open_desk
 
 from agentvm.commands.local import LocalLink
-from agentvm.errors import ImageNotFound, InvalidInput, UnknownCommand
+from agentvm.errors import ChannelClosed, ImageNotFound, InvalidInput, UnknownCommand
 from agentvm.model.image import ImageConfig
 from agentvm.protocol.verbs import RuntimeView
-from agentvm.runtime.channel import GOING_AWAY
+from agentvm.runtime.channel import GOING_AWAY, TOO_SLOW
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +91,18 @@ async def test_handlers_hear_events_until_they_unsubscribe_and_iterators_end_wit
                 desk.peer.channel.close(GOING_AWAY)
                 assert [event.type async for event in events] == ["container_created"]
         assert heard == ["c1"]
+
+
+async def test_a_link_that_has_ended_says_so_instead_of_acting() -> None:
+    async with open_desk() as desk:
+        link = LocalLink(desk.peer)
+        view = RuntimeView(link)
+        desk.peer.channel.close(TOO_SLOW)
+        with pytest.raises(ChannelClosed, match=TOO_SLOW.reason):
+            await view.containers.create("c1")
+        with pytest.raises(ChannelClosed):
+            await view.request("container_create_request", {"containerId": "c1"})
+        with anyio.fail_after(5), pytest.raises(ChannelClosed):
+            async with link.events() as events:
+                await anext(events)
+        assert await desk.another().ask("container_list") == {"containerIds": []}

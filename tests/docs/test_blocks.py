@@ -2,6 +2,7 @@ import ast
 import inspect
 import io
 import json
+import re
 import types
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, redirect_stdout
@@ -14,16 +15,26 @@ from tests.docs.documents import PAGES, Block, blocks, name, read
 from tests.examples.scripts import EXAMPLES, environment
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime
+from agentvm.drivers.base import MessageStarted, Prompt
+from agentvm.drivers.scripted import Script, Step, echo
+from agentvm.errors import ProviderOverloaded
 
 URL = "ws://localhost:8080/ws"
 
+READMES = ("README.md", "README.zh-CN.md")
+
+with_readmes = pytest.mark.parametrize("page", READMES)
 with_python = pytest.mark.parametrize("page", [page for page in PAGES if blocks(read(page), "python")], ids=name)
 
 
+def fail(prompt: Prompt) -> list[Step]:
+    return [MessageStarted("", "scripted"), ProviderOverloaded("The model is overloaded")]
+
+
 @asynccontextmanager
-async def fresh_runtime(where: str) -> AsyncIterator[tuple[AgentX, str]]:
+async def fresh_runtime(where: str, script: Script = echo) -> AsyncIterator[tuple[AgentX, str]]:
     """An empty runtime that echoes, in memory; reached within the process or over its socket."""
-    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver(script)})
     async with create_agentx(source) as here:
         assert here.server is not None
         url = f"ws://127.0.0.1:{await here.server.listen(port=0)}/ws"
@@ -60,21 +71,43 @@ async def test_python_blocks_run_in_order_and_print_what_is_written_below_them(p
                     assert printed == block.output, f"{name(page)}:{block.line}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
-async def test_the_agentxjs_block_works_with_a_client_of_the_same_surface(page: str, node: Path, tmp_path: Path) -> None:
+@with_readmes
+async def test_the_python_block_of_the_readme_says_what_failed_and_ends(page: str) -> None:
+    (block,) = blocks(read(page), "python")
+    with anyio.fail_after(60):
+        async with fresh_runtime("local", fail) as (_, url):
+            assert await run(block, {"__name__": "__main__"}, url) == "The model is overloaded\n"
+
+
+async def run_js(node: Path, folder: Path, text: str) -> tuple[int, str, str]:
     """agentxjs itself is not needed: examples/node_client.mjs offers the same calls and sends the same frames."""
-    package = tmp_path / "node_modules" / "agentxjs"
+    package = folder / "node_modules" / "agentxjs"
     package.mkdir(parents=True)
     (package / "package.json").write_text('{"name": "agentxjs", "type": "module", "main": "index.js"}')
     (package / "index.js").write_text(f'export {{ createAgentX }} from "{(EXAMPLES / "node_client.mjs").as_uri()}";')
-    (block,) = blocks(read(page), "js")
+    (folder / "main.mjs").write_text(text)
     with anyio.fail_after(60):
-        async with fresh_runtime("local") as (agentx, url):
-            (tmp_path / "main.mjs").write_text(block.text.replace(URL, url))
-            done = await anyio.run_process([str(node), "main.mjs"], cwd=tmp_path, env=environment(), check=False)
-            records = await agentx.images.list("user-alice")
-    assert (done.returncode, done.stdout.decode(), done.stderr.decode()) == (0, "Hello!", "")
+        done = await anyio.run_process([str(node), "main.mjs"], cwd=folder, env=environment(), check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@with_readmes
+async def test_the_agentxjs_block_works_with_a_client_of_the_same_surface(page: str, node: Path, tmp_path: Path) -> None:
+    (block,) = blocks(read(page), "js")
+    async with fresh_runtime("local") as (agentx, url):
+        assert await run_js(node, tmp_path, block.text.replace(URL, url)) == (0, "Hello!", "")
+        records = await agentx.images.list("user-alice")
     assert [record.name for record in records] == ["My Assistant"]
+
+
+@with_readmes
+async def test_the_agentxjs_block_says_what_failed_and_ends(page: str, node: Path, tmp_path: Path) -> None:
+    (block,) = blocks(read(page), "js")
+    async with fresh_runtime("local", fail) as (_, url):
+        text = block.text.replace(URL, url)
+        assert await run_js(node, tmp_path / "failed", text) == (1, "", "The model is overloaded\n")
+        refused = text.replace('"Hello!"', '""')
+        assert await run_js(node, tmp_path / "refused", refused) == (1, "", "content must not be empty\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -83,9 +116,14 @@ def test_json_blocks_are_json(page: Path) -> None:
         json.loads(block.text)
 
 
+def without_comments(text: str) -> str:
+    """What is to be read and not run may be translated: comments, and what the reader fills in."""
+    return re.sub(r"(?m)(^|\s)(#|//) .*$|<[^>]*>", "", text)
+
+
 def test_both_readmes_show_the_same_code() -> None:
     for language in ("text", "sh", "js", "python"):
-        english, chinese = ([block.text for block in blocks(read(page), language)] for page in ("README.md", "README.zh-CN.md"))
+        english, chinese = ([without_comments(block.text) for block in blocks(read(page), language)] for page in READMES)
         assert english == chinese != []
 
 

@@ -5,7 +5,7 @@ from agentvm.drivers.anthropic_body import messages_body, redacted_mark
 from agentvm.drivers.base import AssistantSaid, UserSaid
 from agentvm.drivers.chat_body import reasoning_mark
 from agentvm.errors import ProviderBadRequest
-from agentvm.model.message import FilePart, ThinkingPart
+from agentvm.model.message import FilePart, TextPart, ThinkingPart, UserContent
 
 CACHED = {"type": "ephemeral"}
 
@@ -99,3 +99,44 @@ def test_an_assistant_that_said_nothing_is_left_out(text: str) -> None:
 
 def test_a_prompt_without_system_and_tools_sends_neither() -> None:
     assert set(messages_body(prompt(), FAILURES)) == {"model", "max_tokens", "messages", "stream"}
+
+
+UNREADABLE = FilePart(data="aGk=", media_type="application/msword", filename="a.doc")
+
+
+def blocks(*said: UserSaid) -> list[object]:
+    """The content of each message, without the mark for the cache."""
+    messages = messages_body(prompt(*said), FAILURES)["messages"]
+    assert isinstance(messages, list)
+    for block in messages[-1]["content"]:
+        block.pop("cache_control", None)
+    return [message["content"] for message in messages]
+
+
+def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
+    with pytest.raises(ProviderBadRequest):
+        blocks(UserSaid(content="before"), UserSaid(content=(UNREADABLE,)))
+    assert blocks(UserSaid(content=(TextPart(text="look"), UNREADABLE)), UserSaid(content="never mind")) == [
+        [{"type": "text", "text": "look"}, {"type": "text", "text": "[a.doc: this model cannot read it]"}],
+        [{"type": "text", "text": "never mind"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ((TextPart(text=" \n"), TextPart(text="so"), TextPart(text="")), ["so"]),
+        ((TextPart(text=""), TextPart(text="\t")), ["(nothing)"]),
+        ((), ["(nothing)"]),
+        (" \n", ["(nothing)"]),
+    ],
+)
+def test_blank_text_of_a_user_is_left_out_but_never_the_message(content: UserContent, texts: list[str]) -> None:
+    assert blocks(UserSaid(content=content)) == [[{"type": "text", "text": text} for text in texts]]
+
+
+@pytest.mark.parametrize(("wanted", "budget"), [(1, 1_024), (1_024, 1_024), (5_000, 5_000)])
+def test_the_budget_for_thinking_comes_on_top_of_the_answers(wanted: int, budget: int) -> None:
+    body = messages_body(prompt(thinking=wanted), FAILURES)
+    assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
+    assert body["max_tokens"] == 100 + budget

@@ -4,7 +4,7 @@ from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, call
 from agentvm.drivers.base import AssistantSaid, UserSaid
 from agentvm.drivers.chat_body import chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
-from agentvm.model.message import FilePart, ImagePart, ThinkingPart
+from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
 
 
 def test_the_system_prompt_comes_first_and_tools_are_functions() -> None:
@@ -89,3 +89,42 @@ def test_tokens_are_estimated_from_what_is_sent() -> None:
     short, long = (chat_body(prompt(UserSaid(content="word " * count)), FAILURES) for count in (1, 1000))
     assert 0 < estimate_prompt(short) < 30
     assert 1000 < estimate_prompt(long) < 1500
+
+
+UNREADABLE = FilePart(data="/////w==", media_type="text/plain", filename="a.doc")
+
+
+def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
+    said = prompt(UserSaid(content=(TextPart(text="look"), UNREADABLE)), UserSaid(content="never mind"))
+    assert chat_body(said, FAILURES)["messages"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "look"},
+                {"type": "text", "text": "[a.doc: this model cannot read it]"},
+            ],
+        },
+        {"role": "user", "content": "never mind"},
+    ]
+
+
+def test_a_model_without_eyes_hears_of_older_pictures_as_notes() -> None:
+    pictures = (ImagePart(data="aGk=", media_type="image/png"), ImagePart(data="aGk=", media_type="image/png", name="x.png"))
+    said = prompt(UserSaid(content=(*pictures, UNREADABLE)), UserSaid(content="never mind"))
+    assert chat_body(said, FAILURES, speech_only=True)["messages"] == [
+        {
+            "role": "user",
+            "content": "[image/png: this model cannot read it]\n"
+            "[x.png: this model cannot read it]\n"
+            "[a.doc: this model cannot read it]",
+        },
+        {"role": "user", "content": "never mind"},
+    ]
+
+
+@pytest.mark.parametrize("speech_only", [False, True])
+def test_the_newest_user_message_is_refused_also_while_its_tools_are_answered(speech_only: bool) -> None:
+    newest = UserSaid(content=(UNREADABLE,))
+    said = prompt(UserSaid(content="before"), newest, called(("c1", "weather")), answered("c1", "sun"))
+    with pytest.raises(ProviderBadRequest, match=r"a\.doc"):
+        chat_body(said, FAILURES, speech_only=speech_only)

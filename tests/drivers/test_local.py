@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import DriverSettings, TextDelta, UserSaid
@@ -55,6 +56,28 @@ async def test_a_broken_model_is_unavailable(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_bytes(b"GGUF" + b"\0" * 100)
     async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
         await conformance.check_failure(driver, prompt(), ModelUnavailable)
+
+
+async def test_a_peers_path_is_not_even_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Path] = []
+    is_file = Path.is_file
+
+    def look(path: Path) -> bool:
+        looked.append(path)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", look)
+    for name in ("operators.gguf", "secret.gguf"):
+        (tmp_path / name).write_bytes(b"GGUF" + b"\0" * 100)
+    settings = DriverSettings(model=str(tmp_path / "operators.gguf"), model_dir=tmp_path / "models")
+    async with open_driver(settings) as driver:
+        for path in (str(tmp_path / "secret.gguf"), f"{tmp_path}/./operators.gguf", "../secret.gguf", "~/secret.gguf"):
+            asked = structs.replace(prompt(), model=path)
+            error = await conformance.check_failure(driver, asked, ModelUnavailable)
+            assert "no weights" in str(error)
+        assert looked == []
+        await conformance.check_failure(driver, conformance.hello(driver), ModelUnavailable)
+        assert looked == [tmp_path / "operators.gguf"]
 
 
 @installed

@@ -1,24 +1,60 @@
+from collections.abc import Iterable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import quote
 
-from playwright.async_api import Browser, Page, expect
+import anyio
+import pytest
+from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.drivers.scripted import Script, echo
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply
 
-PAGE = (EXAMPLES / "browser" / "index.html").as_uri()
+FOLDER = EXAMPLES / "browser"
 DEADLINE = 20_000
-WIDE, NARROW = {"width": 1100, "height": 760}, {"width": 380, "height": 680}
+WIDE, NARROW = ViewportSize(width=900, height=640), ViewportSize(width=380, height=640)
 
 expect.set_options(timeout=DEADLINE)
 
 
-async def open_page(browser: Browser, url: str, *, complaints: list[str]) -> Page:
-    page = await browser.new_page(viewport=WIDE, color_scheme="light")  # type: ignore[arg-type]  # a dict of the right shape
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    """The page's address on loopback, as `python -m http.server` serves it."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(FOLDER))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/index.html"
+        server.shutdown()
+        thread.join()
+
+
+class Slow:
+    """Says "one two " and waits for its gate before " three"; anything else but "slow" is echoed."""
+
+    def __init__(self) -> None:
+        self.gate = anyio.Event()
+
+    def __call__(self, prompt: Prompt) -> Iterable[Step]:
+        if last_user_text(prompt) != "slow":
+            return echo(prompt)
+        first, *others = reply("one ", "two ", "three ", "four")
+        return [first, *others[:3], Pause(self.gate), *others[3:]]
+
+
+async def open_page(browser: Browser, site: str, url: str, *, complaints: list[str]) -> Page:
+    page = await browser.new_page(viewport=WIDE, color_scheme="light")
     page.set_default_timeout(DEADLINE)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    await page.goto(f"{PAGE}?server={quote(url, safe='')}")
+    await page.goto(f"{site}?server={quote(url, safe='')}")
     await expect(page.get_by_role("status")).to_have_text("Connected")
     return page
 
@@ -33,10 +69,10 @@ def driver(script: Script = echo) -> dict[str, ScriptedDriver]:
     return {"scripted": ScriptedDriver(script)}
 
 
-async def test_a_message_gets_a_streamed_reply_in_a_new_image(browser: Browser) -> None:
+async def test_a_message_gets_a_streamed_reply_in_a_new_image(browser: Browser, site: str) -> None:
     complaints: list[str] = []
     async with start_server(IN_MEMORY, drivers=driver()) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
         await say(page, "Hello <b>there</b>")
         await expect(page.locator(".user .bubble")).to_have_text("Hello <b>there</b>")
         await expect(page.locator(".assistant .bubble")).to_have_text("Hello <b>there</b>")
@@ -47,10 +83,10 @@ async def test_a_message_gets_a_streamed_reply_in_a_new_image(browser: Browser) 
     assert complaints == []
 
 
-async def test_tool_calls_become_cards_with_input_and_result(browser: Browser) -> None:
+async def test_tool_calls_become_cards_with_input_and_result(browser: Browser, site: str) -> None:
     complaints: list[str] = []
     async with start_server(IN_MEMORY, drivers=driver(talk)) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
         await say(page, "tool please")
         await expect(page.locator(".assistant .bubble").last).to_have_text("tool please")
         await expect(page.locator(".done .state")).to_have_text("done")
@@ -66,11 +102,11 @@ async def test_tool_calls_become_cards_with_input_and_result(browser: Browser) -
     assert complaints == []
 
 
-async def test_the_stop_button_and_escape_end_a_running_turn(browser: Browser) -> None:
+async def test_the_stop_button_and_escape_end_a_running_turn(browser: Browser, site: str) -> None:
     complaints: list[str] = []
     endless = ScriptedDriver(talk)
     async with start_server(IN_MEMORY, drivers={"scripted": endless}) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
         for times in (1, 2):
             await say(page, "Count")
             await expect(page.locator(".live .bubble")).to_have_text("one, two")
@@ -83,10 +119,10 @@ async def test_the_stop_button_and_escape_end_a_running_turn(browser: Browser) -
     assert complaints == []
 
 
-async def test_a_failed_turn_is_shown_and_the_next_one_works(browser: Browser) -> None:
+async def test_a_failed_turn_is_shown_and_the_next_one_works(browser: Browser, site: str) -> None:
     complaints: list[str] = []
     async with start_server(IN_MEMORY, drivers=driver(talk)) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
         await say(page, "fail please")
         await expect(page.locator(".error .bubble")).to_have_text("The model is overloaded; try again later")
         await say(page, "again")
@@ -94,10 +130,10 @@ async def test_a_failed_turn_is_shown_and_the_next_one_works(browser: Browser) -
     assert complaints == []
 
 
-async def test_the_page_reconnects_and_reads_what_it_missed(browser: Browser, tmp_path: Path) -> None:
+async def test_the_page_reconnects_and_reads_what_it_missed(browser: Browser, site: str, tmp_path: Path) -> None:
     complaints: list[str] = []
     async with start_server(ServerConfig(port=0, data_dir=tmp_path), drivers=driver()) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
         await say(page, "before")
         await expect(page.locator(".assistant .bubble")).to_have_text("before")
     await expect(page.get_by_role("status")).not_to_have_text("Connected")
@@ -113,11 +149,11 @@ async def test_the_page_reconnects_and_reads_what_it_missed(browser: Browser, tm
     assert complaints == []
 
 
-async def test_settings_choose_another_container_and_the_screen_may_be_narrow(browser: Browser) -> None:
+async def test_settings_choose_another_container_and_the_screen_may_be_narrow(browser: Browser, site: str) -> None:
     complaints: list[str] = []
     async with start_server(IN_MEMORY, drivers=driver()) as server:
-        page = await open_page(browser, server.ws_url, complaints=complaints)
-        await page.set_viewport_size(NARROW)  # type: ignore[arg-type]  # a dict of the right shape
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
+        await page.set_viewport_size(NARROW)
         await say(page, "mine")
         await expect(page.locator(".assistant .bubble")).to_have_text("mine")
         await page.get_by_role("button", name="Settings").click()
@@ -131,3 +167,94 @@ async def test_settings_choose_another_container_and_the_screen_may_be_narrow(br
         width = await page.evaluate("document.documentElement.scrollWidth")
         assert width <= NARROW["width"]
     assert complaints == []
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+async def test_the_composer_stands_at_the_bottom_with_and_without_settings(
+    browser: Browser, site: str, size: ViewportSize
+) -> None:
+    async with start_server(IN_MEMORY, drivers=driver()) as server:
+        page = await open_page(browser, site, server.ws_url, complaints=[])
+        await page.set_viewport_size(size)
+        for _ in range(2):
+            box = await page.locator("#composer").bounding_box()
+            log = await page.locator("#log").bounding_box()
+            assert box is not None
+            assert log is not None
+            assert box["height"] < 120
+            assert round(box["y"] + box["height"]) == size["height"]
+            assert round(log["y"] + log["height"]) == round(box["y"])
+            await page.get_by_role("button", name="Settings").click()
+
+
+async def test_a_reload_during_an_answer_goes_on_with_it(browser: Browser, site: str) -> None:
+    complaints: list[str] = []
+    slow = Slow()
+    async with start_server(IN_MEMORY, drivers=driver(slow)) as server:
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
+        await say(page, "slow")
+        await expect(page.locator(".live .bubble")).to_have_text("one two")
+        await say(page, "next")
+        await expect(page.locator(".user .bubble")).to_have_text(["slow", "next"])
+        await page.reload()
+        await expect(page.locator(".user .bubble")).to_have_text(["slow", "next"])
+        await expect(page.locator(".turn").first.get_by_text("Answer in progress")).to_be_visible()
+        await expect(page.get_by_role("button", name="Stop")).to_be_visible()
+        slow.gate.set()
+        await expect(page.locator(".turn").first.locator(".assistant .bubble")).to_have_text("one two three four")
+        await expect(page.locator(".turn").last.locator(".assistant .bubble")).to_have_text("next")
+        await expect(page.get_by_text("Answer in progress")).to_have_count(0)
+        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
+        await expect(page.locator(".live")).to_have_count(0)
+    assert complaints == []
+
+
+async def test_what_comes_after_a_reload_is_shown_before_the_answer_is_whole(browser: Browser, site: str) -> None:
+    complaints: list[str] = []
+    first, second = anyio.Event(), anyio.Event()
+
+    def script(prompt: Prompt) -> Iterable[Step]:
+        begin, *others = reply("one ", "two ", "three ")
+        return [begin, *others[:2], Pause(first), others[2], Pause(second), *others[3:]]
+
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
+        await say(page, "go")
+        await expect(page.locator(".live .bubble")).to_have_text("one")
+        await page.reload()
+        await expect(page.get_by_text("Answer in progress")).to_be_visible()
+        first.set()
+        await expect(page.locator(".live .bubble")).to_have_text("two")
+        second.set()
+        await expect(page.locator(".assistant .bubble")).to_have_text("one two three")
+        await expect(page.locator(".turn > .note")).to_have_count(1)
+    assert complaints == []
+
+
+async def test_each_answer_and_its_end_stand_under_their_own_question(browser: Browser, site: str) -> None:
+    complaints: list[str] = []
+    async with start_server(IN_MEMORY, drivers=driver(Slow())) as server:
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
+        await say(page, "slow")
+        await expect(page.locator(".live .bubble")).to_have_text("one two")
+        await say(page, "next")
+        await expect(page.locator(".user .bubble")).to_have_text(["slow", "next"])
+        await page.keyboard.press("Escape")
+        for number, (question, answer, end) in enumerate([("slow", "one two", "Stopped · "), ("next", "next", "scripted · ")]):
+            turn = page.locator(".turn").nth(number)
+            await expect(turn.locator(".user .bubble")).to_have_text(question)
+            await expect(turn.locator(".assistant .bubble")).to_have_text(answer)
+            await expect(turn.locator(".note")).to_contain_text(end)
+        # The same from the history.
+        await page.reload()
+        await expect(page.locator(".turn")).to_have_count(2)
+        await expect(page.locator(".turn").first).to_contain_text("one two")
+    assert complaints == []
+
+
+async def test_a_page_that_is_a_file_or_finds_no_server_says_what_to_do(browser: Browser, site: str) -> None:
+    hint = "python3 -m http.server 8000 --bind 127.0.0.1 --directory examples/browser"
+    for address in ((FOLDER / "index.html").as_uri(), f"{site}?server=ws://127.0.0.1:1/ws"):
+        page = await browser.new_page()
+        await page.goto(address)
+        await expect(page.get_by_text(hint)).to_be_visible()

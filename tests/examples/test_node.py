@@ -7,8 +7,8 @@ from tests.examples.scripts import EXAMPLES, IN_MEMORY, NOBODY, environment, tal
 from agentvm import ScriptedDriver, start_server
 
 
-async def run(node: Path, url: str, content: str) -> tuple[int, str, str]:
-    command = [str(node), str(EXAMPLES / "node_client.mjs"), url, content]
+async def run(node: Path, url: str, content: str, *options: str) -> tuple[int, str, str]:
+    command = [str(node), *options, str(EXAMPLES / "node_client.mjs"), url, content]
     with anyio.fail_after(60):
         done = await anyio.run_process(command, env=environment(), check=False)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
@@ -47,3 +47,10 @@ async def test_the_node_client_reports_a_refused_command(node: Path) -> None:
 async def test_the_node_client_says_that_nobody_listens(node: Path) -> None:
     code, out, err = await run(node, NOBODY, "Hello")
     assert (code, out, err) == (1, "", f"Cannot connect to {NOBODY}\n")
+
+
+async def test_the_node_client_says_that_it_needs_a_newer_node(node: Path) -> None:
+    # Before version 22 there was no WebSocket without a flag.
+    code, out, err = await run(node, NOBODY, "Hello", "--no-experimental-websocket")
+    assert (code, out) == (1, "")
+    assert err.startswith("This needs Node 22 or newer; this is Node ")

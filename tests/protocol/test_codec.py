@@ -7,7 +7,17 @@ from hypothesis import strategies as st
 from tests.protocol.fixtures import HARD_TEXTS
 
 from agentvm.errors import InvalidInput
-from agentvm.protocol.codec import Frame, decode_command, decode_event, decode_inbound, decode_reply, decode_request_id, encode
+from agentvm.protocol import codec
+from agentvm.protocol.codec import (
+    MAX_MENDED,
+    Frame,
+    decode_command,
+    decode_event,
+    decode_inbound,
+    decode_reply,
+    decode_request_id,
+    encode,
+)
 from agentvm.protocol.commands import ContainerGetReply
 
 
@@ -68,3 +78,46 @@ def test_a_reply_reads_back_or_is_invalid_input() -> None:
     assert decode_reply(ContainerGetReply, {"exists": True, "requestId": "r"}) == ContainerGetReply(exists=True)
     with pytest.raises(InvalidInput):
         decode_reply(ContainerGetReply, {})
+
+
+class CountedPattern:
+    """Stands for the costly search of a frame, and counts how often it is asked for."""
+
+    def __init__(self) -> None:
+        self.searched = 0
+
+    def sub(self, replacement: object, text: str) -> str:
+        self.searched += 1
+        return text
+
+
+@pytest.mark.parametrize(
+    ("text", "searched"),
+    [
+        ('{"a":"' + r"\n" * (5 * 1024 * 1024), 0),
+        ('{"a":"' + r"\ud83d" + r"\n" * MAX_MENDED, 0),
+        ('{"a":"' + r"\n" * 1_000, 0),
+        ('{"a":"' + r"\ud83d", 1),
+    ],
+    ids=["large", "large with a half", "small", "small with a half"],
+)
+def test_only_a_small_frame_with_half_of_a_pair_is_searched(text: str, searched: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = CountedPattern()
+    monkeypatch.setattr(codec, "_ESCAPE", pattern)
+    with pytest.raises(InvalidInput):
+        decode_inbound(text)
+    assert pattern.searched == searched
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (r"cut \ud83d", "cut \ufffd"),
+        (r"\uDE00 late", "\ufffd late"),
+        (r"\ud83d\ude00 and \ud83d", "\U0001f600 and \ufffd"),
+        (r"\\ud83d is no escape, \ud83d is", "\\ud83d is no escape, \ufffd is"),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_replaced_and_the_rest_of_the_frame_kept(sent: str, read: str) -> None:
+    frame = decode_inbound('{"type":"x","data":{"text":"' + sent + '"}}')
+    assert json.loads(bytes(frame.data)) == {"text": read}

@@ -189,6 +189,7 @@ async def open_world(
     tools: Sequence[Tool] = (),
     limits: Limits | None = None,
     fails: Callable[[int], bool] = lambda number: False,
+    definition: Definition | None = None,
 ) -> AsyncIterator[World]:
     """`fails` says which commits of messages and turns the store refuses."""
     clock = Ticking()
@@ -197,9 +198,8 @@ async def open_world(
     async with open_store(None) as own_store:
         container = own_store.tenant(DEFAULT_TENANT).container(ContainerId("c1"))
         await container.create(1)
-        image, session = build(
-            Definition(name="default"), ImageConfig(name="Chat"), ContainerId("c1"), name="", clock=clock, new_id=new_id
-        )
+        template = definition or Definition(name="default")
+        image, session = build(template, ImageConfig(name="Chat"), ContainerId("c1"), name="", clock=clock, new_id=new_id)
         await container.add_image(image, session)
         async with open_runtime(
             store=FlakyStore(own_store, fails),

@@ -1,5 +1,6 @@
 """Whatever goes wrong in a turn ends that turn, once, and nothing else."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 
 import anyio
@@ -86,6 +87,31 @@ async def test_only_a_retryable_provider_error_is_recoverable() -> None:
             await world.say(world.start(), "hi")
             heard = await world.hear("error_occurred")
             assert [one["data"]["recoverable"] for one in heard if one["type"] == "error_occurred"] == [recoverable]
+
+
+async def test_a_failed_turn_is_logged_by_its_code_and_nothing_of_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
+    driver = ScriptedDriver(in_turn([*reply("the answer")[:3], ProviderAuthFailed("sk-secret is no key")], reply("fine")))
+    with caplog.at_level(logging.DEBUG, logger="agentvm"):
+        async with open_world(driver) as world:
+            agent = world.start()
+            turn_id = await world.say(agent, "the question")
+            await check_ended(world, code="provider_auth_failed")
+    (record,) = [record for record in caplog.records if record.getMessage() == "turn_failed"]
+    facts = {name: value for name, value in vars(record).items() if name in ("turn_id", "image_id", "code")}
+    assert facts == {"turn_id": turn_id, "image_id": world.image.image_id, "code": "provider_auth_failed"}
+    assert record.levelno == logging.WARNING
+    everything = "".join(repr(vars(record)) for record in caplog.records)
+    assert [text for text in ("sk-secret", "the answer", "the question") if text in everything] == []
+
+
+async def test_a_turn_that_had_ended_before_its_driver_failed_is_not_logged_as_failed(caplog: pytest.LogCaptureFixture) -> None:
+    driver = Misbehaving(ProviderOverloaded("late"), MessageStarted("m", "x"), MessageStopped("end_turn"))
+    async with open_world(driver) as world:
+        agent = world.start()
+        await world.say(agent, "hi")
+        await agent.rest()
+        assert world.hear_nowait()[-1]["data"]["outcome"] == "completed"
+    assert [record for record in caplog.records if record.getMessage() == "turn_failed"] == []
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from agentvm.events.stream import TextDelta
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import AssistantMessage
 from agentvm.model.principal import Principal
-from agentvm.runtime.broadcaster import Broadcaster
+from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS, Broadcaster
 from agentvm.runtime.channel import MAX_FRAMES, TOO_SLOW, Channel
 
 A, B = TenantId("a"), TenantId("b")
@@ -136,3 +136,35 @@ def test_who_is_not_attached_cannot_listen() -> None:
     broadcaster.join(channel, C1)
     assert broadcaster.joined(channel) == frozenset()
     assert vars(broadcaster) == vars(Broadcaster())
+
+
+def test_a_forgotten_session_leaves_no_trace_and_its_namesake_stays() -> None:
+    broadcaster = Broadcaster()
+    one, two, other = attach(broadcaster), attach(broadcaster), attach(broadcaster, B)
+    for channel in (one, two, other):
+        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, S2)
+    for _ in range(2):
+        broadcaster.forget(A, S1)
+    for session_id, tenant in ((S1, A), (S2, A), (S1, B)):
+        broadcaster.react(in_session(session_id, tenant))
+    assert [heard(channel) for channel in (one, two, other)] == [1, 1, 1]
+    for channel in (one, two, other):
+        broadcaster.detach(channel)
+    assert vars(broadcaster) == vars(Broadcaster())
+
+
+def test_a_channel_hears_so_many_sessions_and_no_more() -> None:
+    broadcaster = Broadcaster()
+    channel, other = attach(broadcaster), attach(broadcaster)
+    for number in range(MAX_SUBSCRIPTIONS):
+        broadcaster.subscribe(channel, SessionId(f"n{number}"))
+    for session_id in (S1, SessionId("n0")):
+        broadcaster.subscribe(channel, session_id)
+        broadcaster.subscribe(other, session_id)
+        broadcaster.react(in_session(session_id))
+    assert (heard(channel), heard(other)) == (1, 2)
+    broadcaster.forget(A, SessionId("n0"))
+    broadcaster.subscribe(channel, S1)
+    broadcaster.react(in_session(S1))
+    assert heard(channel) == 1

@@ -300,3 +300,84 @@ def test_a_call_that_is_cut_off_before_its_usage_was_reported_is_estimated() -> 
     end = told[-1]
     assert isinstance(end, TurnResponse)
     assert end.usage == Usage(input_tokens=40, output_tokens=5, estimated=True)
+
+
+def called_with(json: str) -> tuple[turn.TurnState, list[EventData]]:
+    asked: list[ModelOutput] = [ToolCallStarted("t", "Bash"), ToolInputDelta(json), ToolCallStopped()]
+    return play(begin(), [START, *asked, MessageStopped("tool_use")])
+
+
+def nested(levels: int, inner: str = "{}") -> str:
+    """A JSON object of that many levels, objects and lists by turns below the first."""
+    opening = "".join('{"a":' if level % 2 == 0 else "[" for level in range(levels - 1))
+    closing = "".join("}" if level % 2 == 0 else "]" for level in reversed(range(levels - 1)))
+    return opening + inner + closing
+
+
+def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
+    now, _ = called_with(nested(turn.MAX_DEPTH))
+    assert now.pending[0].problem is None
+    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(turn.MAX_DEPTH)
+    for json in (nested(turn.MAX_DEPTH + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(turn.MAX_DEPTH) + "}"):
+        now, told = called_with(json)
+        assert now.pending[0].problem is not None
+        assert f"more than {turn.MAX_DEPTH} levels" in now.pending[0].problem
+        record = only(told, message.ToolCallMessage)
+        assert isinstance(record, message.ToolCallMessage)
+        assert isinstance(record.message, ToolCallMessage)
+        assert (now.pending[0].call.input, record.message.tool_call.input) == ({}, {})
+
+
+@pytest.mark.parametrize(("reported", "counted"), [(1, 2_001), (2_000, 2_001), (5_000, 5_000)])
+def test_a_call_cut_off_counts_what_was_reported_or_produced_whichever_is_more(reported: int, counted: int) -> None:
+    early = UsageReported(Usage(input_tokens=9, output_tokens=reported))
+    now, _ = play(begin(), [START, early, ThinkingStarted(), ThinkingDelta("abc" * 1_000), TextStarted()])
+    now, _ = play(now, [TextDelta("abc" * 1_000)])
+    end = turn.failed(now, "x", "y", True, 150)[1][-1]
+    assert isinstance(end, TurnResponse)
+    assert end.usage == Usage(input_tokens=9, output_tokens=counted, estimated=counted != reported)
+
+
+def ids_of(told: Sequence[EventData]) -> dict[str, list[str]]:
+    """The ids of calls as each kind of event tells them."""
+    found: dict[str, list[str]] = {}
+    for event in told:
+        match event:
+            case stream.ToolUseStart() | stream.ToolUseStop() | stream.ToolResult():
+                found.setdefault(event.type, []).append(event.tool_call_id)
+            case state.ToolPlanned() | state.ToolExecuting() | state.ToolCompleted():
+                found.setdefault(event.type, []).append(event.tool_id)
+            case message.ToolCallMessage(message=ToolCallMessage(tool_call=call)):
+                found.setdefault(event.type, []).append(call.id)
+            case message.ToolResultMessage(message=ToolResultMessage(tool_call_id=call_id, tool_result=result)):
+                assert result.id == call_id
+                found.setdefault(event.type, []).append(call_id)
+            case _:
+                pass
+    return found
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [["call_0", "call_1"], ["call_0", "call_1"], ["call_0"]],
+        [["a"], ["a"], ["a"], ["a"]],
+        # The name that the second one would be given is taken.
+        [["a", "a_6"], ["a"]],
+    ],
+)
+def test_every_call_of_a_turn_has_an_id_of_its_own_in_everything_told_of_it(calls: list[list[str]]) -> None:
+    now, told = begin(), list[EventData]()
+    for ids in calls:
+        asked = [output for call_id in ids for output in (ToolCallStarted(call_id, "Bash"), *LS[1:])]
+        now, events = play(now, [START, *asked, MessageStopped("tool_use")])
+        told += events
+        for pending in now.pending:
+            now, answered = turn.tool_finished(now, pending.call, "ok", False, 200)
+            told += answered
+    found = ids_of(told)
+    assert len(found) == 8
+    first = found["tool_use_start"]
+    assert len(set(first)) == len(first) == sum(map(len, calls))
+    assert first[: len(calls[0])] == calls[0]
+    assert [kind for kind, ids in found.items() if ids != first] == []

@@ -128,8 +128,7 @@ def check_the_usage(played: Played) -> None:
             total, of_call = total + of_call, NO_USAGE
     reported, used = total + of_call, played.end.usage
     if used.estimated:
-        # Only a call that was cut off before its provider reported is estimated.
-        assert of_call.output_tokens == 0
+        # Only a call that was cut off before its provider had reported all of it is estimated.
         assert used.output_tokens > reported.output_tokens
         assert used.input_tokens >= reported.input_tokens
     else:

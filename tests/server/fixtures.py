@@ -29,7 +29,7 @@ async def open_listener(driver: Driver | None = None) -> AsyncIterator[tuple[Age
         yield vm, Listener(vm)
 
 
-async def http(app: Any, method: str, path: str) -> tuple[int, dict[str, str], Any]:
+async def http(app: Any, method: str, path: str, *, host: str = "test") -> tuple[int, dict[str, str], Any]:
     """Status, headers and JSON body of one request."""
     sent: list[Message] = []
 
@@ -49,7 +49,7 @@ async def http(app: Any, method: str, path: str) -> tuple[int, dict[str, str], A
         "root_path": "",
         "scheme": "http",
         "query_string": b"",
-        "headers": [(b"host", b"test")],
+        "headers": [(b"host", host.encode())],
         "client": ("test", 1),
         "server": ("test", 80),
         "extensions": {},
@@ -102,8 +102,11 @@ class Socket:
 
 
 @asynccontextmanager
-async def open_socket(app: Any, path: str = "/ws") -> AsyncIterator[Socket]:
-    """A peer that has asked to be connected; leaving waits until the server is done with it."""
+async def open_socket(app: Any, path: str = "/ws", *, abortable: bool = True) -> AsyncIterator[Socket]:
+    """A peer that has asked to be connected; leaving waits until the server is done with it.
+
+    Not `abortable` is as another ASGI server than ours has it: without extensions.
+    """
     to_server, inbox = anyio.create_memory_object_stream[Message](1_000)
     outbox, from_server = anyio.create_memory_object_stream[Message](100_000)
     socket = Socket(to_server=to_server, from_server=from_server)
@@ -126,7 +129,9 @@ async def open_socket(app: Any, path: str = "/ws") -> AsyncIterator[Socket]:
             await app(scope, inbox.receive, send)
 
     headers = [(b"host", b"127.0.0.1:8080")]
-    scope = {"type": "websocket", "path": path, "headers": headers, "extensions": {ABORT: {"abort": abort}}}
+    scope: Message = {"type": "websocket", "path": path, "headers": headers}
+    if abortable:
+        scope["extensions"] = {ABORT: {"abort": abort}}
     to_server.send_nowait({"type": "websocket.connect"})
     with to_server, inbox, outbox, from_server, anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

@@ -2,6 +2,8 @@ import anyio
 import pytest
 from tests.server.fixtures import http, open_listener, open_socket
 
+from agentvm.runtime.channel import LARGE, MAX_BYTES
+from agentvm.server import websocket
 from agentvm.server.asgi import SOCKET_PATHS, management_api
 from agentvm.version import VERSION
 
@@ -43,6 +45,26 @@ async def test_every_failure_has_one_shape(method: str, path: str, status: int, 
         assert body["error"]["code"] == code
 
 
+async def test_a_probe_may_ask_for_the_status_alone() -> None:
+    async with open_listener() as (_, listener):
+        status, _, body = await http(listener.app, "HEAD", "/health")
+        assert (status, body) == (200, None)
+
+
+async def test_a_socket_asked_for_by_plain_http_is_told_to_upgrade() -> None:
+    async with open_listener() as (_, listener):
+        status, headers, body = await http(listener.app, "GET", "/ws")
+        assert (status, headers["upgrade"]) == (426, "websocket")
+        assert body["error"]["code"] == "upgrade_required"
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/nope"])
+async def test_a_host_that_is_none_is_answered_like_any(path: str) -> None:
+    async with open_listener() as (_, listener):
+        usual = await http(listener.app, "GET", path)
+        assert (await http(listener.app, "GET", path, host="x:y:z"))[0] == usual[0]
+
+
 @pytest.mark.parametrize("path", SOCKET_PATHS)
 async def test_sockets_are_accepted_where_they_belong(path: str) -> None:
     async with open_listener() as (_, listener), open_socket(listener.app, path) as socket:
@@ -66,3 +88,23 @@ async def test_the_api_asks_for_readiness_each_time() -> None:
     ready = [True, False, True]
     app = management_api(lambda: ready.pop(0))
     assert [(await http(app, "GET", "/ready"))[0] for _ in range(3)] == [200, 503, 200]
+
+
+async def test_another_asgi_server_can_run_it_too() -> None:
+    async with open_listener() as (vm, listener), open_socket(listener.app, abortable=False) as socket:
+        assert (await socket.ask("container_create", containerId="c1"))["containerId"] == "c1"
+        await socket.leave()
+    assert vm.runtime.broadcaster.channels == ()
+
+
+async def test_a_peer_that_does_not_read_is_left_also_where_nothing_can_be_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "LINGER", 0.01)
+    async with open_listener() as (vm, listener):
+        async with open_socket(listener.app, abortable=False) as socket:
+            await socket.ask("container_create", containerId="c1")
+            socket.stalled.set()
+            big = "x" * (LARGE // 2)
+            for _ in range(MAX_BYTES // LARGE * 2 + 2):
+                await socket.send({"type": f"{big}_request", "data": {"requestId": big}})
+        assert not socket.aborted
+        assert vm.runtime.broadcaster.channels == ()

@@ -49,3 +49,28 @@ async def test_every_answer_has_a_request_id_of_its_own() -> None:
     app = failing(InvalidInput("what?"))
     ids = [(await http(app, "GET", "/fail"))[2]["error"]["requestId"] for _ in range(2)]
     assert ids[0] != ids[1]
+
+
+@pytest.mark.parametrize("host", ["x:y:z", "", "[", "a b", "http://x", "x" * 10_000])
+@pytest.mark.parametrize("error", [InvalidInput("what?"), HTTPException(status_code=404), ZeroDivisionError("a bug")])
+async def test_a_host_that_is_none_does_not_change_the_shape_of_the_answer(host: str, error: Exception) -> None:
+    usual = await http(failing(error), "GET", "/fail")
+    status, headers, body = await http(failing(error), "GET", "/fail", host=host)
+    # Some are refused before the request reaches anybody.
+    assert status in (usual[0], 400)
+    assert headers["content-type"] == "application/json"
+    assert set(body["error"]) == {"code", "message", "details", "requestId"}
+    if status == usual[0]:
+        assert body["error"]["message"] in (usual[2]["error"]["message"], "Bad Request: GET /fail")
+
+
+async def test_a_long_path_is_shortened() -> None:
+    status, _, body = await http(failing(InvalidInput("what?")), "GET", "/" + "x" * 60_000)
+    assert status == 404
+    assert body["error"]["message"].startswith("Not Found: GET /xxx")
+    assert len(body["error"]["message"]) < 300
+
+
+async def test_an_http_errors_own_headers_are_sent() -> None:
+    _, headers, _ = await http(failing(HTTPException(status_code=503, headers={"Retry-After": "3"})), "GET", "/fail")
+    assert headers["retry-after"] == "3"

@@ -1,6 +1,14 @@
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+import anyio
+import pytest
+from tests.server.fixtures import open_listener
+from websockets.asyncio.client import connect
+
+from agentvm.server import transport as transport_module
 from agentvm.server.transport import JoiningTransport
 
 
@@ -66,3 +74,45 @@ def test_everything_else_is_the_transports_own() -> None:
     assert not joining.is_closing()
     transport.close()
     assert joining.is_closing()
+
+
+REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+async def wait_closed(stream: anyio.abc.SocketStream, sent: bytes = b"") -> None:
+    with suppress(anyio.BrokenResourceError):
+        if sent:
+            await stream.send(sent)
+        async for _ in stream:
+            pass
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", REQUEST[:-2], REQUEST + b"G"])
+async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await wait_closed(stream, sent)
+
+
+@pytest.mark.anyio
+async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.5)
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with (
+                connect(f"ws://127.0.0.1:{port}/ws") as socket,
+                await anyio.connect_tcp("127.0.0.1", port) as asking,
+            ):
+                await asking.send(REQUEST)
+                assert (await asking.receive()).startswith(b"HTTP/1.1 200")
+                async with await anyio.connect_tcp("127.0.0.1", port) as silent:
+                    # It came last; so the time of the other two is over as well.
+                    await wait_closed(silent)
+                await socket.recv()
+                await socket.send('{"type":"container_list_request","data":{"requestId":"r"}}')
+                assert json.loads(await socket.recv())["data"]["requestId"] == "r"
+                await asking.send(REQUEST)
+                assert (await asking.receive()).startswith(b"HTTP/1.1 200")

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
+from agentvm.model.base import Record
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 
@@ -46,9 +49,9 @@ class Definitions:
         return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
 
 
-def check_size(definition: Definition) -> None:
-    """Definitions are kept in memory, and an image's is sent with every prompt."""
-    size = len(snapshot_of(definition)[1])
+def check_size(*parts: Record) -> None:
+    """Definitions are kept in memory, and what an image was built from is sent with every prompt and shown in every list."""
+    size = sum(len(msgspec.json.encode(part)) for part in parts)
     if size > MAX_SIZE:
         raise InvalidInput(f"The definition has {size} bytes; at most {MAX_SIZE} are allowed")
 

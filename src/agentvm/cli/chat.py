@@ -3,16 +3,19 @@
 The event loop runs in a thread of its own, so that the connection lives on while the main thread waits for a line.
 """
 
+import io
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import anyio.from_thread
 import click
 
+from agentvm.cli import program
 from agentvm.cli.conversation import Conversation
 from agentvm.cli.logs import configure_logs
 from agentvm.cli.options import MODEL_HELP, configure, data_dir_option, loop_options
@@ -27,15 +30,16 @@ Examples:
   avm chat                                     with the server on this machine
   avm chat --local                             without a server
   avm chat --container work --model anthropic  a new session with another model
-  echo "What is 6 * 7?" | avm chat             one answer on stdout
+  avm chat < question.txt                      one answer on stdout, in a new session
+  echo "And 7 * 8?" | avm chat --session ID    one answer, in that session
 """
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--url", help="Server to connect to (ws://127.0.0.1:8080/ws).")
+@click.option("--url", help="Server to connect to (ws://127.0.0.1:8080/ws; AVM_PORT names another port).")
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
 @click.option("--container", default="default", show_default=True, help="Container whose sessions to use.")
-@click.option("--session", help="Id of the session to resume, instead of the last one.")
+@click.option("--session", help="Id of the session to resume.")
 @click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
 @data_dir_option
 @click.pass_context
@@ -48,7 +52,13 @@ def chat(
     model: str | None,
     data_dir: Path | None,
 ) -> int:
-    """Chat with an agent in the terminal."""
+    """Chat with an agent in the terminal.
+
+    In a terminal the last session goes on, and each line is a message.
+
+    When the input is a pipe or a file, all of it is one message, in a new session unless --session names one. The answer
+    goes to stdout, everything else to stderr. The exit code is 0 only if the answer is complete.
+    """
     if local and url is not None:
         raise click.UsageError("--local runs without a server, so it cannot be combined with --url.")
     if session is not None and model is not None:
@@ -60,17 +70,29 @@ def chat(
     if local and model is not None:
         model = config.default_model
     runtime = open_local(config) if local else open_remote(server_url(url, config.port))
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     live = sys.stdin.isatty() and sys.stdout.isatty()
+    message = None if sys.stdin.isatty() else read_message()
     with ExitStack() as stack:
         portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
         conversation = Conversation(agentx, container_id=container, model=model)
-        portal.call(conversation.open, session)
+        portal.call(partial(conversation.open, session, fresh=message is not None))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
         # Left before the connection is: its end is then no news.
         stack.callback(agentx.on("disconnected", lambda event: terminal.announce("Connection lost; reconnecting…")))
         stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
-        return terminal.run()
+        return terminal.run() if message is None else terminal.answer(message)
+
+
+def read_message() -> str:
+    """All of stdin. Read before anything is opened: without a message there is nothing to open a session for."""
+    message = sys.stdin.read().rstrip()
+    if not message:
+        raise click.UsageError("The input is empty. Give a message, or run this command in a terminal.")
+    return message
 
 
 def server_url(given: str | None, port: int = DEFAULT_PORT) -> str:
@@ -92,7 +114,7 @@ async def open_remote(url: str) -> AsyncIterator[AgentX]:
         try:
             agentx = await stack.enter_async_context(create_agentx(remote_runtime(url)))
         except ChannelClosed as error:
-            raise ChannelClosed(f"{error}\n{_remedy(url)}Or chat without a server: avm chat --local") from None
+            raise ChannelClosed(f"{error}\n{_remedy(url)}Or chat without a server: {program()} chat --local") from None
         yield agentx
 
 
@@ -101,7 +123,7 @@ def _remedy(url: str) -> str:
     if address.hostname not in ("127.0.0.1", "localhost", "::1"):
         return "Check the address, and that a server runs there.\n"
     port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
-    return f"If no server runs there, start one: avm serve{port}\n"
+    return f"If no server runs there, start one: {program()} serve{port}\n"
 
 
 @asynccontextmanager

@@ -156,7 +156,10 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
     if path is None:
         source = "" if wanted == DEFAULT_MODEL else " <URL or path of its GGUF file>"
         return Finding(
-            name="weights", status=problem, text=f"{wanted} is not in {directory}", remedy=f"Run: {program()} model pull{source}"
+            name="weights",
+            status=problem,
+            text=f"{wanted} is not in {directory}",
+            remedy=f"Run: {program()} model pull{source}",
         )
     if not whole:
         return Finding(name="weights", status=problem, text=f"{path} is damaged", remedy=f"Run: {program()} model pull")

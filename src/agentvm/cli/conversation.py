@@ -40,12 +40,12 @@ class Conversation:
             raise RuntimeError("open() or start() comes first")
         return self._session
 
-    async def open(self, session_id: str | None) -> None:
-        """The session of that id; without one the container's last, or a new one. A chosen model always means a new one."""
+    async def open(self, session_id: str | None, *, fresh: bool = False) -> None:
+        """The session of that id; without one the container's last, or a new one if `fresh` or a model was chosen."""
         if session_id is not None:
             await self.resume(session_id)
             return
-        images = await self._agentx.images.list(self._container_id) if self._model is None else ()
+        images = () if fresh or self._model is not None else await self._agentx.images.list(self._container_id)
         if not images:
             await self.start()
             return

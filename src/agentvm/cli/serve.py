@@ -31,6 +31,15 @@ Examples:
 """
 
 
+def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[str, ...]) -> tuple[str, ...]:
+    """A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match."""
+    for origin in origins:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+            raise click.BadParameter(f"{origin!r} is no origin; write for example https://chat.example.org")
+    return origins
+
+
 @click.command(epilog=EXAMPLES)
 @server_options
 @click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone when the server ends.")
@@ -39,6 +48,7 @@ Examples:
     "allow_origins",
     multiple=True,
     metavar="ORIGIN",
+    callback=check_origins,
     help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
     "(AVM_ALLOW_ORIGINS).",
 )
@@ -94,6 +104,8 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
             "Everybody who can connect can read every conversation and use your model. "
             "Listen on 127.0.0.1, or put a proxy that authenticates in front."
         )
+    if "*" in config.allow_origins:
+        warn("WARNING: every web page may use this server, also one that a stranger made. Name the origins you trust instead.")
     if missing := missing_weights(config):
         warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
 

@@ -5,7 +5,6 @@ Ctrl-C means depends on where it falls: it stops an answer; once more, it stops 
 it clears the line; at the prompt twice, it leaves. Without a terminal it ends the program, and the answer too.
 """
 
-import io
 import signal
 import sys
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ Ctrl-C stops an answer. To send a line that begins with /, begin it with //."""
 
 
 class Terminal:
-    """One chat. `live` is with a person at the keyboard; otherwise lines come from a pipe, and nobody is greeted."""
+    """One chat. `live` is with a person who watches; otherwise nobody is greeted, and what went wrong is the exit code."""
 
     def __init__(self, portal: BlockingPortal, conversation: Conversation, screen: Screen, *, live: bool) -> None:
         self._portal = portal
@@ -47,12 +46,20 @@ class Terminal:
         self._asking = False
         self._answering = False
         self._interrupted = False
+        self._completed = True
+
+    def answer(self, message: str) -> int:
+        """One message and its answer; the exit code, which is 0 only if the answer is complete."""
+        with self._handling_interrupts():
+            try:
+                self._say(message)
+            except AgentVMError as error:
+                self._screen.error(str(error))
+        self._screen.notice(f"(session {self._conversation.session.session_id})")
+        return self._exit_code()
 
     def run(self) -> int:
         """Until the person leaves or the input ends; the exit code."""
-        for stream in (sys.stdin, sys.stdout):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")
         with self._handling_interrupts():
             if self._live:
                 self._greet()
@@ -65,7 +72,7 @@ class Terminal:
                 except KeyboardInterrupt:
                     if not self._live:
                         raise
-        return 1 if self._screen.failed and not self._live else 0
+        return 0 if self._live else self._exit_code()
 
     def announce(self, text: str) -> None:
         """Says something from the event loop's thread, also in the middle of the prompt."""
@@ -80,9 +87,11 @@ class Terminal:
 
     def _greet(self) -> None:
         said = self._portal.call(self._conversation.messages)
-        title = self._conversation.session.record.title or first_words(said)
+        label = self._conversation.session.record.title or first_words(said)
         if said:
-            self._screen.notice(f"Going on with “{title}” ({len(said)} messages; /history shows them, /new starts afresh).")
+            self._screen.notice(
+                f"Going on with {_named(label)} ({len(said)} messages; /history shows them, /new starts afresh)."
+            )
         else:
             self._screen.notice("A new session.")
         self._screen.notice("/help lists the commands; Ctrl-D leaves.")
@@ -143,8 +152,14 @@ class Terminal:
                 self._screen.notice(f"This session is now “{title}”.")
             case "history", "":
                 self._screen.history(call(chat.messages))
+            case "resume", _:
+                self._screen.error("/resume needs a number, as in /resume 2; /sessions lists them")
+            case "title", _:
+                self._screen.error("/title needs a text, as in /title Holidays")
+            case (("quit" | "exit" | "help" | "sessions" | "new" | "history"), _):
+                self._screen.error(f"/{name} stands alone, without {argument.strip()!r}")
             case _:
-                self._screen.error(f"there is no command /{name} {argument}".rstrip() + "; /help lists them")
+                self._screen.error(f"there is no command /{name}; /help lists them")
         return True
 
     def _resume(self, number: int) -> None:
@@ -154,12 +169,12 @@ class Terminal:
             return
         chosen = listed[number - 1]
         self._portal.call(self._conversation.resume, chosen.session.session_id)
-        self._screen.notice(f"Going on with “{chosen.label}”; /history shows it.")
+        self._screen.notice(f"Going on with {_named(chosen.label)}; /history shows it.")
 
     # --- answering
 
     def _say(self, text: str) -> None:
-        self._interrupted = False
+        self._interrupted = self._completed = False
         self._answering = True
         answer = self._portal.start_task_soon(self._show_answer, text)
         try:
@@ -176,9 +191,14 @@ class Terminal:
         async with aclosing(self._conversation.say(text)) as events:
             async for event in events:
                 self._screen.show(event)
+                if event.type == "turn_response":
+                    self._completed = event.data.get("outcome") == "completed"
                 if event.type == "turn_request" and self._interrupted:
                     # Ctrl-C came before there was anything to stop.
                     await self._conversation.interrupt()
+
+    def _exit_code(self) -> int:
+        return 1 if self._screen.failed or not self._completed else 0
 
     @contextmanager
     def _handling_interrupts(self) -> Iterator[None]:
@@ -193,3 +213,7 @@ class Terminal:
             raise KeyboardInterrupt
         self._interrupted = True
         self._portal.start_task_soon(self._conversation.interrupt)
+
+
+def _named(label: str) -> str:
+    return f"“{label}”" if label else "a session in which nothing was said yet"

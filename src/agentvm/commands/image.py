@@ -44,6 +44,7 @@ async def stop(call: Call, command: ask.ImageStop) -> ask.ImageIdReply:
 async def update(call: Call, command: ask.ImageUpdate) -> ask.ImageReply:
     store, image = await call.image(command.image_id)
     updates, now = command.updates, call.peer.clock()
+    check_size(updates)
     changed = await store.update_image(image.image_id, name=updates.name, description=updates.description, now=now)
     if changed is None:
         raise ImageNotFound(command.image_id)
@@ -107,9 +108,8 @@ async def messages(call: Call, command: ask.ImageMessages) -> ask.ImageMessagesR
 
 async def _build(call: Call, wanted: str, definition: Definition, config: ImageConfig | None, name: str) -> ask.ImageReply:
     peer, config = call.peer, config or ImageConfig()
-    frozen = apply_config(definition, config)
-    check_size(frozen)
-    peer.runtime.check(frozen)
+    check_size(definition, config)
+    peer.runtime.check(apply_config(definition, config))
     container_id = await container.ensure(call, wanted)
     image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
     await peer.store.container(container_id).add_image(image, session)

@@ -140,7 +140,7 @@ class SidecarHost:
                 start_new_session=True,
             )
         except OSError as error:
-            life.failure = f"{self._command[0]}: {error.strerror}"
+            life.failure = f"its program cannot be started: {error.strerror}"
             life.end()
             return
         life.process_id = process.pid

@@ -190,9 +190,9 @@ class Agent:
             failure = ("internal_error", "The turn failed because of an internal error", True)
         finally:
             # Also when the whole runtime is being cancelled.
-            if failure is not None:
-                logger.warning("turn_failed", turn_id=accepted.scope.turn_id, image_id=self.image.image_id, code=failure[0])
             if not accepted.state.ended:
+                if failure is not None:
+                    logger.warning("turn_failed", turn_id=accepted.scope.turn_id, image_id=self.image.image_id, code=failure[0])
                 now, at = accepted.state, self._ports.clock()
                 await self._finish(accepted, turn.failed(now, *failure, at) if failure else turn.interrupted(now, at))
 
@@ -233,7 +233,9 @@ class Agent:
         window = driver.context_window(model)
         max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
         system = definition.system_prompt
-        said = context.build(history, turn_id, system=system, tools=tools, budget=window - max_tokens)
+        said = context.build(
+            history, turn_id, system=system, tools=tools, budget=window - max_tokens - (definition.thinking or 0)
+        )
         return Prompt(
             model=model,
             conversation=said,

@@ -257,7 +257,7 @@ def _used(now: TurnState, text: str) -> Usage:
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:
-    if call_id in now.call_ids:
+    while call_id in now.call_ids:
         # Some providers count their calls anew in every message; results are told apart by the id within a turn.
         call_id = f"{call_id}_{now.produced}"
     now = _replace(now, open_call=OpenCall(call_id, name), call_ids=now.call_ids | {call_id})

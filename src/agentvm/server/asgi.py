@@ -27,6 +27,8 @@ class Application:
     def __init__(self, vm: AgentVM, watch: Watch) -> None:
         self._vm = vm
         self._watch = watch
+        self.bound_to = vm.config.host
+        """The address peers come to."""
         self._http = management_api(lambda: vm.runtime.accepting)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,7 +36,7 @@ class Application:
             await self._http(scope, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
-        elif reason := refusal(scope["headers"], bound_to=self._vm.config.host, allowed=self._vm.config.allow_origins):
+        elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
             await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
             await serve_socket(self._vm, self._watch, _abort_of(scope), receive, send)

@@ -1,5 +1,6 @@
 """Serving — binds a port and runs the server on it."""
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -54,6 +55,7 @@ class Listener:
     async def listen(self, host: str, port: int) -> AsyncIterator[int]:
         """Yields the port once peers can connect; leaving ends every connection."""
         bound = bind(host, port)
+        self.app.bound_to = host
         config = uvicorn.Config(
             self.app,
             http=PromptProtocol,
@@ -125,6 +127,7 @@ def bind(host: str, port: int) -> socket.socket:
         bound.listen(2048)
     except OSError as error:
         bound.close()
-        raise ConfigInvalid(f"Cannot listen on {host}:{port}: {error.strerror}; choose another with --port") from None
+        remedy = "--host" if error.errno == errno.EADDRNOTAVAIL else "--port"
+        raise ConfigInvalid(f"Cannot listen on {host}:{port}: {error.strerror}; choose another with {remedy}") from None
     bound.setblocking(False)
     return bound

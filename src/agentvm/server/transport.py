@@ -16,7 +16,7 @@ ABORT = "agentvm.abort"
 
 
 FIRST_REQUEST = 20.0
-"""Seconds a new connection may take until its first request is complete."""
+"""Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
 
 
 class JoiningTransport:
@@ -65,6 +65,12 @@ class PromptProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._patience.cancelled():
+            # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
+            self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
 
     def on_headers_complete(self) -> None:
         self._patience.cancel()

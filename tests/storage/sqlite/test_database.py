@@ -31,6 +31,10 @@ def names(connection: apsw.Connection) -> list[str]:
     ]
 
 
+def bug(connection: apsw.Connection) -> None:
+    raise LookupError
+
+
 class Gate:
     """Holds the writer's thread inside a job until it is opened."""
 
@@ -252,15 +256,68 @@ async def test_leaving_while_cancelled_still_flushes_and_joins_the_threads(tmp_p
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("lane", ["write", "read"])
 async def test_a_bug_in_a_thread_leaves_nobody_waiting(tmp_path: Path, lane: str) -> None:
-    def bug(connection: apsw.Connection) -> None:
-        raise LookupError
-
     with anyio.fail_after(5):
         async with open_database(tmp_path / "a.db", readers=1) as database:
             submit = database.write if lane == "write" else database.read
             for work in (bug, names):
                 with pytest.raises(StoreFailed):
                     await submit(work)
+
+
+@pytest.mark.parametrize("lane", ["write", "read"])
+async def test_a_job_that_nests_too_deeply_fails_alone(tmp_path: Path, lane: str) -> None:
+    def fall(connection: apsw.Connection) -> None:
+        fall(connection)
+
+    with anyio.fail_after(5):
+        async with open_database(tmp_path / "a.db", readers=1) as database:
+            submit = database.write if lane == "write" else database.read
+            with pytest.raises(StoreFailed) as caught:
+                await submit(fall)
+            assert isinstance(caught.value.__cause__, RecursionError)
+            await database.write(put("a"))
+            assert await submit(names) == ["a"]
+
+
+async def test_neighbours_of_a_job_that_nests_too_deeply_are_stored(database: Database) -> None:
+    gate, failures = Gate(), []
+
+    def fall(connection: apsw.Connection) -> None:
+        put("lost")(connection)
+        raise RecursionError
+
+    async def attempt(work: Work[None]) -> None:
+        try:
+            await database.write(work)
+        except StoreFailed as error:
+            failures.append(error)
+
+    with anyio.fail_after(5), at_the_end(gate):
+        async with anyio.create_task_group() as tasks:
+            for work in (gate, put("a"), fall, put("b")):
+                tasks.start_soon(attempt, work)
+                await wait_all_tasks_blocked()
+            gate.open()
+        assert await database.read(names) == ["a", "b"]
+    assert len(failures) == 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_readers_serve_until_the_last_of_them_is_gone(tmp_path: Path) -> None:
+    with anyio.fail_after(5):
+        async with open_database(tmp_path / "a.db", readers=3) as database:
+            await database.write(put("a"))
+            for _ in range(2):
+                with pytest.raises(StoreFailed, match="thread stopped"):
+                    await database.read(bug)
+                assert await database.read(names) == ["a"]
+            with pytest.raises(StoreFailed, match="thread stopped"):
+                await database.read(bug)
+            with pytest.raises(StoreFailed, match="closed"):
+                await database.read(names)
+            await database.write(put("b"))
+        async with open_database(tmp_path / "a.db") as database:
+            assert await database.read(names) == ["a", "b"]
 
 
 async def test_the_journal_is_synced_before_a_write_is_acknowledged(database: Database) -> None:
