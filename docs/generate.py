@@ -43,6 +43,10 @@ EVENT_NOTES: dict[str, str] = {
     "error_message": "The turn failed.",
     "turn_request": "A turn was accepted and stored, together with the user's message.",
     "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds.",
+    "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
+    "the message after that is told again, under a new id.",
+    "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
+    "`cursor`.",
     "message_start": "A model call began to answer.",
     "message_delta": "Tokens of this model call so far.",
     "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
@@ -111,8 +115,8 @@ COMMAND_NOTES: dict[str, str] = {
     "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
     "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
-    "`inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or `content` is "
-    "empty.",
+    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or "
+    "`content` is empty.",
 }
 
 ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_"))} | {"image_build"}

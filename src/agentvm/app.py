@@ -86,6 +86,7 @@ async def open_agentvm(
                 clock=clock,
                 new_id=new_id,
                 limits=config.limits,
+                suspends=config.data_dir is not None,
             )
         )
         for definition in definitions:

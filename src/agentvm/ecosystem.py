@@ -1,7 +1,7 @@
-"""Ecosystem — carries each event to its effectors in fixed order: stored first, then told.
+"""Ecosystem — carries each event to its effectors, in fixed order.
 
-A Receptor is where events enter, an Effector where they leave. The recorder is the one effector that may wait
-and may refuse: what it cannot store is told to nobody.
+A Receptor is where events enter, an Effector where they leave. Between the two lies the commit: the runtime's journal
+hands an event on only when it is stored, so no effector hears of what a crash could take back.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,9 @@ from agentvm.events.base import Event
 
 
 class Receptor(Protocol):
-    """Takes in what happened."""
+    """Takes in what happened, in order."""
 
-    async def emit(self, events: Sequence[Event]) -> None:
-        """Returns when the events' durable facts are committed and every listener was told."""
-
-
-class Recorder(Protocol):
-    """The effector that makes events durable."""
-
-    async def record(self, events: Sequence[Event]) -> None: ...
+    def tell(self, events: Sequence[Event]) -> None: ...
 
 
 class Effector(Protocol):
@@ -30,18 +23,12 @@ class Effector(Protocol):
 
 
 class Ecosystem:
-    """A Receptor with its effectors. One batch of events is one commit."""
+    """A Receptor with its effectors."""
 
-    def __init__(self, recorder: Recorder, effectors: Sequence[Effector]) -> None:
-        self._recorder = recorder
+    def __init__(self, effectors: Sequence[Effector]) -> None:
         self._effectors = tuple(effectors)
 
-    async def emit(self, events: Sequence[Event]) -> None:
-        await self._recorder.record(events)
-        self.tell(events)
-
     def tell(self, events: Sequence[Event]) -> None:
-        """Tells without storing: only for events that store nothing, or when the store itself has failed."""
         for event in events:
             for effector in self._effectors:
                 effector.react(event)

@@ -129,24 +129,30 @@ async def test_a_call_that_is_never_answered_times_out() -> None:
                 await agentx.containers.list()
 
 
-async def test_a_stream_says_that_its_turn_was_not_heard_to_the_end(tmp_path: Path) -> None:
+async def test_a_stream_goes_on_when_the_server_was_restarted_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
     play = Play()
     async with restartable(play, tmp_path) as server:
         running = await server.start()
         async with create_agentx(remote_runtime(running.url)) as agentx:
             image = await agentx.images.create()
             agent = await agentx.images.run(image.image_id)
-            kinds: list[str] = []
-
-            async def listen() -> None:
+            heard: list[WireEvent] = []
+            with anyio.fail_after(10):
                 async for event in agent.stream("slow"):
-                    kinds.append(event.type)
-                    if event.data.get("text") == "w1 ":
-                        await running.running.server.close()
-
-            with anyio.fail_after(5), pytest.raises(ChannelClosed):
-                await listen()
-            assert kinds.count("text_delta") == 2
+                    heard.append(event)
+                    if event.data.get("text") == "w1 " and not play.gate.is_set():
+                        await server.stop()
+                        play.gate.set()
+                        await server.start()
+            kinds = [event.type for event in heard]
+            assert kinds.count("turn_resumed") == kinds.count("turn_response") == 1
+            again = heard[kinds.index("turn_resumed") :]
+            assert "".join(str(event.data["text"]) for event in again if event.type == "text_delta") == "w0 w1 w2 "
+            cursors = [int(event.cursor or 0) for event in heard]
+            assert cursors == list(range(cursors[0], cursors[0] + len(cursors)))
 
 
 async def test_frames_that_are_no_events_are_ignored() -> None:

@@ -15,7 +15,7 @@ from agentvm.drivers.scripted import last_user_text
 
 pytestmark = pytest.mark.anyio
 
-CTRL_C, CTRL_D = "\x03", "\x04"
+BELL, CTRL_C, CTRL_D = "\x07", "\x03", "\x04"
 PROMPT = "> "
 
 
@@ -141,11 +141,11 @@ async def test_ctrl_c_in_a_pipe_stops_the_answer_and_the_program(served: Served,
 
 async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_path: Path) -> None:
     async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
-        # The echo shows that the line is being read; a Ctrl-C between the prompt and that is the shell's matter, not ours.
         for answer in ("once more", None):
             await keyboard.see(PROMPT)
-            keyboard.press("#")
-            await keyboard.see("#")
+            # Its bell shows that readline reads: a signal between the prompt and that is only noticed at the next key.
+            keyboard.press(BELL)
+            await keyboard.see(BELL)
             keyboard.press(CTRL_C)
             if answer is not None:
                 await keyboard.see(answer)

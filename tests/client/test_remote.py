@@ -52,6 +52,10 @@ def answer(text: str | bytes, **data: object) -> str:
     return json.dumps({"type": "x_response", "category": "response", "data": body})
 
 
+def told(session_id: str, cursor: int) -> str:
+    return json.dumps({"type": "text_delta", "data": {}, "context": {"sessionId": session_id}, "cursor": str(cursor)})
+
+
 async def test_errors_come_back_as_their_own_class() -> None:
     async with connected() as agentx:
         with pytest.raises(ImageNotFound):
@@ -174,6 +178,7 @@ async def test_headers_go_with_the_upgrade() -> None:
 async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
     frames: list[list[str]] = []
+    after: list[str | None] = []
     subscribed = anyio.Event()
 
     async def drop_the_first(socket: ServerConnection) -> None:
@@ -184,9 +189,15 @@ async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(m
             if request["type"] == "image_list_request":
                 await socket.send(answer(text, records=[], __subscriptions=["sess_1", "sess_2"], sessionId="sess_3"))
             elif len(frames) == 1:
+                await socket.send(told("sess_1", 7))
                 return
             if len(frames[-1]) == 3:
+                after.append(request.get("afterCursor"))
+                for cursor in (6, 7, 8):
+                    await socket.send(told("sess_1", cursor))
                 subscribed.set()
+            elif len(frames) > 1:
+                after.append(request.get("afterCursor"))
 
     async with served_by(drop_the_first) as url, create_agentx(remote_runtime(url)) as agentx:
         heard: list[str] = []
@@ -195,12 +206,33 @@ async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(m
         async with agentx.link.events() as events:
             with pytest.raises(ChannelClosed):
                 await agentx.containers.list()
-            assert [event.type async for event in events] == []
-        with pytest.raises(ChannelClosed, match="Not connected"):
-            await agentx.containers.list()
-        await subscribed.wait()
-        assert heard[0] == "disconnected"
+            with pytest.raises(ChannelClosed, match="Not connected"):
+                await agentx.containers.list()
+            await subscribed.wait()
+            # Iterators live on, miss nothing and hear nothing twice.
+            assert [(await anext(events)).type for _ in range(4)] == ["text_delta", "disconnected", "connected", "text_delta"]
+        assert heard == ["text_delta", "disconnected", "connected", "text_delta"]
         assert frames[1] == ["sess_1", "sess_2", "sess_3"]
+        assert after == ["7", None, None]
+
+
+async def test_a_client_whose_cursor_is_from_another_history_starts_over_and_says_so() -> None:
+    async def from_elsewhere(socket: ServerConnection) -> None:
+        await socket.recv()
+        await socket.send(told("sess_1", 500))
+        await socket.send(json.dumps({"type": "resync_required", "data": {"sessionId": "sess_1", "cursor": "3"}}))
+        await socket.send(told("sess_1", 4))
+        await socket.wait_closed()
+
+    async with served_by(from_elsewhere) as url, create_agentx(remote_runtime(url, timeout=0.2)) as agentx:
+        heard: list[str | None] = []
+        agentx.on("text_delta", lambda event: heard.append(event.cursor))
+        async with agentx.link.events() as events:
+            with pytest.raises(RequestTimeout):
+                await agentx.containers.list()
+            # The iterator ends: what it missed is in the history.
+            assert [event.type async for event in events] == ["text_delta", "resync_required"]
+        assert heard == ["500", "4"]
 
 
 async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

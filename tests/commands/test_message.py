@@ -6,7 +6,7 @@ import pytest
 from tests.commands.fixtures import open_desk
 
 from agentvm.drivers.base import UserSaid
-from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
+from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text
 from agentvm.model.limits import Limits
 
 pytestmark = pytest.mark.anyio
@@ -164,3 +164,60 @@ async def test_a_message_to_an_image_that_is_deleted_meanwhile_leaves_no_agent_b
                 go_on.set()
         assert replies[0]["errorCode"] == "session_not_found"
         assert await desk.ask("agent_list", containerId="c1") == {"agents": []}
+
+
+async def test_a_message_sent_again_under_its_key_begins_no_second_turn() -> None:
+    driver = ScriptedDriver()
+    async with open_desk(driver) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        replies: list[dict[str, Any]] = []
+
+        async def send(key: str) -> None:
+            sent = await desk.another().ask("message_send", imageId=image_id, content=key, clientMessageId=key)
+            replies.append(sent)
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(send, "one")
+            await desk.hear("turn_response")
+            await send("one")
+            await send("two")
+        await desk.hear("turn_response", times=2)
+        assert len({reply["turnId"] for reply in replies}) == 2
+        assert len({reply["messageId"] for reply in replies}) == 2
+        said = [
+            one["content"] for one in (await desk.ask("image_messages", imageId=image_id))["messages"] if one["role"] == "user"
+        ]
+        assert said == ["one", "two"]
+        assert len(driver.prompts) == 2
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+async def test_a_key_has_a_length(key: str) -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        refused = await desk.ask("message_send", imageId=image_id, content="hi", clientMessageId=key)
+        assert refused["errorCode"] == "invalid_input"
+
+
+async def test_a_message_may_refuse_to_wait_for_a_running_turn() -> None:
+    async with open_desk(ScriptedDriver(lambda prompt: [Pause(anyio.Event())])) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="runs", onBusy="reject")
+        await anyio.wait_all_tasks_blocked()
+        refused = await desk.ask("message_send", imageId=image_id, content="not now", onBusy="reject")
+        assert refused["errorCode"] == "agent_busy"
+        assert len((await desk.ask("image_messages", imageId=image_id))["messages"]) == 1
+
+
+async def test_a_message_may_stop_the_running_turn_and_take_its_place() -> None:
+    driver = ScriptedDriver(lambda prompt: [Pause(anyio.Event())] if last_user_text(prompt) == "runs" else echo(prompt))
+    async with open_desk(driver) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="runs")
+        await anyio.wait_all_tasks_blocked()
+        await desk.ask("message_send", imageId=image_id, content="instead", onBusy="interrupt")
+        await desk.hear("turn_response", times=2)
+        ends = [event["data"]["outcome"] for event in desk.heard if event["type"] == "turn_response"]
+        assert ends == ["interrupted", "completed"]

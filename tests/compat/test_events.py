@@ -72,7 +72,11 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "image_updated": LIFECYCLE,
     "image_deleted": LIFECYCLE,
     "thinking_delta": STREAM,
+    # Ours: told after a restart, and to subscribers with a cursor. Provoked in tests/faults.
+    "turn_resumed": TURN,
+    "resync_required": SESSION,
 }
+RARE = {"turn_resumed", "resync_required"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {
@@ -127,7 +131,7 @@ async def test_at_least_thirty_kinds_of_events_reach_a_client_and_all_are_docume
     kinds = {event["type"] for event in events}
     assert len(kinds) >= 30
     assert kinds <= CATALOGUE.keys()
-    assert kinds == DOCUMENTED.keys()
+    assert kinds == DOCUMENTED.keys() - RARE
     for event in events:
         assert (event["source"], event["category"], event["intent"]) == DOCUMENTED[event["type"]], event
         assert type(event["timestamp"]) is int

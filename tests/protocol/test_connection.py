@@ -165,7 +165,7 @@ def test_subscribe_and_auth_are_read() -> None:
     connection = Connection("c")
     subscribe = connection.receive('{"type":"subscribe","sessionId":"s","afterCursor":"5"}')
     assert isinstance(subscribe, SubscribeReceived)
-    assert (subscribe.session_id, subscribe.after_cursor) == ("s", "5")
+    assert (subscribe.session_id, subscribe.after) == ("s", 5)
     assert connection.receive('{"type":"auth","headers":{"Authorization":"Bearer t"}}') == AuthReceived(
         {"Authorization": "Bearer t"}
     )

@@ -31,7 +31,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.models import Models
 from agentvm.errors import StoreFailed
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.limits import Limits
 from agentvm.model.message import Message
@@ -42,7 +42,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, Tool, Toolbox
-from agentvm.storage.base import Store
+from agentvm.storage.base import Committed, SessionWrite, Store
 from agentvm.storage.sqlite import open_store
 
 # --- what a model may say
@@ -100,8 +100,9 @@ class Ticking:
         return self.now
 
 
-def tool(name: str, run: Run, deadline: float = 5.0) -> Tool:
-    return Tool(spec=ToolSpec(name=name, description=name, input_schema={"type": "object"}), run=run, deadline=deadline)
+def tool(name: str, run: Run, deadline: float = 5.0, *, repeatable: bool = False) -> Tool:
+    spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
+    return Tool(spec=spec, run=run, deadline=deadline, repeatable=repeatable)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,34 +153,21 @@ def types(events: Sequence[dict[str, Any]], turn_id: str | None = None) -> list[
 
 
 class FlakyStore:
-    """A store whose records fail while `fails` says so of their number; the first one is number 1."""
+    """A store whose commits fail while `fails` says so of their number; the first one is number 1."""
 
     def __init__(self, store: Store, fails: Callable[[int], bool]) -> None:
         self._store = store
         self.fails = fails
-        self.records = 0
+        self.commits = 0
 
-    def tenant(self, tenant_id: TenantId) -> Any:
-        return _FlakyScope(self, self._store.tenant(tenant_id))
-
-
-class _FlakyScope:
-    """A tenant's or a container's store; everything but `record` passes through."""
-
-    def __init__(self, flaky: FlakyStore, inner: Any) -> None:
-        self._flaky, self._inner = flaky, inner
-
-    def container(self, container_id: ContainerId) -> Any:
-        return _FlakyScope(self._flaky, self._inner.container(container_id))
-
-    async def record(self, *arguments: Any, **named: Any) -> None:
-        self._flaky.records += 1
-        if self._flaky.fails(self._flaky.records):
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        self.commits += 1
+        if self.fails(self.commits):
             raise StoreFailed("the disk is full")
-        await self._inner.record(*arguments, **named)
+        return await self._store.commit(writes, entry=entry, forget=forget)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        return getattr(self._store, name)
 
 
 @asynccontextmanager
@@ -191,7 +179,7 @@ async def open_world(
     fails: Callable[[int], bool] = lambda number: False,
     definition: Definition | None = None,
 ) -> AsyncIterator[World]:
-    """`fails` says which commits of messages and turns the store refuses."""
+    """`fails` says which commits the store refuses."""
     clock = Ticking()
     numbers = iter(range(1, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
@@ -212,5 +200,5 @@ async def open_world(
             channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
             runtime.broadcaster.attach(channel)
             runtime.broadcaster.join(channel, image.container_id)
-            runtime.broadcaster.subscribe(channel, SessionId(image.session_id))
+            runtime.broadcaster.subscribe(channel, image.container_id, image.session_id)
             yield World(runtime=runtime, store=own_store, image=image, channel=channel)

@@ -138,7 +138,7 @@ async def test_an_interrupt_within_the_text_keeps_it_and_closes_the_call() -> No
         agent = world.start()
         turn_id = await world.say(agent, "hi")
         await world.hear("text_delta")
-        agent.cancel(agent.interrupt())
+        agent.cancel(await agent.interrupt())
         heard = await world.hear("turn_response")
         assert types(heard)[-5:] == ["interrupted", "message_stop", "assistant_message", "conversation_end", "turn_response"]
         assert heard[-1]["data"]["outcome"] == "interrupted"
@@ -154,7 +154,7 @@ async def test_an_interrupt_before_the_first_output_is_only_the_end() -> None:
         agent = world.start()
         turn_id = await world.say(agent, "hi")
         await anyio.wait_all_tasks_blocked()
-        agent.cancel(agent.interrupt())
+        agent.cancel(await agent.interrupt())
         heard = await world.hear("turn_response")
         assert types(heard, turn_id)[3:] == INTERRUPTED
 
@@ -163,10 +163,11 @@ async def test_an_interrupt_before_the_turn_has_begun_stops_it_too() -> None:
     driver = ScriptedDriver()
     async with open_world(driver) as world:
         agent = world.start()
-        turn_id = await world.say(agent, "hi")
-        agent.cancel(agent.interrupt())
+        accepted = await agent.receive("hi")
+        agent.release(accepted)
+        agent.cancel(accepted)
         heard = await world.hear("turn_response")
-        assert types(heard, turn_id)[3:] == INTERRUPTED
+        assert types(heard, accepted.state.turn_id)[3:] == INTERRUPTED
         assert driver.prompts == []
 
 
@@ -186,7 +187,7 @@ async def test_an_interrupt_while_a_tool_runs_cancels_the_tool() -> None:
         turn_id = await world.say(agent, "hi")
         await world.hear("assistant_message")
         await anyio.wait_all_tasks_blocked()
-        agent.cancel(agent.interrupt())
+        agent.cancel(await agent.interrupt())
         heard = await world.hear("turn_response")
         assert types(heard, turn_id)[-3:] == INTERRUPTED
         assert cancelled == [True]
@@ -199,7 +200,7 @@ async def test_an_interrupt_while_a_tool_runs_cancels_the_tool() -> None:
 async def test_an_interrupt_of_an_idle_agent_is_told_and_changes_nothing() -> None:
     async with open_world(ScriptedDriver()) as world:
         agent = world.start()
-        agent.cancel(agent.interrupt())
+        agent.cancel(await agent.interrupt())
         await world.hear("interrupted")
         await world.say(agent, "hi")
         heard = await world.hear("turn_response")
@@ -212,7 +213,7 @@ async def test_a_second_interrupt_does_not_end_the_turn_twice() -> None:
         await world.say(agent, "hi")
         await world.hear("text_delta")
         for _ in range(2):
-            agent.cancel(agent.interrupt())
+            agent.cancel(await agent.interrupt())
         with anyio.fail_after(5):
             await agent.rest()
         heard = world.hear_nowait()
@@ -226,7 +227,7 @@ async def test_an_interrupt_ends_the_running_turn_and_the_next_one_runs() -> Non
         agent = world.start()
         turns = [await world.say(agent, text) for text in ("one", "two")]
         await world.hear("text_delta")
-        stale = agent.interrupt()
+        stale = await agent.interrupt()
         agent.cancel(stale)
         gate.set()
         heard = await world.hear("turn_response", times=2)
@@ -268,6 +269,7 @@ async def test_a_message_accepted_but_not_yet_released_is_ended_by_the_stop() ->
 async def test_a_message_that_was_being_stored_while_the_agent_stopped_gets_its_end() -> None:
     async with open_world(ScriptedDriver()) as world:
         agent = world.start()
+        await agent.interrupt()
         with anyio.fail_after(5):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(world.say, agent, "racing")

@@ -6,7 +6,7 @@ from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import AssistantMessage
 from agentvm.model.principal import Principal
 from agentvm.runtime.broadcaster import MAX_SUBSCRIPTIONS, Broadcaster
-from agentvm.runtime.channel import MAX_FRAMES, TOO_SLOW, Channel
+from agentvm.runtime.channel import GOING_AWAY, MAX_FRAMES, TOO_SLOW, Channel
 
 A, B = TenantId("a"), TenantId("b")
 C1, C2 = ContainerId("c1"), ContainerId("c2")
@@ -19,9 +19,9 @@ def attach(broadcaster: Broadcaster, tenant: TenantId = A) -> Channel:
     return channel
 
 
-def in_session(session_id: SessionId = S1, tenant: TenantId = A, data: EventData | None = None) -> Event:
+def in_session(session_id: SessionId = S1, tenant: TenantId = A, data: EventData | None = None, seq: int = 0) -> Event:
     scope = Scope(container_id=C1, session_id=session_id)
-    return Event(data=data or TextDelta(text="x"), scope=scope, timestamp=1, tenant_id=tenant)
+    return Event(data=data or TextDelta(text="x"), scope=scope, timestamp=1, tenant_id=tenant, seq=seq)
 
 
 def in_container(container_id: ContainerId, tenant: TenantId = A) -> Event:
@@ -38,7 +38,7 @@ def test_a_sessions_events_go_to_its_subscribers_only() -> None:
     one, two, other = attach(broadcaster), attach(broadcaster), attach(broadcaster)
     for channel, session_id in ((one, S1), (two, S1), (other, S2)):
         broadcaster.join(channel, C1)
-        broadcaster.subscribe(channel, session_id)
+        broadcaster.subscribe(channel, C1, session_id)
     broadcaster.react(in_session(S1))
     assert [heard(channel) for channel in (one, two, other)] == [1, 1, 0]
 
@@ -58,7 +58,7 @@ def test_tenants_with_the_same_names_never_hear_each_other() -> None:
     one, other = attach(broadcaster, A), attach(broadcaster, B)
     for channel in (one, other):
         broadcaster.join(channel, C1)
-        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, C1, S1)
     broadcaster.react(in_session(S1, B))
     broadcaster.react(in_container(C1, B))
     assert [heard(channel) for channel in (one, other)] == [0, 2]
@@ -76,7 +76,7 @@ def test_subscribing_twice_is_hearing_once() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
     for _ in range(3):
-        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, C1, S1)
         broadcaster.join(channel, C1)
     broadcaster.react(in_session())
     assert heard(channel) == 1
@@ -85,7 +85,7 @@ def test_subscribing_twice_is_hearing_once() -> None:
 def test_what_is_only_stored_is_not_told() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
-    broadcaster.subscribe(channel, S1)
+    broadcaster.subscribe(channel, C1, S1)
     record = AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
     broadcaster.react(in_session(data=SilentMessage(message=record)))
     assert heard(channel) == 0
@@ -95,21 +95,65 @@ def test_every_listener_gets_the_same_frame() -> None:
     broadcaster = Broadcaster()
     channels = [attach(broadcaster) for _ in range(3)]
     for channel in channels:
-        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, C1, S1)
     broadcaster.react(in_session())
     assert len({id(frame) for channel in channels for frame in channel.take_nowait()}) == 1
 
 
-def test_a_slow_peer_is_cut_off_and_the_others_still_hear() -> None:
+def test_a_peer_that_does_not_read_falls_behind_and_the_others_still_hear() -> None:
     broadcaster = Broadcaster()
     slow, quick = attach(broadcaster), attach(broadcaster)
     for channel in (slow, quick):
-        broadcaster.subscribe(channel, S1)
+        broadcaster.subscribe(channel, C1, S1)
+    for seq in range(1, MAX_FRAMES + 3):
+        broadcaster.react(in_session(seq=seq))
+        assert heard(quick) == 1
+    assert (slow.closing, quick.closing) == (None, None)
+    assert [subscription.cursor for subscription in slow.lagging] == [MAX_FRAMES]
+    assert not quick.lagging
+
+
+def test_what_is_in_no_log_cuts_off_a_peer_that_does_not_read() -> None:
+    broadcaster = Broadcaster()
+    slow = attach(broadcaster)
+    broadcaster.subscribe(slow, C1, S1)
     for _ in range(MAX_FRAMES + 1):
         broadcaster.react(in_session())
-        assert heard(quick) == 1
     assert slow.closing is TOO_SLOW
-    assert quick.closing is None
+
+
+def test_who_asks_for_the_past_hears_nothing_live_until_it_was_fed() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, C1, S1, 3)
+    broadcaster.react(in_session(seq=9))
+    assert heard(channel) == 0
+    (subscription,) = channel.lagging
+    subscription.cursor = 9
+    channel.lagging.clear()
+    for seq in (8, 9, 10):
+        broadcaster.react(in_session(seq=seq))
+    assert heard(channel) == 1
+    assert subscription.cursor == 10
+
+
+def test_a_gap_is_filled_from_the_log() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, C1, S1)
+    for seq in (5, 7):
+        broadcaster.react(in_session(seq=seq))
+    assert heard(channel) == 1
+    assert [subscription.cursor for subscription in channel.lagging] == [5]
+
+
+def test_a_closing_channel_does_not_fall_behind() -> None:
+    broadcaster = Broadcaster()
+    channel = attach(broadcaster)
+    broadcaster.subscribe(channel, C1, S1)
+    channel.close(GOING_AWAY)
+    broadcaster.react(in_session(seq=1))
+    assert not channel.lagging
 
 
 def test_who_is_detached_leaves_no_trace() -> None:
@@ -117,8 +161,8 @@ def test_who_is_detached_leaves_no_trace() -> None:
     fresh = vars(Broadcaster())
     one, two = attach(broadcaster), attach(broadcaster)
     for channel in (one, two):
-        broadcaster.subscribe(channel, S1)
-        broadcaster.subscribe(channel, S2)
+        broadcaster.subscribe(channel, C1, S1)
+        broadcaster.subscribe(channel, C1, S2)
         broadcaster.join(channel, C1)
     broadcaster.detach(one)
     broadcaster.react(in_session())
@@ -132,7 +176,7 @@ def test_who_is_not_attached_cannot_listen() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
     broadcaster.detach(channel)
-    broadcaster.subscribe(channel, S1)
+    broadcaster.subscribe(channel, C1, S1)
     broadcaster.join(channel, C1)
     assert broadcaster.joined(channel) == frozenset()
     assert vars(broadcaster) == vars(Broadcaster())
@@ -142,8 +186,8 @@ def test_a_forgotten_session_leaves_no_trace_and_its_namesake_stays() -> None:
     broadcaster = Broadcaster()
     one, two, other = attach(broadcaster), attach(broadcaster), attach(broadcaster, B)
     for channel in (one, two, other):
-        broadcaster.subscribe(channel, S1)
-        broadcaster.subscribe(channel, S2)
+        broadcaster.subscribe(channel, C1, S1)
+        broadcaster.subscribe(channel, C1, S2)
     for _ in range(2):
         broadcaster.forget(A, S1)
     for session_id, tenant in ((S1, A), (S2, A), (S1, B)):
@@ -158,13 +202,13 @@ def test_a_channel_hears_so_many_sessions_and_no_more() -> None:
     broadcaster = Broadcaster()
     channel, other = attach(broadcaster), attach(broadcaster)
     for number in range(MAX_SUBSCRIPTIONS):
-        broadcaster.subscribe(channel, SessionId(f"n{number}"))
+        broadcaster.subscribe(channel, C1, SessionId(f"n{number}"))
     for session_id in (S1, SessionId("n0")):
-        broadcaster.subscribe(channel, session_id)
-        broadcaster.subscribe(other, session_id)
+        broadcaster.subscribe(channel, C1, session_id)
+        broadcaster.subscribe(other, C1, session_id)
         broadcaster.react(in_session(session_id))
     assert (heard(channel), heard(other)) == (1, 2)
     broadcaster.forget(A, SessionId("n0"))
-    broadcaster.subscribe(channel, S1)
+    broadcaster.subscribe(channel, C1, S1)
     broadcaster.react(in_session(S1))
     assert heard(channel) == 1

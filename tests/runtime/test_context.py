@@ -99,11 +99,8 @@ def test_a_call_without_a_result_is_told_to_be_lost() -> None:
     assert answered.results[0].output.type == "error-text"
 
 
-def test_calls_whose_message_was_never_stored_still_belong_to_the_conversation() -> None:
-    said = conversation([user(1, "go"), call(1, "c1"), result(1, "c1")], 1)
-    assert isinstance(said[1], AssistantSaid)
-    assert isinstance(said[2], ToolsAnswered)
-    assert said[2].results[0].output.value == "of c1"
+def test_calls_of_a_step_that_was_never_finished_did_not_happen() -> None:
+    assert conversation([user(1, "go"), call(1, "c1")], 1) == (UserSaid(content="go"),)
 
 
 def test_errors_and_empty_answers_are_not_said() -> None:

@@ -7,6 +7,7 @@ from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import AgentNotRunning, DriverNotFound, ShuttingDown, ToolNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, SessionId, TenantId
+from agentvm.model.limits import Limits
 from agentvm.runtime.channel import GOING_AWAY
 
 pytestmark = pytest.mark.anyio
@@ -195,3 +196,20 @@ async def test_an_error_in_the_body_is_raised_as_it_was_after_every_turn_has_end
     with anyio.fail_after(5), pytest.raises(ZeroDivisionError):
         await use()
     assert types(worlds[0].hear_nowait())[-1] == "turn_response"
+
+
+async def test_what_is_too_old_leaves_the_log_and_its_end_stays() -> None:
+    async with open_world(ScriptedDriver(), limits=Limits(log_days=0.0)) as world:
+        agent = world.start()
+        for text in ("first", "second"):
+            await world.hear("turn_response", turn_id=await world.say(agent, text))
+        log = world.store.tenant(DEFAULT_TENANT).container(ContainerId("c1")).log(world.image.session_id)
+        first, last = await log.range()
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(world.runtime.retain)
+                # Each read waits its turn behind the writer, so this does not spin.
+                while (await log.range())[0] == first:
+                    pass
+                tasks.cancel_scope.cancel()
+        assert (await log.range())[1] == last

@@ -6,6 +6,7 @@ import pytest
 
 from agentvm.storage import base
 from agentvm.storage.sqlite.container import SqliteContainerStore
+from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.store import SqliteStore, SqliteTenantStore
 
 
@@ -15,7 +16,12 @@ def public(of: type) -> dict[str, inspect.Signature]:
 
 @pytest.mark.parametrize(
     ("protocol", "built"),
-    [(base.ContainerStore, SqliteContainerStore), (base.TenantStore, SqliteTenantStore), (base.Store, SqliteStore)],
+    [
+        (base.ContainerStore, SqliteContainerStore),
+        (base.LogStore, SqliteLogStore),
+        (base.TenantStore, SqliteTenantStore),
+        (base.Store, SqliteStore),
+    ],
 )
 def test_a_store_offers_what_the_protocol_says_and_nothing_else(protocol: type, built: type) -> None:
     wanted, offered = public(protocol), public(built)
@@ -25,5 +31,5 @@ def test_a_store_offers_what_the_protocol_says_and_nothing_else(protocol: type, 
 
 
 def test_a_container_is_reached_only_through_its_tenant() -> None:
-    assert set(public(base.Store)) == {"tenant"}
+    assert set(public(base.Store)) == {"tenant", "commit", "read_journal", "list_unfinished", "trim_log"}
     assert list(public(base.TenantStore)["container"].parameters) == ["self", "container_id"]

@@ -1,7 +1,9 @@
 """Remote runtime — a runtime elsewhere, over one WebSocket that comes back by itself.
 
 When the socket drops, calls that wait for an answer fail at once with `ChannelClosed` (whether the server carried them out
-is unknown), iterators end, and the link reconnects with growing delays and subscribes again to every session it knew.
+is unknown). The link reconnects with growing delays and subscribes again to every session it knew, from the cursor it had
+reached: handlers and iterators miss nothing and hear nothing twice, also across a restart of the server. Only when the
+server no longer has what was missed (`resync_required`) do iterators end.
 """
 
 import itertools
@@ -53,7 +55,8 @@ class RemoteLink:
         self._observer = Observer()
         self._socket: ClientConnection | None = None
         self._pending: dict[str, _Pending] = {}
-        self._sessions: dict[str, None] = {}
+        self._sessions: dict[str, int | None] = {}
+        """What is subscribed to, and how far it was heard."""
         self._ids = itertools.count(1)
         self._prefix = f"req_{secrets.token_hex(6)}"
 
@@ -140,8 +143,9 @@ class RemoteLink:
             delay = min(delay * DELAY_GROWTH, MAX_DELAY)
             try:
                 socket = await self._connect()
-                for session_id in self._sessions:
-                    await socket.send(encode({"type": "subscribe", "sessionId": session_id}))
+                for session_id, cursor in tuple(self._sessions.items()):
+                    after = {} if cursor is None else {"afterCursor": str(cursor)}
+                    await socket.send(encode({"type": "subscribe", "sessionId": session_id, **after}))
             except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
                 logger.info("reconnect_failed", error=str(error))
                 continue
@@ -168,23 +172,42 @@ class RemoteLink:
                 pending.reply = event
                 pending.answered.set()
                 return
-        if (session_id := event.context.get("sessionId")) is not None:
-            self._sessions[session_id] = None
-        self._observer.react(event)
+        if self._is_new(event):
+            self._observer.react(event)
+        if event.type == "resync_required":
+            self._start_over(event)
+            self._observer.end_streams()
+
+    def _is_new(self, event: WireEvent) -> bool:
+        """Moves the session's cursor; false for what was heard before the socket dropped."""
+        session_id = event.context.get("sessionId")
+        if session_id is None:
+            return True
+        seen = self._sessions.setdefault(session_id, None)
+        if event.cursor is None or not event.cursor.isdigit():
+            return True
+        cursor = int(event.cursor)
+        if seen is not None and cursor <= seen:
+            return False
+        self._sessions[session_id] = cursor
+        return True
+
+    def _start_over(self, event: WireEvent) -> None:
+        """The session goes on from the server's cursor, also when that is behind ours: it has another history now."""
+        session_id, cursor = event.data.get("sessionId"), event.data.get("cursor")
+        if isinstance(session_id, str) and isinstance(cursor, str) and cursor.isdigit():
+            self._sessions[session_id] = int(cursor)
 
     def _remember(self, response: WireEvent) -> None:
         named = response.data.get("__subscriptions")
-        if isinstance(named, list):
-            self._sessions.update(dict.fromkeys(str(session_id) for session_id in named))
-        session_id = response.data.get("sessionId")
-        if isinstance(session_id, str):
-            self._sessions[session_id] = None
+        for session_id in (*(named if isinstance(named, list) else ()), response.data.get("sessionId")):
+            if isinstance(session_id, str):
+                self._sessions.setdefault(session_id, None)
 
     def _dropped(self) -> None:
         self._socket = None
         for pending in self._pending.values():
             pending.answered.set()
-        self._observer.end_streams()
         self._observer.react(WireEvent(type="disconnected", category="connection"))
 
 

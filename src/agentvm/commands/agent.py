@@ -41,7 +41,7 @@ async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterru
     agent = await _to_interrupt(call, command)
     if agent is None:
         return ask.AgentInterruptReply(image_id=command.image_id)
-    current = agent.interrupt()
+    current = await agent.interrupt()
     call.after.append(lambda: agent.cancel(current))
     return ask.AgentInterruptReply(image_id=agent.image.image_id, agent_id=agent.agent_id)
 

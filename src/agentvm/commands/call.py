@@ -12,6 +12,7 @@ from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, Ten
 from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.runtime.channel import Channel
+from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.base import ContainerStore, TenantStore
 
@@ -41,9 +42,13 @@ class Peer:
         """Subscribes before the answer leaves, so that clients which never subscribe hear their own turns."""
         self.listen(session.container_id, session.session_id)
 
-    def listen(self, container_id: ContainerId, session_id: SessionId) -> None:
+    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> None:
         self.join(container_id)
-        self.runtime.broadcaster.subscribe(self.channel, session_id)
+        self.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
+
+    def outlet(self, channel: Channel | None = None) -> Outlet:
+        """What drains the peer's channel, or a mirror of it."""
+        return Outlet(channel or self.channel, self.runtime.replay, self.clock)
 
 
 @dataclass(frozen=True, slots=True)

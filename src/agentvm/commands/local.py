@@ -27,11 +27,12 @@ class LocalLink:
         self._peer = peer
         self._observer = Observer()
         self.channel = channel or peer.channel
+        self._outlet = peer.outlet(channel)
 
     async def run(self) -> None:
         """Hands events on until the channel ends."""
         try:
-            while frames := await self.channel.take():
+            while frames := await self._outlet.take():
                 for frame in frames:
                     self._observer.react(decode_event(frame.bare))
         finally:

@@ -1,7 +1,8 @@
 """Message commands — a user says something: committed, answered, and only then a turn starts."""
 
 from agentvm.commands.call import Call
-from agentvm.errors import AgentNotFound, InvalidInput, SessionNotFound, ShuttingDown
+from agentvm.errors import AgentBusy, AgentNotFound, InvalidInput, SessionNotFound, ShuttingDown
+from agentvm.model.ids import MessageId, TurnId
 from agentvm.protocol import commands as ask
 from agentvm.runtime.agent import Agent
 
@@ -13,19 +14,35 @@ async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(call, command)
     call.peer.listen(agent.image.container_id, agent.session_id)
-    try:
-        accepted = await agent.receive(command.content)
-    except SessionNotFound:
-        # The image was deleted after the agent was found or started; nobody else would end it.
-        await call.peer.runtime.stop_agent(agent)
-        raise
+    async with agent.sending(command.client_message_id) as earlier:
+        if earlier is not None:
+            return _reply(agent, earlier.message_id, earlier.turn_id)
+        await _make_way(call, command, agent)
+        try:
+            accepted = await agent.receive(command.content, command.client_message_id)
+        except SessionNotFound:
+            # The image was deleted after the agent was found or started; nobody else would end it.
+            await call.peer.runtime.stop_agent(agent)
+            raise
     call.after.append(lambda: agent.release(accepted))
-    return ask.MessageSendReply(
-        agent_id=agent.agent_id,
-        image_id=agent.image.image_id,
-        message_id=accepted.state.user_message_id,
-        turn_id=accepted.state.turn_id,
-    )
+    return _reply(agent, accepted.state.user_message_id, accepted.state.turn_id)
+
+
+async def _make_way(call: Call, command: ask.MessageSend, agent: Agent) -> None:
+    if not agent.busy:
+        return
+    match command.on_busy:
+        case "queue":
+            return
+        case "reject":
+            raise AgentBusy("Another turn is running; wait for its end, or send with onBusy queue or interrupt")
+        case "interrupt":
+            current = await agent.interrupt()
+            call.after.append(lambda: agent.cancel(current))
+
+
+def _reply(agent: Agent, message_id: MessageId, turn_id: TurnId) -> ask.MessageSendReply:
+    return ask.MessageSendReply(agent_id=agent.agent_id, image_id=agent.image.image_id, message_id=message_id, turn_id=turn_id)
 
 
 async def _addressee(call: Call, command: ask.MessageSend) -> Agent:

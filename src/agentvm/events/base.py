@@ -36,9 +36,13 @@ class Scope(Record):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """`tenant_id` decides who may hear of it and never leaves the process."""
+    """`tenant_id` decides who may hear of it and never leaves the process.
+
+    `seq` numbers the events of one session without a gap; 0 for events that belong to no session.
+    """
 
     data: EventData
     scope: Scope
     timestamp: int
     tenant_id: TenantId
+    seq: int = 0

@@ -84,6 +84,14 @@ class SessionDestroyed(SessionEvent):
     container_id: ContainerId
 
 
+class ResyncRequired(SessionEvent):
+    """The events after the subscriber's cursor are gone: read the messages, then go on from this cursor."""
+
+    type = "resync_required"
+    session_id: SessionId
+    cursor: str
+
+
 class Interrupted(EventData):
     """An interrupt was accepted; the turn's own end follows if one was running."""
 

@@ -22,6 +22,17 @@ class TurnRequest(TurnEvent):
     turn_id: TurnId
     message_id: MessageId
     timestamp: int
+    client_key: str | None = None
+
+
+class TurnResumed(TurnEvent):
+    """The server died or was restarted during the turn; it goes on from the last message that was finished."""
+
+    type = "turn_resumed"
+    turn_id: TurnId
+    message_id: MessageId
+    attempt: int
+    timestamp: int
 
 
 class TurnResponse(TurnEvent):

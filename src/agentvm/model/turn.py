@@ -10,7 +10,7 @@ Outcome = Literal["completed", "interrupted", "failed"]
 
 
 class Turn(Record):
-    """`outcome`, `usage` and `ended_at` are set once, when the turn ends."""
+    """`outcome`, `usage` and `ended_at` are set once, when the turn ends; `attempts` counts how often it was begun."""
 
     turn_id: TurnId
     container_id: ContainerId
@@ -21,3 +21,6 @@ class Turn(Record):
     outcome: Outcome | None = None
     usage: Usage | None = None
     ended_at: int | None = None
+    client_key: str | None = None
+    """The sender's own name for the message: sending it again changes nothing."""
+    attempts: int = 0

@@ -4,7 +4,7 @@ A command is a `Command` subclass, whose members are the request's data, and its
 are additive: older clients never send them.
 """
 
-from typing import ClassVar, Generic, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -384,6 +384,10 @@ class MessageSend(Command[MessageSendReply]):
     image_id: ImageId | None = None
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
+    client_message_id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    """The sender's own name for the message: sending it again answers as the first time and begins no second turn."""
+    on_busy: Literal["queue", "interrupt", "reject"] = "queue"
+    """While another turn runs: wait for it, stop it, or refuse this message."""
 
     def refused(self) -> Reply:
         return MessageSendReply(agent_id=self.agent_id or "", image_id=self.image_id)

@@ -53,10 +53,10 @@ class CommandRefused:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReceived:
-    """Asks for a session's events."""
+    """Asks for a session's events, those that followed the cursor `after` first."""
 
     session_id: SessionId
-    after_cursor: str | None
+    after: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,12 @@ def _text_members(value: object) -> dict[str, str]:
 def _receive_subscribe(frame: Inbound) -> Received:
     if not isinstance(frame.session_id, str) or not frame.session_id:
         return Dropped()
-    after = frame.after_cursor if isinstance(frame.after_cursor, str) else None
-    return SubscribeReceived(SessionId(frame.session_id), after)
+    cursor = frame.after_cursor
+    if cursor is None:
+        return SubscribeReceived(SessionId(frame.session_id), None)
+    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+        return NoiseReceived(InvalidInput("afterCursor must be the `cursor` of an event, a string of digits"))
+    return SubscribeReceived(SessionId(frame.session_id), int(cursor))
 
 
 def _receive_command(name: str, frame: Inbound) -> Received:

@@ -20,6 +20,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     category: str
     intent: str
     context: Scope
+    cursor: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class _ReplyEnvelope(msgspec.Struct, frozen=True):
@@ -37,11 +38,15 @@ class _RequestId(Record):
 
 def encode_event(event: Event) -> Frame | None:
     """None for what is only stored."""
+    return None if isinstance(event.data, SilentMessage) else encode_told(event)
+
+
+def encode_told(event: Event) -> Frame:
     kind = event.data
-    if isinstance(kind, SilentMessage):
-        return None
     data = kind.message if isinstance(kind, MessageEvent) else kind
-    return Frame(encode(_Envelope(kind.type, event.timestamp, data, kind.source, kind.category, kind.intent, event.scope)))
+    cursor = str(event.seq) if event.seq else msgspec.UNSET
+    envelope = _Envelope(kind.type, event.timestamp, data, kind.source, kind.category, kind.intent, event.scope, cursor)
+    return Frame(encode(envelope))
 
 
 def encode_reply(command_name: str, request_id: str | None, reply: Reply, timestamp: int) -> Frame:

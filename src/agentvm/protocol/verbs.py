@@ -33,6 +33,8 @@ class WireEvent(Record):
     source: str = ""
     category: str = ""
     intent: str = ""
+    cursor: str | None = None
+    """The event's place in its session: give it to `subscribe` to hear what followed."""
 
 
 EventHandler = Callable[[WireEvent], None]

@@ -9,20 +9,21 @@ from typing import TypeVar
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.protocol.dialect_v1 import encode_event
-from agentvm.runtime.channel import Channel
+from agentvm.runtime.channel import Channel, Subscription
 
 MAX_JOINED = MAX_SUBSCRIPTIONS = 10_000
 """Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
 
 # Dicts, not sets: listeners hear in the order they came, run after run.
 Listeners = dict[Channel, None]
+Subscribers = dict[Channel, Subscription]
 
 
 class Broadcaster:
     """Who listens to what."""
 
     def __init__(self) -> None:
-        self._sessions: dict[tuple[TenantId, SessionId], Listeners] = {}
+        self._sessions: dict[tuple[TenantId, SessionId], Subscribers] = {}
         self._containers: dict[tuple[TenantId, ContainerId], Listeners] = {}
         self._channels: dict[Channel, tuple[set[SessionId], set[ContainerId]]] = {}
 
@@ -41,16 +42,23 @@ class Broadcaster:
         for container_id in containers:
             _forget(self._containers, (tenant, container_id), channel)
 
-    def subscribe(self, channel: Channel, session_id: SessionId) -> None:
-        """The caller has made sure that the session is the principal's. Subscribing twice is once."""
-        if channel in self._channels and len(self._channels[channel][0]) < MAX_SUBSCRIPTIONS:
-            self._channels[channel][0].add(session_id)
-            self._sessions.setdefault((channel.principal.tenant_id, session_id), {})[channel] = None
+    def subscribe(self, channel: Channel, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> None:
+        """The caller has made sure that the session is the principal's. With `after`, what followed that seq comes first."""
+        known = self._channels[channel][0] if channel in self._channels else None
+        if known is None or (len(known) >= MAX_SUBSCRIPTIONS and session_id not in known):
+            return
+        known.add(session_id)
+        subscribers = self._sessions.setdefault((channel.principal.tenant_id, session_id), {})
+        subscription = subscribers.setdefault(channel, Subscription(container_id, session_id))
+        if after is not None:
+            subscription.cursor = after
+            channel.fall_behind(subscription)
 
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session is gone: nothing will be told of it any more."""
-        for channel in self._sessions.pop((tenant_id, session_id), {}):
+        for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():
             self._channels[channel][0].discard(session_id)
+            channel.lagging.pop(subscription, None)
 
     def join(self, channel: Channel, container_id: ContainerId) -> None:
         """From now on the channel hears what happens to the container itself."""
@@ -63,23 +71,39 @@ class Broadcaster:
 
     def react(self, event: Event) -> None:
         scope = event.scope
-        listeners: Listeners | None = None
         if scope.session_id is not None:
-            listeners = self._sessions.get((event.tenant_id, scope.session_id))
+            subscribers = self._sessions.get((event.tenant_id, scope.session_id))
+            if subscribers:
+                _deliver(event, subscribers)
         elif scope.container_id is not None:
             listeners = self._containers.get((event.tenant_id, scope.container_id))
-        if not listeners:
-            return
-        frame = encode_event(event)
-        if frame is not None:
-            for channel in listeners:
+            frame = encode_event(event) if listeners else None
+            if listeners and frame is not None:
+                for channel in listeners:
+                    channel.send(frame)
+
+
+def _deliver(event: Event, subscribers: Subscribers) -> None:
+    frame = encode_event(event)
+    for channel, subscription in subscribers.items():
+        if not event.seq:
+            if frame is not None:
                 channel.send(frame)
+            continue
+        if subscription in channel.lagging:
+            continue
+        if subscription.cursor is None:
+            subscription.cursor = event.seq - 1
+        if event.seq == subscription.cursor + 1 and (frame is None or channel.offer(frame)):
+            subscription.cursor = event.seq
+        elif event.seq > subscription.cursor and channel.closing is None:
+            channel.fall_behind(subscription)
 
 
 K = TypeVar("K")
 
 
-def _forget(index: dict[K, Listeners], key: K, channel: Channel) -> None:
+def _forget(index: dict[K, Listeners] | dict[K, Subscribers], key: K, channel: Channel) -> None:
     listeners = index.get(key)
     if listeners is not None:
         listeners.pop(channel, None)

@@ -58,6 +58,7 @@ def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
                 },
             ),
             run=current_time,
+            repeatable=True,
         ),
         Tool(
             spec=ToolSpec(
@@ -70,6 +71,7 @@ def builtin_tools(clock: Clock) -> tuple[Tool, ...]:
                 },
             ),
             run=_calculator,
+            repeatable=True,
         ),
     )
 

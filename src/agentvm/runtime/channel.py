@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import anyio
 
+from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
 
 MAX_FRAMES = 4_096
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """What may wait for one peer, in characters."""
 
 LARGE = 256 * 1024
@@ -29,17 +30,29 @@ class Closing:
 TOO_SLOW = Closing(1013, "client too slow")
 GOING_AWAY = Closing(1001, "server shutting down")
 GONE = Closing(1000, "peer gone")
+FAILED = Closing(1011, "internal error")
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One channel's place in one session's log. `cursor` is the last seq it was sent; None hears from the next one on."""
+
+    container_id: ContainerId
+    session_id: SessionId
+    cursor: int | None = None
 
 
 class Channel:
     """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
 
-    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_wakeup", "mirror", "on_close", "principal")
+    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_wakeup", "lagging", "mirror", "on_close", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
         self.mirror: Channel | None = None
         """Hears everything this peer is sent; with a bound of its own, so a slow observer harms only itself."""
+        self.lagging: dict[Subscription, None] = {}
+        """Subscriptions that must be fed from the log before they can follow again."""
         self._frames: deque[Frame] = deque()
         self._bytes = self._large = 0
         self._closing: Closing | None = None
@@ -52,21 +65,30 @@ class Channel:
         return self._closing
 
     def send(self, frame: Frame) -> None:
-        """Queues the frame; never waits. After the end, frames go nowhere."""
-        if self._closing is not None:
-            return
-        if self.mirror is not None:
-            self.mirror.send(frame)
-        size = len(frame.bare)
-        if size > LARGE:
-            self._large += size
-        else:
-            self._bytes += size
-        if len(self._frames) >= MAX_FRAMES or self._bytes > MAX_BYTES or self._large > MAX_LARGE:
+        """Queues a frame that exists nowhere else; never waits. A peer whose outbox is full is cut off."""
+        if not self.offer(frame) and self._closing is None:
             self._frames.clear()
             self.close(TOO_SLOW)
-            return
+
+    def offer(self, frame: Frame) -> bool:
+        """Queues the frame if there is room. After the end, frames go nowhere."""
+        if self._closing is not None:
+            return False
+        size = len(frame.bare)
+        small, large = (0, size) if size > LARGE else (size, 0)
+        if self._bytes + small > MAX_BYTES or self._large + large > MAX_LARGE or len(self._frames) >= MAX_FRAMES:
+            return False
+        if self.mirror is not None:
+            self.mirror.send(frame)
         self._frames.append(frame)
+        self._bytes += small
+        self._large += large
+        self._wakeup.set()
+        return True
+
+    def fall_behind(self, subscription: Subscription) -> None:
+        """From here on the subscription is fed from the log."""
+        self.lagging[subscription] = None
         self._wakeup.set()
 
     def close(self, closing: Closing) -> None:
@@ -78,8 +100,8 @@ class Channel:
                 self.on_close()
 
     async def take(self) -> list[Frame]:
-        """Everything that waits, as soon as there is something; empty once the channel is closed and drained."""
-        while not self._frames and self._closing is None:
+        """Everything that waits, as soon as there is something, or a subscription to feed; empty once closed and drained."""
+        while not self._frames and not self.lagging and self._closing is None:
             self._wakeup = anyio.Event()
             await self._wakeup.wait()
         return self.take_nowait()

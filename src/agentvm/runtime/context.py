@@ -84,9 +84,6 @@ def _exchange(messages: Sequence[Message]) -> Exchange:
                 said += _assistant(text, parts, calls.pop(message_id, []), results)
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
-    # Calls whose message was never finished (the process died between the two) still belong to the conversation.
-    for orphaned in calls.values():
-        said += _assistant("", (), orphaned, results)
     return tuple(said)
 
 

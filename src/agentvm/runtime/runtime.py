@@ -11,20 +11,25 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import ShuttingDown, ToolNotFound
+from agentvm.errors import AgentVMError, ShuttingDown, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
+from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
-from agentvm.runtime.agent import Agent, Ports
+from agentvm.model.turn import Turn
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.container import Container
+from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.recorder import StoreRecorder
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.recovery import Done, review
+from agentvm.runtime.replay import Replay
+from agentvm.runtime.session_log import read_tails
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
@@ -35,12 +40,14 @@ logger = get_logger(__name__)
 class Runtime:
     """Finds or starts agents, and ends them."""
 
-    def __init__(self, ports: Ports, broadcaster: Broadcaster) -> None:
+    def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
         self._ports = ports
+        self._suspends = suspends
         self._containers: dict[tuple[TenantId, ContainerId], Container] = {}
         self._agents: dict[AgentId, Agent] = {}
         self._draining = False
         self.broadcaster = broadcaster
+        self.replay = Replay(ports.store, ports.journal.find)
 
     @property
     def accepting(self) -> bool:
@@ -94,22 +101,13 @@ class Runtime:
         await agent.stop()
         if self._agents.pop(agent.agent_id, None) is None:
             return
+        await agent.say_goodbye()
         container_id = agent.image.container_id
         key = (agent.tenant_id, container_id)
         container = self._containers[key]
         container.remove(agent)
         if not len(container):
             del self._containers[key]
-        self.tell(
-            agent.tenant_id,
-            Scope(
-                container_id=container_id,
-                image_id=agent.image.image_id,
-                agent_id=agent.agent_id,
-                session_id=agent.session_id,
-            ),
-            lifecycle.SessionDestroyed(session_id=agent.session_id, agent_id=agent.agent_id, container_id=container_id),
-        )
         self.tell(
             agent.tenant_id,
             Scope(container_id=container_id, agent_id=agent.agent_id),
@@ -123,10 +121,38 @@ class Runtime:
 
     def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
-        self._ports.ecosystem.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
+        self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
+
+    async def recover(self) -> None:
+        """Goes on with every turn that was accepted and has no end."""
+        found: list[tuple[TenantId, Image, Turn, Done]] = []
+        for tenant_id, left in await self._ports.store.list_unfinished():
+            container = self._ports.store.tenant(tenant_id).container(left.container_id)
+            image = await container.get_image(left.image_id)
+            if image is not None:
+                found.append((tenant_id, image, left, review(await container.list_messages(left.session_id), left.turn_id)))
+        stopped: set[TurnId] = set()
+        for log in await read_tails(self._ports.store):
+            self._ports.journal.adopt(log)
+            stopped |= log.stopped
+        # From here on nothing can fail: either every turn goes on, or none has been touched.
+        for tenant_id, image, left, done in found:
+            agent, _ = self.start_agent(tenant_id, image, left.session_id)
+            agent.resume(left, done, stopped=left.turn_id in stopped)
+            logger.info("turn_resumed", turn_id=left.turn_id, attempt=left.attempts + 1)
+
+    async def retain(self) -> None:
+        """Drops what is too old from the logs, now and every hour, until cancelled."""
+        while True:
+            oldest = self._ports.clock() - int(self._ports.limits.log_days * 86_400_000)
+            try:
+                await self._ports.store.trim_log(oldest)
+            except AgentVMError as error:
+                logger.error("log_not_trimmed", code=error.code, error=str(error))
+            await anyio.sleep(3_600)
 
     async def drain(self, grace: float) -> None:
-        """Takes no new work, lets turns finish for `grace` seconds, stops the rest (each with its end), closes channels."""
+        """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
         self._draining = True
         agents = tuple(agent for agent in self._agents.values() if agent.state is not AgentState.STOPPED)
         with anyio.move_on_after(grace) as deadline:
@@ -136,7 +162,7 @@ class Runtime:
             logger.info("turns_cut_by_shutdown", agents=len(agents))
         async with anyio.create_task_group() as tasks:
             for agent in agents:
-                tasks.start_soon(agent.stop)
+                tasks.start_soon(agent.suspend if self._suspends else agent.stop)
         for channel in self.broadcaster.channels:
             channel.close(GOING_AWAY)
 
@@ -151,13 +177,15 @@ async def open_runtime(
     new_id: NewId,
     limits: Limits,
     effectors: Sequence[Effector] = (),
+    suspends: bool = False,
 ) -> AsyncIterator[Runtime]:
-    """A started runtime; leaving stops every agent."""
+    """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start."""
     broadcaster = Broadcaster()
-    ecosystem = Ecosystem(StoreRecorder(store), (broadcaster, *effectors))
-    async with open_tasks() as tasks:
+    ecosystem = Ecosystem((broadcaster, *effectors))
+    async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
         ports = Ports(
-            ecosystem=ecosystem,
+            journal=journal,
+            tell=ecosystem.tell,
             store=store,
             models=models,
             toolbox=toolbox,
@@ -166,9 +194,13 @@ async def open_runtime(
             tasks=tasks,
             limits=limits,
         )
-        runtime = Runtime(ports, broadcaster)
-        try:
-            yield runtime
-        finally:
-            with anyio.CancelScope(shield=True):
-                await runtime.drain(grace=0)
+        runtime = Runtime(ports, broadcaster, suspends=suspends)
+        await runtime.recover()
+        async with open_tasks() as housekeeping:
+            housekeeping.start_soon(runtime.retain)
+            try:
+                yield runtime
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await runtime.drain(grace=0)
+                housekeeping.cancel_scope.cancel()

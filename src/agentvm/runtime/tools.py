@@ -24,6 +24,8 @@ class Tool:
     spec: ToolSpec
     run: Run
     deadline: float = DEADLINE
+    repeatable: bool = False
+    """Running it twice is as good as once, so it may run again after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class Toolbox:
         """The named tools as the model sees them; all of them for None. A name nobody has is left out."""
         chosen = self._tools if names is None else [name for name in names if name in self._tools]
         return tuple(self._tools[name].spec for name in chosen)
+
+    def may_repeat(self, name: str) -> bool:
+        return name in self._tools and self._tools[name].repeatable
 
     def unknown(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in self._tools)

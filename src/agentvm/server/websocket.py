@@ -72,7 +72,8 @@ def _linger(all_tasks: anyio.CancelScope) -> None:
 async def _write(peer: Peer, connection: Connection, send: Send) -> None:
     rested_until = 0.0
     try:
-        while frames := await peer.channel.take():
+        outlet = peer.outlet()
+        while frames := await outlet.take():
             now = anyio.current_time()
             if now < rested_until:
                 await anyio.sleep(rested_until - now)
@@ -107,15 +108,15 @@ async def _act(peer: Peer, received: Received) -> None:
             await answer(peer, command, request_id)
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
-        case SubscribeReceived(session_id=session_id):
-            await _subscribe(peer, session_id)
+        case SubscribeReceived(session_id=session_id, after=after):
+            await _subscribe(peer, session_id, after)
         case NoiseReceived(error=error):
             refuse(peer, error, None, Scope(), Reply())
         case AuthReceived() | Acked() | Dropped():
             pass
 
 
-async def _subscribe(peer: Peer, session_id: SessionId) -> None:
+async def _subscribe(peer: Peer, session_id: SessionId, after: int | None) -> None:
     """A session that is not the peer's is ignored: it is not to learn whether there is one."""
     try:
         container_id = await peer.store.find_session(session_id)
@@ -123,4 +124,4 @@ async def _subscribe(peer: Peer, session_id: SessionId) -> None:
         refuse(peer, error, None, Scope(), Reply())
         return
     if container_id is not None:
-        peer.listen(container_id, session_id)
+        peer.listen(container_id, session_id, after)

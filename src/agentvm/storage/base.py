@@ -9,6 +9,7 @@ Conformance: `agentvm.testing.conformance.store`.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.model.container import Container
@@ -17,6 +18,29 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogChunk:
+    """Events `first_seq` to `last_seq` of a session, as `agentvm.runtime.chunk` packs them."""
+
+    first_seq: int
+    last_seq: int
+    made_at: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWrite:
+    """What one commit adds to one session: messages, turns, and the part of the log that is complete."""
+
+    tenant_id: TenantId
+    container_id: ContainerId
+    session_id: SessionId
+    now: int
+    messages: Sequence[Message] = ()
+    turns: Sequence[Turn] = ()
+    chunk: LogChunk | None = None
 
 
 class ContainerStore(Protocol):
@@ -64,6 +88,24 @@ class ContainerStore(Protocol):
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
         """In the order they were accepted."""
 
+    def log(self, session_id: SessionId) -> "LogStore": ...
+
+
+class LogStore(Protocol):
+    """What happened in one session."""
+
+    async def range(self) -> tuple[int, int]:
+        """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""
+
+    async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
+        """The next chunks with an event after that seq, in order."""
+
+    async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
+        """Those of the messages that are there."""
+
+    async def find_turn(self, client_key: str) -> Turn | None:
+        """The turn that was accepted under the sender's key."""
+
 
 class TenantStore(Protocol):
     """One tenant: finds in which of its containers a thing lives, and nothing more."""
@@ -82,3 +124,26 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     def tenant(self, tenant_id: TenantId) -> TenantStore: ...
+
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> "Committed":
+        """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
+
+        `entry` is appended to the journal; entries before `forget` are dropped.
+        """
+
+    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
+        """What the journal still holds, in order: the events that were told but are in no chunk."""
+
+    async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
+        """Turns that were accepted and have no end, in the order they were accepted."""
+
+    async def trim_log(self, made_before: int) -> int:
+        """Drops older chunks, but never a session's newest; says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`entry` is the number the journal gave; `gone` are sessions that no longer exist."""
+
+    entry: int
+    gone: frozenset[SessionId]

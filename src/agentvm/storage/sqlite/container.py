@@ -8,16 +8,19 @@ from collections.abc import Sequence
 
 import apsw
 
-from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
+from agentvm.errors import ContainerNotFound, ImageNotFound
 from agentvm.model.container import Container
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import Message, encode_message
+from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.log import SqliteLogStore
+from agentvm.storage.sqlite.session_write import prepare
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config,
@@ -27,20 +30,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 _ADD_SESSION = """
 INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
-_TOUCH_SESSION = """
-UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
-"""
-_TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
-_ADD_MESSAGE = """
-INSERT INTO messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
-"""
-# A turn ends once: what is already finished is left alone.
-_PUT_TURN = """
-INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at) VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (session_key, turn_id) DO UPDATE
-SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at
-WHERE outcome IS NULL
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
@@ -152,21 +141,17 @@ class SqliteContainerStore:
         self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
     ) -> None:
         """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
-        bodies = [(message.id, encode_message(message)) for message in messages]
-        steps = [
-            (turn.turn_id, turn.message_id, turn.accepted_at, turn.outcome, rows.encode_usage(turn.usage), turn.ended_at)
-            for turn in turns
-        ]
-
-        def write(connection: apsw.Connection) -> None:
-            touched = connection.execute(_TOUCH_SESSION, (now, *self._key, session_id)).fetchall()
-            if not touched:
-                raise SessionNotFound(session_id)
-            session_key, image_id = touched[0]
-            connection.execute(_TOUCH_IMAGE, (now, *self._key, image_id))
-            connection.executemany(_ADD_MESSAGE, ((session_key, *body) for body in bodies))
-            connection.executemany(_PUT_TURN, ((session_key, *step) for step in steps))
-
+        tenant_id, container_id = self._key
+        write = prepare(
+            SessionWrite(
+                tenant_id=tenant_id,
+                container_id=container_id,
+                session_id=session_id,
+                now=now,
+                messages=messages,
+                turns=turns,
+            )
+        )
         await self._database.write(write)
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
@@ -176,6 +161,9 @@ class SqliteContainerStore:
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
         """In the order they were accepted."""
         return await self._database.read(lambda connection: rows.read_turns(connection, self._key, session_id))
+
+    def log(self, session_id: SessionId) -> SqliteLogStore:
+        return SqliteLogStore(self._database, self._key, session_id)
 
     def _exists(self, connection: apsw.Connection) -> bool:
         found = connection.execute("SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?", self._key)

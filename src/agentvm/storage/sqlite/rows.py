@@ -41,11 +41,19 @@ IMAGE = _IMAGES + "AND image_id = ?"
 IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
-TURNS = """
-SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at
+_TURNS = """
+SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts
 FROM sessions JOIN turns USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
-ORDER BY accepted_at, position
+"""
+TURNS = _TURNS + "ORDER BY accepted_at, position"
+TURN_BY_KEY = _TURNS + "AND client_key = ?"
+UNFINISHED = """
+SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
+       tenant_id
+FROM turns JOIN sessions USING (session_key)
+WHERE outcome IS NULL
+ORDER BY position
 """
 MESSAGES = """
 SELECT body
@@ -64,51 +72,57 @@ def encode_usage(usage: Usage | None) -> bytes | None:
 
 
 def read_container(connection: apsw.Connection, key: Key) -> Container | None:
-    for container_id, created_at, updated_at in _fetch(connection, CONTAINER, key):
+    for container_id, created_at, updated_at in fetch(connection, CONTAINER, key):
         return Container(container_id=container_id, created_at=created_at, updated_at=updated_at)
     return None
 
 
 def read_images(connection: apsw.Connection, key: Key) -> tuple[Image, ...]:
-    return tuple(_decode_images(_fetch(connection, IMAGES, key)))
+    return tuple(_decode_images(fetch(connection, IMAGES, key)))
 
 
 def read_image(connection: apsw.Connection, key: Key, image_id: ImageId) -> Image | None:
-    return next(_decode_images(_fetch(connection, IMAGE, (*key, image_id))), None)
+    return next(_decode_images(fetch(connection, IMAGE, (*key, image_id))), None)
 
 
 def read_sessions(connection: apsw.Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:
-    return tuple(_decode_sessions(_fetch(connection, SESSIONS, (*key, image_id))))
+    return tuple(_decode_sessions(fetch(connection, SESSIONS, (*key, image_id))))
 
 
 def read_session(connection: apsw.Connection, key: Key, session_id: SessionId) -> Session | None:
-    return next(_decode_sessions(_fetch(connection, SESSION, (*key, session_id))), None)
+    return next(_decode_sessions(fetch(connection, SESSION, (*key, session_id))), None)
 
 
 def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Message, ...]:
-    return tuple(decode_message(body) for (body,) in _fetch(connection, MESSAGES, (*key, session_id)))
+    return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id)))
 
 
 def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
-    return tuple(
-        Turn(
-            turn_id=turn_id,
-            container_id=container_id,
-            image_id=image_id,
-            session_id=session,
-            message_id=message_id,
-            accepted_at=accepted_at,
-            outcome=outcome,
-            usage=None if usage is None else _usage.decode(usage),
-            ended_at=ended_at,
-        )
-        for turn_id, container_id, image_id, session, message_id, accepted_at, outcome, usage, ended_at in _fetch(
-            connection, TURNS, (*key, session_id)
-        )
+    return tuple(decode_turn(row) for row in fetch(connection, TURNS, (*key, session_id)))
+
+
+def read_unfinished(connection: apsw.Connection) -> tuple[tuple[TenantId, Turn], ...]:
+    return tuple((TenantId(row[-1]), decode_turn(row[:-1])) for row in fetch(connection, UNFINISHED, ()))
+
+
+def decode_turn(row: tuple[Any, ...]) -> Turn:
+    turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts = row
+    return Turn(
+        turn_id=turn_id,
+        container_id=container_id,
+        image_id=image_id,
+        session_id=session_id,
+        message_id=message_id,
+        accepted_at=accepted_at,
+        outcome=outcome,
+        usage=None if usage is None else _usage.decode(usage),
+        ended_at=ended_at,
+        client_key=client_key,
+        attempts=attempts,
     )
 
 
-def _fetch(connection: apsw.Connection, query: str, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def fetch(connection: apsw.Connection, query: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
     # Any: the tables are STRICT, so a column has the type the schema gives it.
     return list(connection.execute(query, parameters))
 

@@ -1,14 +1,25 @@
 """SqliteStore — the door to the database: a tenant first, then one of its containers."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import apsw
 
+from agentvm.errors import SessionNotFound
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.turn import Turn
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
+from agentvm.storage.sqlite.rows import fetch, read_unfinished
+from agentvm.storage.sqlite.session_write import prepare
+
+# The newest chunk of a session stays: it says how far the session has counted.
+_TRIM_LOG = """
+DELETE FROM log
+WHERE made_at < ? AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
+"""
 
 
 class SqliteTenantStore:
@@ -53,6 +64,46 @@ class SqliteStore:
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
         return SqliteTenantStore(self._database, tenant_id)
+
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        prepared = [(write.session_id, prepare(write)) for write in writes]
+
+        def work(connection: apsw.Connection) -> Committed:
+            gone: set[SessionId] = set()
+            for session_id, add in prepared:
+                connection.execute("SAVEPOINT session")
+                try:
+                    add(connection)
+                except SessionNotFound:
+                    gone.add(session_id)
+                    connection.execute("ROLLBACK TO session")
+                connection.execute("RELEASE session")
+            if forget:
+                connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
+            if entry is None:
+                return Committed(0, frozenset(gone))
+            connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
+            return Committed(connection.last_insert_rowid(), frozenset(gone))
+
+        return await self._database.write(work)
+
+    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
+        def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:
+            return tuple(
+                (entry, body) for entry, body in fetch(connection, "SELECT entry, body FROM journal ORDER BY entry", ())
+            )
+
+        return await self._database.read(read)
+
+    async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
+        return await self._database.read(read_unfinished)
+
+    async def trim_log(self, made_before: int) -> int:
+        def work(connection: apsw.Connection) -> int:
+            connection.execute(_TRIM_LOG, (made_before,))
+            return connection.changes()
+
+        return await self._database.write(work)
 
 
 @asynccontextmanager

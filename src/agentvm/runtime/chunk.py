@@ -1,0 +1,160 @@
+"""Chunk — a run of a session's events as bytes, and back. Pure.
+
+What is in the session's messages is not written again: message events, and the deltas whose text ended up in a message, are
+references. What is left is mostly numbers and compresses well, so the log of a turn stays small beside its text.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from agentvm.events import CATALOGUE
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.message import AssistantMessage, MessageEvent, SilentMessage
+from agentvm.events.stream import MessageStart, TextDelta
+from agentvm.model import message as model
+from agentvm.model.ids import TenantId
+
+Messages = Mapping[str, model.Message]
+"""The messages that `named_messages` asked for, by id."""
+
+_KINDS: dict[str, type[EventData]] = {**CATALOGUE, SilentMessage.type: SilentMessage}
+
+
+class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
+    """One event, or a run of text deltas, which come back with the time of their first."""
+
+    type: str
+    scope: int
+    passed: int
+    """Milliseconds since the entry before."""
+    data: bytes = b""
+    """As JSON, which holds whatever a client can be told; integers of any size, for one."""
+    message_id: str | None = None
+    """The message that is the event's data, or that holds the run's text from `offset` on."""
+    offset: int = 0
+    lengths: tuple[int, ...] = ()
+    text: str | None = None
+
+
+class _Chunk(msgspec.Struct, array_like=True):
+    first_seq: int
+    started_at: int
+    scopes: tuple[Scope, ...]
+    entries: tuple[_Entry, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Chunk)
+
+
+def encode_events(events: Sequence[Event]) -> bytes:
+    """At least one event, with consecutive seqs."""
+    packer = _Packer(events)
+    for event in events:
+        packer.add(event)
+    return _encoder.encode(_Chunk(events[0].seq, events[0].timestamp, *packer.finish()))
+
+
+def decode_events(body: bytes, tenant_id: TenantId, messages: Messages) -> list[Event]:
+    chunk = _decoder.decode(body)
+    events: list[Event] = []
+    seq, at = chunk.first_seq, chunk.started_at
+    for entry in chunk.entries:
+        at += entry.passed
+        for data in _unpack(entry, messages):
+            events.append(Event(data=data, scope=chunk.scopes[entry.scope], timestamp=at, tenant_id=tenant_id, seq=seq))
+            seq += 1
+    return events
+
+
+def named_messages(body: bytes) -> list[str]:
+    """The ids of the messages that decoding will ask for."""
+    return list(dict.fromkeys(entry.message_id for entry in _decoder.decode(body).entries if entry.message_id is not None))
+
+
+def encode_chunk(events: Sequence[Event]) -> bytes:
+    """For keeping: compressed."""
+    return zlib.compress(encode_events(events), 6)
+
+
+def open_chunk(body: bytes) -> bytes:
+    """What `encode_chunk` made, for `named_messages` and `decode_events`."""
+    return zlib.decompress(body)
+
+
+class _Packer:
+    """Turns events into entries, joining runs of deltas."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._scopes: dict[Scope, int] = {}
+        self._entries: list[_Entry] = []
+        self._before = events[0].timestamp
+        self._run: list[Event] = []
+        self._texts: dict[str, str] = {
+            event.data.message.id: event.data.message.text
+            for event in events
+            if isinstance(event.data, AssistantMessage) and isinstance(event.data.message, model.AssistantMessage)
+        }
+        self._speaking = ""
+        self._offset = 0
+
+    def add(self, event: Event) -> None:
+        if isinstance(event.data, TextDelta) and (not self._run or self._run[-1].scope == event.scope):
+            self._run.append(event)
+            return
+        self._close_run()
+        data = event.data
+        if isinstance(data, MessageStart):
+            self._speaking, self._offset = data.message_id, 0
+        entry = _Entry(data.type, self._scope(event), self._since(event))
+        if isinstance(data, MessageEvent):
+            entry.message_id = data.message.id
+        else:
+            entry.data = msgspec.json.encode(data)
+        self._entries.append(entry)
+
+    def finish(self) -> tuple[tuple[Scope, ...], tuple[_Entry, ...]]:
+        self._close_run()
+        return tuple(self._scopes), tuple(self._entries)
+
+    def _close_run(self) -> None:
+        run, self._run = self._run, []
+        if not run:
+            return
+        deltas = [event.data.text for event in run if isinstance(event.data, TextDelta)]
+        entry = _Entry(TextDelta.type, self._scope(run[0]), self._since(run[0]), lengths=tuple(map(len, deltas)))
+        text = "".join(deltas)
+        # Empty text is in every message, also in one that was never stored.
+        if text and self._texts.get(self._speaking, "").startswith(text, self._offset):
+            entry.message_id, entry.offset = self._speaking, self._offset
+        else:
+            entry.text = text
+        self._offset += len(text)
+        self._entries.append(entry)
+
+    def _scope(self, event: Event) -> int:
+        return self._scopes.setdefault(event.scope, len(self._scopes))
+
+    def _since(self, event: Event) -> int:
+        passed, self._before = event.timestamp - self._before, event.timestamp
+        return passed
+
+
+def _unpack(entry: _Entry, messages: Messages) -> Iterable[EventData]:
+    kind = _KINDS[entry.type]
+    if kind is TextDelta:
+        text = entry.text if entry.text is not None else _text_of(messages[entry.message_id or ""])
+        at = entry.offset
+        for length in entry.lengths:
+            yield TextDelta(text=text[at : at + length])
+            at += length
+    elif issubclass(kind, MessageEvent):
+        yield kind(message=messages[entry.message_id or ""])
+    else:
+        yield msgspec.json.decode(entry.data, type=kind)
+
+
+def _text_of(message: model.Message) -> str:
+    return message.text if isinstance(message, model.AssistantMessage) else ""

@@ -1,0 +1,310 @@
+"""Journal — every event of a session gets its number, is committed, and only then is told.
+
+Theory of operation. An agent posts events; each gets the next `seq` of its session. A single flusher takes everything that was
+posted, of all sessions together, commits it in one transaction and tells it in order. So a peer never hears of
+something that a crash could take back, numbers have no gaps, and the disk syncs at most once per `INTERVAL` however many
+sessions speak.
+
+A token costs no row. In each commit all sessions share one journal entry, which carries their events until the turn is over;
+then the session's events are folded into one compact chunk of its log, in the commit that ends the turn, and journal
+entries nobody needs are dropped. Messages and turns are rows of their own from the beginning.
+
+When the disk refuses, nothing of the batch was stored or told: numbers are taken back, and every poster hears of it.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import anyio
+import msgspec
+
+from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.message import MessageEvent
+from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.message import Message
+from agentvm.model.turn import Turn
+from agentvm.runtime.chunk import encode_chunk
+from agentvm.runtime.session_log import SessionLog, pack
+from agentvm.runtime.tasks import open_tasks
+from agentvm.storage.base import LogChunk, SessionWrite, Store
+
+logger = get_logger(__name__)
+
+INTERVAL = 0.005
+"""Seconds between two commits."""
+
+CROWDED = 2 * 1024 * 1024
+"""Posted and not yet committed events, in rough bytes, beyond which posters shall wait."""
+
+LONGEST_TAIL = 4_000
+"""Events of one session that may wait for its turn to end; then they are folded anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    log: SessionLog
+    turn_id: TurnId | None
+    events: list[Event]
+
+
+class _Batch:
+    """What is committed together."""
+
+    __slots__ = ("done", "errors", "posts", "size")
+
+    def __init__(self) -> None:
+        self.posts: list[_Post] = []
+        self.size = 0
+        self.done = anyio.Event()
+        self.errors: dict[tuple[SessionLog, TurnId | None], AgentVMError] = {}
+
+    def fail(self, errors: Mapping[SessionLog, AgentVMError]) -> None:
+        """Takes these logs' events out."""
+        kept = []
+        for post in self.posts:
+            error = errors.get(post.log)
+            if error is None:
+                kept.append(post)
+            else:
+                self.errors[post.log, post.turn_id] = post.log.failed[post.turn_id] = error
+        self.posts = kept
+
+
+class Journal:
+    """Commits what is posted, then tells it."""
+
+    def __init__(self, store: Store, tell: Callable[[Sequence[Event]], None], clock: Clock) -> None:
+        self._store = store
+        self._tell = tell
+        self._clock = clock
+        self._batch = _Batch()
+        self._flushing = _Batch()
+        self._flushing.done.set()
+        self._wakeup = anyio.Event()
+        self._closing = self._closed = False
+        # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
+        self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
+        self._unfolded: dict[SessionLog, None] = {}
+
+    async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
+        """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
+        key = (tenant_id, session_id)
+        log = self._logs.get(key)
+        if log is None:
+            _, head = await self._store.tenant(tenant_id).container(container_id).log(session_id).range()
+            # Another asker may have been quicker: a session has one log.
+            log = self._logs.setdefault(key, SessionLog(tenant_id, container_id, session_id, head))
+        return log
+
+    def find(self, tenant_id: TenantId, session_id: SessionId) -> SessionLog | None:
+        """The session's log, if anybody writes to it."""
+        return self._logs.get((tenant_id, session_id))
+
+    def adopt(self, log: SessionLog) -> None:
+        """A log from before the process started; its journal entries are kept until it is folded."""
+        self._logs[log.tenant_id, log.session_id] = log
+        self._unfolded[log] = None
+
+    @property
+    def crowded(self) -> bool:
+        return self._batch.size > CROWDED
+
+    def post(self, log: SessionLog, told: Sequence[EventData], scope: Scope) -> _Batch:
+        """Numbers the events and lets them be committed and told soon. Never waits.
+
+        Raises when an earlier post of the same turn was taken back.
+        """
+        self.check(log, scope)
+        if self._closed:
+            raise ShuttingDown("The server is shutting down; reconnect and try again")
+        events = log.number(told, scope, self._clock())
+        batch = self._batch
+        batch.posts.append(_Post(log, scope.turn_id, events))
+        batch.size += 200 * len(events)
+        self._wakeup.set()
+        return batch
+
+    def check(self, log: SessionLog, scope: Scope) -> None:
+        """Raises when something of this turn was taken back; once."""
+        error = log.failed.pop(scope.turn_id, None)
+        if error is not None:
+            raise error
+
+    async def emit(self, log: SessionLog, told: Sequence[EventData], scope: Scope) -> None:
+        """Returns when the events are committed and told; raises when they are not."""
+        batch = self.post(log, told, scope)
+        await _wait(batch)
+        log.failed.pop(scope.turn_id, None)
+        error = batch.errors.get((log, scope.turn_id))
+        if error is not None:
+            raise error
+
+    async def settle(self, log: SessionLog, scope: Scope) -> None:
+        """Waits until everything posted so far is committed and told; raises when something of this turn is not."""
+        await _wait(self._batch if self._batch.posts else self._flushing)
+        self.check(log, scope)
+
+    async def run(self) -> None:
+        """Flushes until closed. Cannot be cancelled: posters wait for it, also those that clean up after a cancellation."""
+        with anyio.CancelScope(shield=True):
+            last = 0.0
+            while not self._closing or self._batch.posts:
+                await self._wakeup.wait()
+                pause = last + INTERVAL - anyio.current_time()
+                if pause > 0 and not self._closing:
+                    await anyio.sleep(pause)
+                last = anyio.current_time()
+                await self.flush()
+        self._closed = True
+
+    def close(self) -> None:
+        """`run` commits what was posted, and ends; later posts are refused."""
+        self._closing = True
+        self._wakeup.set()
+
+    async def flush(self) -> None:
+        """Commits what was posted. For `run`: two at a time would commit out of order."""
+        batch, self._batch, self._wakeup = self._batch, _Batch(), anyio.Event()
+        if self._closing:
+            self._wakeup.set()
+        self._flushing = batch
+        try:
+            await self._commit(batch)
+        except Exception as problem:  # Protects every poster: a bug fails what was posted, not the server.
+            logger.exception("commit_crashed")
+            error = StoreFailed("The events could not be stored because of an internal error")
+            error.__cause__ = problem
+            self._fail(batch, {post.log: error for post in batch.posts})
+        finally:
+            batch.done.set()
+
+    async def _commit(self, batch: _Batch) -> None:
+        by_log: dict[SessionLog, list[Event]] = {}
+        for post in batch.posts:
+            by_log.setdefault(post.log, []).extend(post.events)
+        if not by_log:
+            return
+        now = self._clock()
+        folded = {log: len(log.tail) for log in by_log if not log.open_turns or len(log.tail) > LONGEST_TAIL}
+        writes = [
+            _write(log, events, now, log.tail[: folded[log]] if log in folded else None) for log, events in by_log.items()
+        ]
+        carried = {
+            log: numbered
+            for log, events in by_log.items()
+            if log not in folded and (numbered := [event for event in events if event.seq])
+        }
+        try:
+            committed = await self._store.commit(
+                writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
+            )
+        except AgentVMError as error:
+            logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))
+            self._fail(batch, dict.fromkeys(by_log, error))
+            return
+        gone = {log: SessionNotFound(log.session_id) for log in by_log if log.session_id in committed.gone}
+        for log, events in by_log.items():
+            if log in gone:
+                continue
+            log.committed = max([log.committed, *(event.seq for event in events)])
+            if log in carried:
+                self._unfolded[log] = None
+                log.entry = log.entry or committed.entry
+            elif log in folded:
+                del log.tail[: folded[log]]
+                log.entry = 0
+                self._unfolded.pop(log, None)
+        if gone:
+            self._fail(batch, gone)
+        for post in batch.posts:
+            try:
+                self._tell(post.events)
+            except Exception:  # Protects every other listener.
+                logger.exception("telling_crashed", session_id=post.log.session_id)
+
+    def _forgettable(self, folded: dict[SessionLog, int]) -> int:
+        """Journal entries below this number are needed by nobody once the folded logs need none."""
+        if not any(log.entry for log in folded):
+            return 0
+        return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
+
+    def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
+        """Nothing of these logs was stored. What was posted meanwhile builds on numbers that are taken back now."""
+        for log, error in errors.items():
+            log.take_back()
+            if isinstance(error, SessionNotFound):
+                self._unfolded.pop(log, None)
+        batch.fail(errors)
+        self._batch.fail(errors)
+
+
+async def _wait(batch: _Batch) -> None:
+    # Not abandoned: a commit that was begun will be told, so its poster must see it through.
+    with anyio.CancelScope(shield=True):
+        await batch.done.wait()
+
+
+@asynccontextmanager
+async def open_journal(store: Store, tell: Callable[[Sequence[Event]], None], clock: Clock) -> AsyncIterator[Journal]:
+    """A journal that flushes by itself; leaving flushes the rest. Whoever posts to it must have ended by then."""
+    journal = Journal(store, tell, clock)
+    async with open_tasks() as tasks:
+        tasks.start_soon(journal.run)
+        try:
+            yield journal
+        finally:
+            journal.close()
+
+
+_EVERY_ENTRY = 2**62
+
+
+def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
+    messages: list[Message] = []
+    turns: list[Turn] = []
+    for event in events:
+        match event.data:
+            case MessageEvent(message=message):
+                messages.append(message)
+            case TurnRequest() | TurnResumed() | TurnResponse() as data:
+                turns.append(_turn(event, data))
+            case _:
+                pass
+    chunk = None
+    if fold:
+        chunk = LogChunk(first_seq=fold[0].seq, last_seq=fold[-1].seq, made_at=now, body=encode_chunk(fold))
+    return SessionWrite(
+        tenant_id=log.tenant_id,
+        container_id=log.container_id,
+        session_id=log.session_id,
+        now=now,
+        messages=messages,
+        turns=turns,
+        chunk=chunk,
+    )
+
+
+def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
+    scope = event.scope
+    if scope.container_id is None or scope.image_id is None or scope.session_id is None:
+        raise ValueError(f"{data.turn_id} belongs to no session")
+    turn = Turn(
+        turn_id=data.turn_id,
+        container_id=scope.container_id,
+        image_id=scope.image_id,
+        session_id=scope.session_id,
+        message_id=data.message_id,
+        accepted_at=data.timestamp,
+    )
+    match data:
+        case TurnRequest(client_key=key):
+            return msgspec.structs.replace(turn, client_key=key)
+        case TurnResumed(attempt=attempt):
+            return msgspec.structs.replace(turn, attempts=attempt)
+        case TurnResponse(timestamp=at, duration=duration, outcome=outcome, usage=usage):
+            return msgspec.structs.replace(turn, accepted_at=at - duration, outcome=outcome, usage=usage, ended_at=at)

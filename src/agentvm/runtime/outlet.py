@@ -1,0 +1,73 @@
+"""Outlet — what to send to a peer next: what waits in its channel, and what its subscriptions have missed.
+
+A subscription that cannot follow, because the peer reads slowly or has asked for the past, is fed page by page from the log and
+goes live again when it has caught up. So a slow peer costs a bounded outbox, and nobody else notices it.
+"""
+
+from agentvm.errors import AgentVMError, SessionNotFound
+from agentvm.events.base import Event, Scope
+from agentvm.events.lifecycle import ResyncRequired
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock
+from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.runtime.channel import FAILED, Channel, Subscription
+from agentvm.runtime.replay import Replay
+
+logger = get_logger(__name__)
+
+
+class Outlet:
+    """Drains one channel."""
+
+    def __init__(self, channel: Channel, replay: Replay, clock: Clock) -> None:
+        self._channel = channel
+        self._replay = replay
+        self._clock = clock
+
+    async def take(self) -> list[Frame]:
+        """What to send next, as soon as there is something; empty once the channel is closed and drained."""
+        channel = self._channel
+        while True:
+            frames = await channel.take()
+            for subscription in tuple(channel.lagging):
+                if channel.closing is not None or not await self._catch_up(subscription):
+                    break
+            frames += channel.take_nowait()
+            if frames or channel.closing is not None:
+                return frames
+
+    async def _catch_up(self, subscription: Subscription) -> bool:
+        """Feeds it one page; whether there is room for more."""
+        tenant_id = self._channel.principal.tenant_id
+        after = subscription.cursor or 0
+        try:
+            missed = await self._replay.read(tenant_id, subscription.container_id, subscription.session_id, after)
+        except SessionNotFound:
+            self._channel.lagging.pop(subscription, None)
+            return True
+        except AgentVMError as error:
+            # The peer reconnects and asks again, from where it was.
+            logger.error("replay_failed", session_id=subscription.session_id, code=error.code, error=str(error))
+            self._channel.close(FAILED)
+            return False
+        if subscription.cursor != after:
+            # It asked for another part of the past meanwhile.
+            return True
+        if missed.lost:
+            self._channel.send(self._resync(subscription, missed.last))
+            subscription.cursor = missed.last
+        for event in missed.events:
+            if not self._channel.offer(encode_told(event)):
+                return False
+            subscription.cursor = event.seq
+        cursor = subscription.cursor or 0
+        if self._replay.is_current(tenant_id, subscription.session_id, cursor, missed.last):
+            self._channel.lagging.pop(subscription, None)
+        return True
+
+    def _resync(self, subscription: Subscription, last: int) -> Frame:
+        data = ResyncRequired(session_id=subscription.session_id, cursor=str(last))
+        scope = Scope(container_id=subscription.container_id, session_id=subscription.session_id)
+        tenant_id = self._channel.principal.tenant_id
+        return encode_told(Event(data=data, scope=scope, timestamp=self._clock(), tenant_id=tenant_id))

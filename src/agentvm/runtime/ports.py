@@ -1,0 +1,30 @@
+"""Ports — what every agent of a process shares."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio.abc
+
+from agentvm.drivers.models import Models
+from agentvm.events.base import Event
+from agentvm.model.ids import Clock, NewId
+from agentvm.model.limits import Limits
+from agentvm.runtime.journal import Journal
+from agentvm.runtime.tools import Toolbox
+from agentvm.storage.base import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Handed over by the runtime that was opened with them."""
+
+    journal: Journal
+    tell: Callable[[Sequence[Event]], None]
+    """Tells without storing: for when the store itself has failed."""
+    store: Store
+    models: Models
+    toolbox: Toolbox
+    clock: Clock
+    new_id: NewId
+    tasks: anyio.abc.TaskGroup
+    limits: Limits

@@ -1,0 +1,44 @@
+"""Recovery — what a turn that died with its process has already done, read from its messages. Pure.
+
+A step of a turn is finished when its assistant message is stored. A call whose result is stored never runs again; calls of a
+step that was not finished never ran at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentvm.model.ids import TurnId
+from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.runtime.turn import PendingCall
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a turn has already done."""
+
+    unanswered: tuple[PendingCall, ...] = ()
+    """The calls of its finished steps that have no result."""
+    usage: Usage = NO_USAGE
+    """Of its finished steps."""
+    call_ids: frozenset[str] = frozenset()
+    """Of every call it made, also of those that do not count."""
+
+
+LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."
+
+
+def review(history: Sequence[Message], turn_id: TurnId) -> Done:
+    own = [message for message in history if message.turn_id == turn_id]
+    finished = {message.id: message for message in own if isinstance(message, AssistantMessage)}
+    answered = {message.tool_call_id for message in own if isinstance(message, ToolResultMessage)}
+    unanswered = tuple(
+        PendingCall(message.tool_call, None)
+        for message in own
+        if isinstance(message, ToolCallMessage) and message.parent_id in finished and message.tool_call.id not in answered
+    )
+    return Done(
+        unanswered=unanswered,
+        usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
+        call_ids=frozenset(message.tool_call.id for message in own if isinstance(message, ToolCallMessage)),
+    )

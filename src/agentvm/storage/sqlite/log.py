@@ -1,0 +1,75 @@
+"""SqliteLogStore — the log of one session in SQLite."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from agentvm.errors import SessionNotFound
+from agentvm.model.ids import SessionId
+from agentvm.model.message import Message, decode_message
+from agentvm.model.turn import Turn
+from agentvm.storage.base import LogChunk
+from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch
+
+LOG_RANGE = """
+SELECT min(first_seq), max(last_seq)
+FROM sessions LEFT JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+GROUP BY session_key
+"""
+LOG = """
+SELECT first_seq, last_seq, made_at, body
+FROM sessions JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND last_seq > ?
+ORDER BY last_seq LIMIT ?
+"""
+MESSAGE = """
+SELECT body
+FROM sessions JOIN messages USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
+"""
+
+
+class SqliteLogStore:
+    """See `agentvm.storage.base.LogStore`."""
+
+    def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
+        self._database = database
+        self._session_id = session_id
+        self._scope = (*key, session_id)
+
+    async def range(self) -> tuple[int, int]:
+        def read(connection: apsw.Connection) -> tuple[int, int]:
+            found = fetch(connection, LOG_RANGE, self._scope)
+            if not found:
+                raise SessionNotFound(self._session_id)
+            first, last = found[0]
+            return (1, 0) if last is None else (first, last)
+
+        return await self._database.read(read)
+
+    async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
+        def read(connection: apsw.Connection) -> tuple[LogChunk, ...]:
+            return tuple(
+                LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
+                for first_seq, last_seq, made_at, body in fetch(connection, LOG, (*self._scope, after, limit))
+            )
+
+        return await self._database.read(read)
+
+    async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
+        def read(connection: apsw.Connection) -> tuple[Message, ...]:
+            return tuple(
+                decode_message(body)
+                for message_id in message_ids
+                for (body,) in fetch(connection, MESSAGE, (*self._scope, message_id))
+            )
+
+        return await self._database.read(read)
+
+    async def find_turn(self, client_key: str) -> Turn | None:
+        def read(connection: apsw.Connection) -> Turn | None:
+            return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
+
+        return await self._database.read(read)

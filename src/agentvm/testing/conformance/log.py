@@ -1,0 +1,111 @@
+"""Log conformance — what every `agentvm.storage.base.Store` must do with commits, logs and the journal.
+
+To be run like the checks of `agentvm.testing.conformance.store`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import structs
+
+from agentvm.errors import SessionNotFound, StoreFailed
+from agentvm.model.ids import SessionId
+from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
+from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
+
+
+def chunk(first_seq: int, last_seq: int, *, made_at: int = 5) -> LogChunk:
+    return LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=f"{first_seq}-{last_seq}".encode())
+
+
+def write(session_id: SessionId = SESSION, *, log: LogChunk | None = None, text: str | None = None) -> SessionWrite:
+    """What one commit may add to a session of the first tenant."""
+    messages = () if text is None else (message(text),)
+    return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=session_id, now=7, messages=messages, chunk=log)
+
+
+async def check_a_commit_is_whole_and_passes_over_sessions_that_are_gone(store: Store) -> None:
+    home = await settle(store, image())
+    gone = SessionId("gone")
+    committed = await store.commit([write(gone, text="m0"), write(text="m1", log=chunk(1, 3))], entry=b"one")
+    assert (committed.gone, committed.entry > 0) == (frozenset({gone}), True)
+    assert await home.list_messages(SESSION) == (message("m1"),)
+    assert await home.log(SESSION).read(0, 9) == (chunk(1, 3),)
+    assert (await store.commit([write()])).entry == 0
+
+
+async def check_a_commit_that_fails_leaves_nothing_behind(store: Store) -> None:
+    home = await settle(store, image())
+    await store.commit([write(log=chunk(1, 3))], entry=b"one")
+    try:
+        await store.commit([write(text="m1"), write(log=chunk(2, 3))], entry=b"two", forget=99)
+    except StoreFailed:
+        pass
+    else:
+        raise AssertionError("two chunks ended with the same event")
+    assert await home.list_messages(SESSION) == ()
+    assert [body for _, body in await store.read_journal()] == [b"one"]
+
+
+async def check_the_log_is_read_from_any_event_on(store: Store) -> None:
+    home = await settle(store, image())
+    log = home.log(SESSION)
+    assert await log.range() == (1, 0)
+    for each in (chunk(1, 3), chunk(4, 4), chunk(5, 9)):
+        await store.commit([write(log=each)])
+    assert await log.range() == (1, 9)
+    found = [[each.first_seq for each in await log.read(after, 2)] for after in range(10)]
+    assert found == [[1, 4]] * 3 + [[4, 5]] + [[5]] * 5 + [[]]
+    assert await raises(SessionNotFound, home.log(SessionId("gone")).range())
+    rival = store.tenant(RIVAL).container(HOME).log(SESSION)
+    assert await rival.read(0, 9) == ()
+    assert await raises(SessionNotFound, rival.range())
+
+
+async def check_a_trimmed_log_still_knows_how_far_it_has_counted(store: Store) -> None:
+    home = await settle(store, image())
+    for each in (chunk(1, 3, made_at=1), chunk(4, 4, made_at=2), chunk(5, 9, made_at=3)):
+        await store.commit([write(log=each)])
+    assert await store.trim_log(2) == 1
+    assert await home.log(SESSION).range() == (4, 9)
+    assert await store.trim_log(100) == 1
+    assert await home.log(SESSION).range() == (5, 9)
+
+
+async def check_the_journal_keeps_what_is_not_forgotten(store: Store) -> None:
+    entries = [(await store.commit([], entry=body)).entry for body in (b"one", b"two", b"three")]
+    assert entries == sorted(entries)
+    assert await store.read_journal() == tuple(zip(entries, (b"one", b"two", b"three"), strict=True))
+    await store.commit([], forget=entries[1])
+    assert [body for _, body in await store.read_journal()] == [b"two", b"three"]
+    last = (await store.commit([], entry=b"four", forget=entries[2] + 1)).entry
+    assert await store.read_journal() == ((last, b"four"),)
+
+
+async def check_messages_of_a_log_are_found_by_their_ids(store: Store) -> None:
+    home = await settle(store, image(), image("img_2"))
+    await store.commit([write(text="m1"), write(SessionId("img_2-default"), text="m2")])
+    found = await home.log(SESSION).get_messages(["m2", "m1", "m3"])
+    assert found == (message("m1"),)
+
+
+async def check_turns_without_an_end_are_listed_in_the_order_they_were_accepted(store: Store) -> None:
+    home = await settle(store, image())
+    begun = [structs.replace(turn(name, at=at), client_key=f"key {name}") for name, at in (("t2", 9), ("t1", 5))]
+    await home.record(SESSION, turns=[*begun, turn("t3")], now=2)
+    await home.record(SESSION, turns=[turn("t3", outcome="failed"), structs.replace(begun[0], attempts=2)], now=3)
+    assert await store.list_unfinished() == ((ACME, structs.replace(begun[0], attempts=2)), (ACME, begun[1]))
+    assert await home.log(SESSION).find_turn("key t1") == begun[1]
+    assert await home.log(SESSION).find_turn("key t9") is None
+    assert await store.tenant(RIVAL).container(HOME).log(SESSION).find_turn("key t1") is None
+
+
+CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
+    check_a_commit_is_whole_and_passes_over_sessions_that_are_gone,
+    check_a_commit_that_fails_leaves_nothing_behind,
+    check_the_log_is_read_from_any_event_on,
+    check_a_trimmed_log_still_knows_how_far_it_has_counted,
+    check_the_journal_keeps_what_is_not_forgotten,
+    check_messages_of_a_log_are_found_by_their_ids,
+    check_turns_without_an_end_are_listed_in_the_order_they_were_accepted,
+)

@@ -1,0 +1,104 @@
+"""A server in a process of its own that can be killed and started again, and a peer that reads its logs."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.abc
+from anyio.streams.buffered import BufferedByteReceiveStream
+from tests.faults.invariants import Frame
+from websockets.asyncio.client import ClientConnection, connect
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WAIT = 30.0
+
+
+class Server:
+    """Comes back on the same port with the same data."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._process: anyio.abc.Process | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"ws://127.0.0.1:{self.port}/ws"
+
+    async def start(self, grace: float = 0.0) -> None:
+        command = [sys.executable, "-m", "tests.faults.server", str(self.port), str(self._data_dir), str(grace)]
+        path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+        with anyio.fail_after(WAIT):
+            self._process = await anyio.open_process(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stderr=None)
+            assert self._process.stdout is not None
+            self.port = int(await BufferedByteReceiveStream(self._process.stdout).receive_until(b"\n", 100))
+
+    async def end(self, number: signal.Signals) -> int:
+        """Its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        with anyio.CancelScope(shield=True), anyio.fail_after(WAIT):
+            process.send_signal(number)
+            code = await process.wait()
+            await process.aclose()
+        return code
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            await self.end(signal.SIGKILL)
+
+
+@asynccontextmanager
+async def open_server(data_dir: Path) -> AsyncIterator[Server]:
+    server = Server(data_dir)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        await server.start()
+        yield server
+
+
+async def read_log(url: str, session_id: str) -> list[Frame]:
+    """Every event of the session, from the first, as a new device reads it; returns when every turn has ended."""
+    async with connect(url, max_size=None) as socket:
+        await socket.send(json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "0"}))
+        events: list[Frame] = []
+        with anyio.fail_after(WAIT):
+            last = await _last(socket, session_id, events)
+            while not events or events[-1]["cursor"] != last or not _all_ended(events):
+                frame = json.loads(await socket.recv())
+                if "cursor" in frame and frame["context"].get("sessionId") == session_id:
+                    events.append(frame)
+                    last = frame["cursor"] if int(frame["cursor"]) > int(last) else last
+        return events
+
+
+async def _last(socket: ClientConnection, session_id: str, events: list[Frame]) -> str:
+    """A cursor that is certainly in the log: that of a resync from the far future."""
+    async with connect(f"ws://{socket.remote_address[0]}:{socket.remote_address[1]}/ws") as other:
+        await other.send(json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "999999999"}))
+        while True:
+            frame = json.loads(await other.recv())
+            if frame.get("type") == "resync_required":
+                return str(frame["data"]["cursor"])
+
+
+def _all_ended(events: list[Frame]) -> bool:
+    kinds = [event["type"] for event in events]
+    return kinds.count("turn_request") == kinds.count("turn_response")
+
+
+async def read_messages(url: str, session_id: str) -> list[Frame]:
+    async with connect(url, max_size=None) as socket:
+        request = {"type": "session_messages_request", "data": {"sessionId": session_id, "requestId": "r"}}
+        await socket.send(json.dumps(request))
+        with anyio.fail_after(WAIT):
+            while True:
+                frame = json.loads(await socket.recv())
+                if frame.get("category") == "response":
+                    messages: list[Frame] = frame["data"]["messages"]
+                    return messages

@@ -1,0 +1,52 @@
+"""A server to be killed: `python -m tests.faults.server PORT DATA_DIR [GRACE]`. Says its port when it listens."""
+
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
+from agentvm.drivers.scripted import Step, last_user_text, reply, tool_calls
+
+PACE = 0.002
+"""Seconds between two outputs of the model."""
+
+
+def text_of(asked: str) -> str:
+    """What the model answers in the end, for whoever checks."""
+    return "".join(words(asked))
+
+
+def words(asked: str) -> list[str]:
+    return [f"{asked}:{number} " for number in range(30)]
+
+
+def script(prompt: Prompt) -> list[Step]:
+    asked = last_user_text(prompt)
+    if asked.startswith("tool") and isinstance(prompt.conversation[-1], UserSaid):
+        return tool_calls(("call_1", "calculator", {"expression": "6*7"}), text="Let me see.")
+    return reply(*words(asked))
+
+
+class Paced(ScriptedDriver):
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        async for output in super().run(prompt):
+            await anyio.sleep(PACE)
+            yield output
+
+
+async def main(port: int, data_dir: Path, grace: float) -> None:
+    config = ServerConfig(port=port, data_dir=data_dir, grace=grace)
+    with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+        async with start_server(config, drivers={"scripted": Paced(script)}) as server:
+            sys.stdout.write(f"{server.port}\n")
+            sys.stdout.flush()
+            async for _ in signals:
+                break
+
+
+if __name__ == "__main__":
+    anyio.run(main, int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]) if len(sys.argv) > 3 else 0.0)

@@ -1,0 +1,238 @@
+"""Turns that outlive a store that fails, a shutdown, a session that is deleted and a process that dies."""
+
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from tests.runtime.fixtures import World, open_world, tool, types
+
+from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextDelta, TextStarted, ToolsAnswered
+from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply, tool_calls
+from agentvm.errors import ProviderOverloaded
+from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
+from agentvm.model.message import ToolCall
+from agentvm.model.turn import Turn
+from agentvm.model.usage import Usage
+from agentvm.runtime.lifecycle import AgentState
+from agentvm.runtime.recovery import Done
+from agentvm.runtime.turn import PendingCall
+
+pytestmark = pytest.mark.anyio
+
+TURN = TurnId("turn_before")
+HEAD = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+
+
+def held() -> ScriptedDriver:
+    return ScriptedDriver(lambda prompt: [*HEAD, Pause(anyio.Event())])
+
+
+async def ok(arguments: dict[str, object]) -> object:
+    return "fine"
+
+
+def cursors(world: World) -> list[int]:
+    return [int(event["cursor"]) for event in world.hear_nowait() if "cursor" in event]
+
+
+async def logged(world: World) -> list[tuple[int, str]]:
+    image, found = world.image, list[tuple[int, str]]()
+    while True:
+        after = found[-1][0] if found else 0
+        missed = await world.runtime.replay.read(DEFAULT_TENANT, image.container_id, image.session_id, after)
+        if not missed.events:
+            return found
+        found += [(event.seq, event.data.type) for event in missed.events]
+
+
+async def test_results_of_tools_are_in_the_next_prompt() -> None:
+    driver = ScriptedDriver(in_turn(tool_calls(("c1", "ok", {}), ("c2", "ok", {})), reply("done")))
+    async with open_world(driver, tools=[tool("ok", ok)]) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        answered = driver.prompts[1].conversation[-1]
+        assert isinstance(answered, ToolsAnswered)
+        assert [(one.output.type, one.output.value) for one in answered.results] == [("text", "fine")] * 2
+
+
+async def test_an_end_that_could_not_be_stored_is_told_at_once_and_stored_when_the_disk_works_again() -> None:
+    broken = [True]
+    async with open_world(ScriptedDriver(), fails=lambda number: broken[0] and number > 1) as world:
+        agent = world.start()
+        first = await world.say(agent, "one")
+        heard = await world.hear("turn_response")
+        assert "cursor" not in heard[-1]
+        await agent.rest()
+        (turn,) = await world.turns()
+        assert turn.outcome is None
+        broken[0] = False
+        second = await world.say(agent, "two")
+        heard = await world.hear("turn_response", turn_id=second)
+        assert [turn.outcome for turn in await world.turns()] == ["failed", "completed"]
+        # In the log each turn has one end, before the next begins, and the numbers have no gap.
+        log = await logged(world)
+        assert cursors(world) == [seq for seq, _ in log] == list(range(1, len(log) + 1))
+        assert [kind for _, kind in log].count("turn_response") == 2
+        assert types(heard, first).count("turn_response") == 2
+        assert await world.store.read_journal() == ()
+
+
+async def test_a_stop_works_although_it_cannot_be_stored() -> None:
+    broken = [False]
+    async with open_world(held(), fails=lambda number: broken[0]) as world:
+        agent = world.start()
+        turn_id = await world.say(agent, "hi")
+        await world.hear("text_delta")
+        broken[0] = True
+        agent.cancel(await agent.interrupt())
+        with anyio.fail_after(5):
+            await agent.rest()
+        heard = world.hear_nowait()
+        assert "interrupted" in types(heard)
+        assert types(heard, turn_id)[-1] == "turn_response"
+
+
+async def test_a_stop_hits_the_turn_it_was_meant_for() -> None:
+    gate = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [*HEAD, Pause(gate), *reply("whole")[2:]])
+    async with open_world(driver) as world:
+        agent = world.start()
+        turns = [await world.say(agent, text) for text in ("one", "two")]
+        await world.hear("text_delta")
+        gate.set()
+        # The first turn ends while the stop is being told.
+        agent.cancel(await agent.interrupt())
+        heard = await world.hear("turn_response", times=2)
+        ends = {event["context"]["turnId"]: event["data"]["outcome"] for event in heard if event["type"] == "turn_response"}
+        assert ends[turns[1]] == "completed"
+
+
+async def test_a_session_that_is_deleted_under_a_turn_ends_it_once() -> None:
+    async with open_world(held()) as world:
+        agent = world.start()
+        turn_id = await world.say(agent, "hi")
+        await world.hear("text_delta")
+        await world.store.tenant(DEFAULT_TENANT).container(world.image.container_id).delete_image(world.image.image_id)
+        with anyio.fail_after(5):
+            await world.runtime.stop_agent(agent)
+        heard = world.hear_nowait()
+        assert types(heard, turn_id).count("turn_response") == 1
+        assert types(heard)[-2:] == ["session_destroyed", "agent_unregistered"]
+        assert cursors(world) == list(range(1, len(cursors(world)) + 1))
+
+
+async def test_who_comes_after_a_stopped_agent_counts_on_where_it_was() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        before = world.start()
+        accepted = await before.receive("too late")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.runtime.stop_agent, before)
+            await anyio.wait_all_tasks_blocked()
+        after = world.start()
+        assert after is not before
+        before.release(accepted)
+        turn_id = await world.say(after, "hi")
+        await world.hear("turn_response", turn_id=turn_id)
+        assert cursors(world) == list(range(1, len(cursors(world)) + 1))
+
+
+async def test_a_suspended_turn_is_neither_ended_nor_told_to_be() -> None:
+    async with open_world(held()) as world:
+        agent = world.start()
+        for text in ("one", "two"):
+            await world.say(agent, text)
+        accepted = await agent.receive("three")
+        await world.hear("text_delta")
+        with anyio.fail_after(5):
+            await agent.suspend()
+        agent.release(accepted)
+        await anyio.wait_all_tasks_blocked()
+        assert agent.state is AgentState.STOPPED
+        assert "turn_response" not in types(world.hear_nowait())
+        assert len(await world.store.list_unfinished()) == 3
+
+
+def left(world: World, *, attempts: int = 0) -> Turn:
+    """A turn that another process has begun."""
+    image = world.image
+    return Turn(
+        turn_id=TURN,
+        container_id=image.container_id,
+        image_id=image.image_id,
+        session_id=image.session_id,
+        message_id=MessageId("m"),
+        accepted_at=1,
+        attempts=attempts,
+    )
+
+
+async def test_what_a_tool_may_have_done_is_told_to_the_model_and_what_may_be_repeated_is() -> None:
+    runs: list[str] = []
+
+    async def hammer(arguments: dict[str, object]) -> object:
+        runs.append("hammer")
+        return None
+
+    async def look(arguments: dict[str, object]) -> object:
+        runs.append("look")
+        return "seen"
+
+    tools = [tool("hammer", hammer), tool("look", look, repeatable=True)]
+    async with open_world(ScriptedDriver(), tools=tools) as world:
+        spent = Usage(input_tokens=7, output_tokens=9)
+        calls = tuple(PendingCall(ToolCall(id=name, name=name, input={}), None) for name in ("hammer", "look"))
+        agent = world.start()
+        agent.resume(left(world), Done(unanswered=calls, usage=spent, call_ids=frozenset({"hammer", "look"})))
+        heard = await world.hear("turn_response")
+        assert types(heard)[1:] == [
+            "turn_resumed", "tool_result", "tool_result_message", "tool_failed",
+            "tool_result", "tool_result_message", "tool_completed", *types(heard)[8:],
+        ]  # fmt: skip
+        assert runs == ["look"]
+        assert heard[-1]["data"]["usage"]["inputTokens"] >= 7
+        assert await world.store.list_unfinished() == ()
+
+
+async def test_a_turn_that_was_stopped_before_the_crash_stays_stopped() -> None:
+    driver = ScriptedDriver()
+    async with open_world(driver) as world:
+        world.start().resume(left(world), Done(), stopped=True)
+        heard = await world.hear("turn_response")
+        assert heard[-1]["data"]["outcome"] == "interrupted"
+        assert driver.prompts == []
+
+
+async def test_a_turn_that_was_begun_too_often_fails() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        world.start().resume(left(world, attempts=3), Done())
+        heard = await world.hear("turn_response")
+        assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["turn_limit_reached"]
+
+
+class RaisesLate(ScriptedDriver):
+    """Fails when everything was said."""
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        async for output in super().run(prompt):
+            yield output
+        raise ProviderOverloaded("too late")
+
+
+async def test_a_failure_after_the_end_is_no_second_end() -> None:
+    async with open_world(RaisesLate()) as world:
+        agent = world.start()
+        await world.say(agent, "hi")
+        await agent.rest()
+        ends = [event["data"]["outcome"] for event in world.hear_nowait() if event["type"] == "turn_response"]
+        assert ends == ["completed"]
+
+
+async def test_an_end_that_was_taken_back_becomes_a_failure() -> None:
+    async with open_world(ScriptedDriver(), fails=lambda number: number == 2) as world:
+        agent = world.start()
+        await world.say(agent, "hi")
+        await agent.rest()
+        ends = [event["data"]["outcome"] for event in world.hear_nowait() if event["type"] == "turn_response"]
+        assert ends == ["failed"]
+        assert [turn.outcome for turn in await world.turns()] == ["failed"]
+        assert cursors(world) == list(range(1, len(cursors(world)) + 1))

@@ -1,0 +1,148 @@
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests.runtime.fixtures import World, open_world
+
+from agentvm.drivers.scripted import ScriptedDriver, reply
+from agentvm.errors import StoreFailed
+from agentvm.events.base import Event
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId
+from agentvm.model.principal import Principal
+from agentvm.protocol.codec import Frame
+from agentvm.runtime.channel import FAILED, GOING_AWAY, MAX_FRAMES, Channel
+from agentvm.runtime.outlet import Outlet
+from agentvm.runtime.replay import Missed
+
+pytestmark = pytest.mark.anyio
+
+
+def connect(world: World, after: int | None = None, session_id: SessionId | None = None) -> tuple[Channel, Outlet]:
+    channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
+    world.runtime.broadcaster.attach(channel)
+    world.runtime.broadcaster.subscribe(channel, world.image.container_id, session_id or world.image.session_id, after)
+    return channel, Outlet(channel, world.runtime.replay, lambda: 1)
+
+
+async def take(outlet: Outlet) -> list[dict[str, Any]]:
+    with anyio.fail_after(5):
+        return [msgspec.json.decode(frame.bare) for frame in await outlet.take()]
+
+
+async def take_all(outlet: Outlet, channel: Channel) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    while not events or channel.lagging:
+        events += await take(outlet)
+    return events
+
+
+def numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event for event in events if "cursor" in event]
+
+
+def without_time(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**event, "timestamp": 0} for event in events]
+
+
+async def test_who_comes_late_gets_the_same_events_and_then_the_live_ones() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        await world.say(agent, "one")
+        told = numbered(await world.hear("turn_response"))
+        channel, outlet = connect(world, after=2)
+        assert without_time(await take_all(outlet, channel)) == without_time(told[2:])
+        await world.say(agent, "two")
+        all_told = numbered(await world.hear("turn_response", times=2))
+        live: list[dict[str, Any]] = []
+        while len(live) < len(all_told) - len(told):
+            live += await take(outlet)
+        assert live == all_told[len(told) :]
+
+
+async def test_who_does_not_read_is_fed_from_the_log_when_it_does_and_misses_nothing() -> None:
+    count = 2 * MAX_FRAMES
+    async with open_world(ScriptedDriver(lambda prompt: reply(*["x"] * count))) as world:
+        slow, outlet = connect(world)
+        await world.say(world.start(), "go")
+        told = numbered(await world.hear("turn_response"))
+        assert len(slow.lagging) == 1
+        assert slow.closing is None
+        got: list[dict[str, Any]] = []
+        while not got or got[-1]["type"] != "turn_response":
+            got += await take(outlet)
+        assert [event["cursor"] for event in got] == [str(number) for number in range(1, len(told) + 1)]
+        assert without_time(got) == without_time(told)
+
+
+async def test_a_cursor_the_log_does_not_know_is_answered_with_a_resync() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        await world.say(agent, "one")
+        last = numbered(await world.hear("turn_response"))[-1]["cursor"]
+        channel, outlet = connect(world, after=999)
+        (resync,) = await take(outlet)
+        assert (resync["type"], resync["data"]) == ("resync_required", {"sessionId": world.image.session_id, "cursor": last})
+        assert not channel.lagging
+        await world.say(agent, "two")
+        await world.hear("turn_response", times=2)
+        assert (await take(outlet))[0]["cursor"] == str(int(last) + 1)
+
+
+async def test_a_session_that_is_gone_has_nothing_to_catch_up_with() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        channel, outlet = connect(world, after=0, session_id=SessionId("nope"))
+        channel.send(Frame('{"type":"x"}'))
+        assert [event["type"] for event in await take(outlet)] == ["x"]
+        assert not channel.lagging
+
+
+async def test_a_channel_that_closes_is_drained_and_fed_no_more() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+        channel, outlet = connect(world, after=0)
+        channel.send(Frame('{"type":"last words"}'))
+        channel.close(GOING_AWAY)
+        assert [event["type"] for event in await take(outlet)] == ["last words"]
+        assert await take(outlet) == []
+
+
+class Broken:
+    """In place of the replay."""
+
+    def __init__(self, *pages: Missed) -> None:
+        self.pages = list(pages)
+        self.channel: Channel | None = None
+
+    async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
+        if self.channel is not None:
+            # It asks for more of the past while the page is being read.
+            next(iter(self.channel.lagging)).cursor, self.channel = 0, None
+            return Missed([], 9, lost=True)
+        if not self.pages:
+            raise StoreFailed("the disk is gone")
+        return self.pages.pop(0)
+
+    def is_current(self, tenant_id: TenantId, session_id: SessionId, cursor: int, last: int) -> bool:
+        return cursor >= last
+
+
+async def test_a_log_that_cannot_be_read_ends_the_connection_and_not_the_server() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        channel, _ = connect(world, after=0)
+        assert await take(Outlet(channel, Broken(), lambda: 1)) == []  # type: ignore[arg-type]
+        assert channel.closing is FAILED
+
+
+async def test_a_cursor_that_changed_meanwhile_counts() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+        channel, _ = connect(world, after=5)
+        page: list[Event] = (
+            await world.runtime.replay.read(DEFAULT_TENANT, world.image.container_id, world.image.session_id, 0)
+        ).events
+        broken = Broken(Missed(page, page[-1].seq))
+        broken.channel = channel
+        assert (await take(Outlet(channel, broken, lambda: 1)))[0]["cursor"] == "1"  # type: ignore[arg-type]

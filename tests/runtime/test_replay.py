@@ -1,0 +1,89 @@
+import anyio
+import pytest
+from tests.runtime.fixtures import World, open_world
+
+from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.errors import SessionNotFound
+from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
+from agentvm.runtime import replay
+from agentvm.runtime.replay import Missed
+
+pytestmark = pytest.mark.anyio
+
+
+async def read(world: World, after: int) -> Missed:
+    image = world.image
+    return await world.runtime.replay.read(DEFAULT_TENANT, image.container_id, image.session_id, after)
+
+
+async def everything(world: World) -> list[tuple[int, str]]:
+    """Page by page, as an outlet reads."""
+    found: list[tuple[int, str]] = []
+    while True:
+        missed = await read(world, found[-1][0] if found else 0)
+        assert not missed.lost
+        if not missed.events:
+            return found
+        found += [(event.seq, event.data.type) for event in missed.events]
+
+
+def heard(world: World) -> list[tuple[int, str]]:
+    return [(int(event["cursor"]), event["type"]) for event in world.hear_nowait() if "cursor" in event]
+
+
+@pytest.mark.parametrize("page", [1, 3, 500])
+async def test_ended_turns_are_read_from_the_log_and_the_running_one_from_memory(
+    page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "PAGE", page)
+    gate = anyio.Event()
+    script = [MessageStarted("", "x"), TextStarted(), TextDelta("partial"), Pause(gate), *reply("whole")[2:]]
+    async with open_world(ScriptedDriver(lambda prompt: script)) as world:
+        agent = world.start()
+        gate.set()
+        for text in ("one", "two"):
+            await world.say(agent, text)
+        await world.hear("turn_response", times=2)
+        script[3] = Pause(anyio.Event())
+        await world.say(agent, "three")
+        await world.hear("text_delta", times=5)
+        await anyio.wait_all_tasks_blocked()
+        told = heard(world)
+        assert await everything(world) == told
+        for after in range(len(told)):
+            missed = await read(world, after)
+            assert [event.seq for event in missed.events] == [seq for seq, _ in told[after : after + page]][
+                : len(missed.events)
+            ]
+            assert missed.events
+
+
+async def test_a_cursor_from_the_future_or_from_what_was_trimmed_is_lost() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        for text in ("one", "two"):
+            turn_id = await world.say(agent, text)
+            await world.hear("turn_response", turn_id=turn_id)
+        last = heard(world)[-1][0]
+        assert await read(world, last) == Missed([], last)
+        assert await read(world, last + 1) == Missed([], last, lost=True)
+        assert await world.store.trim_log(10**12) >= 1
+        assert await read(world, 0) == Missed([], last, lost=True)
+
+
+async def test_an_empty_session_has_missed_nothing() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        assert await read(world, 0) == Missed([], 0)
+        assert world.runtime.replay.is_current(DEFAULT_TENANT, world.image.session_id, 0, 0)
+        assert not world.runtime.replay.is_current(DEFAULT_TENANT, world.image.session_id, 0, 1)
+
+
+async def test_another_tenant_reads_nothing() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "secret")
+        await world.hear("turn_response")
+        image = world.image
+        for tenant_id, session_id in ((TenantId("other"), image.session_id), (DEFAULT_TENANT, SessionId("nope"))):
+            with pytest.raises(SessionNotFound):
+                await world.runtime.replay.read(tenant_id, image.container_id, session_id, 0)

@@ -1,0 +1,101 @@
+import pytest
+from tests.runtime.fixtures import open_world
+
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.events.base import EventData, Scope
+from agentvm.events.lifecycle import Interrupted
+from agentvm.events.message import SilentMessage
+from agentvm.events.stream import TextDelta
+from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
+from agentvm.model import message as model
+from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, MessageId, SessionId, TurnId
+from agentvm.model.usage import NO_USAGE
+from agentvm.runtime.session_log import SessionLog, pack, read_tails
+
+ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
+STOP = Interrupted(agent_id=AgentId("a"), container_id=ContainerId("c1"))
+
+
+def begin(turn_id: TurnId) -> EventData:
+    return TurnRequest(turn_id=turn_id, message_id=MessageId("m"), timestamp=1)
+
+
+def end(turn_id: TurnId) -> EventData:
+    return TurnResponse(
+        turn_id=turn_id,
+        message_id=MessageId("m"),
+        outcome="completed",
+        stop_reason="end_turn",
+        duration=1,
+        usage=NO_USAGE,
+        timestamp=2,
+    )
+
+
+def fresh(head: int = 0) -> SessionLog:
+    return SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("s"), head)
+
+
+def test_events_are_numbered_without_a_gap_and_what_is_only_stored_is_not() -> None:
+    log = fresh(41)
+    record = model.AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
+    told = log.number([begin(ONE), SilentMessage(message=record), TextDelta(text="x")], Scope(), 5)
+    assert [event.seq for event in told] == [42, 0, 43]
+    assert [event.seq for event in log.tail] == [42, 43]
+    assert (log.head, log.committed) == (43, 41)
+
+
+def test_turns_are_open_from_their_beginning_to_their_end() -> None:
+    log = fresh()
+    log.number([begin(ONE), begin(TWO)], Scope(), 1)
+    assert list(log.open_turns) == [ONE, TWO]
+    log.number([end(ONE), end(TWO)], Scope(), 1)
+    assert not log.open_turns
+    log.number([TurnResumed(turn_id=ONE, message_id=MessageId("m"), attempt=1, timestamp=1)], Scope(), 1)
+    assert list(log.open_turns) == [ONE]
+
+
+def test_what_is_taken_back_leaves_no_trace() -> None:
+    log = fresh()
+    log.number([begin(ONE), TextDelta(text="kept")], Scope(), 1)
+    log.committed = 2
+    log.number([end(ONE), begin(TWO), TextDelta(text="x")], Scope(), 1)
+    log.take_back()
+    assert (log.head, list(log.open_turns), [event.seq for event in log.tail]) == (2, [ONE], [1, 2])
+    assert log.number([end(ONE)], Scope(), 1)[0].seq == 3
+
+
+def test_a_stop_that_was_told_is_remembered_for_the_turn_that_ran() -> None:
+    before = fresh()
+    events = before.number([begin(ONE), begin(TWO), end(ONE), STOP], Scope(), 1)
+    log = fresh()
+    log.restore(events, 7)
+    assert (log.entry, log.stopped, list(log.open_turns)) == (7, {TWO}, [TWO])
+
+
+@pytest.mark.anyio
+async def test_a_journal_entry_comes_back_as_the_logs_it_carried() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        here, gone = fresh(), SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("sess_gone"), 0)
+        here.session_id = world.image.session_id
+        scope = Scope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
+        first = here.number([begin(ONE), TextDelta(text="a")], scope, 1)
+        await world.store.commit([], entry=pack({here: first, gone: gone.number([begin(TWO)], scope, 1)}))
+        second = here.number([TextDelta(text="b")], scope, 1)
+        await world.store.commit([], entry=pack({here: second}))
+        (log,) = await read_tails(world.store)
+        assert (log.session_id, log.head, log.committed, log.entry) == (here.session_id, 3, 3, 1)
+        assert log.tail == [*first, *second]
+
+
+@pytest.mark.anyio
+async def test_an_unreadable_journal_entry_does_not_keep_the_others_from_coming_back() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        here = fresh()
+        here.session_id = world.image.session_id
+        scope = Scope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
+        await world.store.commit([], entry=b"torn")
+        whole = here.number([begin(ONE), TextDelta(text="a")], scope, 1)
+        await world.store.commit([], entry=pack({here: whole}))
+        (log,) = await read_tails(world.store)
+        assert log.tail == whole

@@ -1,0 +1,52 @@
+"""The suite itself: stores with one planted fault each must not pass."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import pytest
+
+from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.testing.conformance import log as suite
+
+pytestmark = pytest.mark.anyio
+
+Check = Callable[[Store], Awaitable[None]]
+
+
+class Forgetful(SqliteStore):
+    async def trim_log(self, made_before: int) -> int:
+        def work(connection: object) -> int:
+            connection.execute("DELETE FROM log")  # type: ignore[attr-defined]
+            return 1
+
+        return await self._database.write(work)
+
+
+class Halved(SqliteStore):
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        await super().commit(writes[:1])
+        return await super().commit(writes[1:], entry=entry, forget=forget)
+
+
+class Hoarding(SqliteStore):
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        return await super().commit(writes, entry=entry)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "check"),
+    [
+        (Forgetful, suite.check_a_trimmed_log_still_knows_how_far_it_has_counted),
+        (Halved, suite.check_a_commit_that_fails_leaves_nothing_behind),
+        (Hoarding, suite.check_the_journal_keeps_what_is_not_forgotten),
+    ],
+)
+async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+    with anyio.fail_after(10), pytest.raises(AssertionError):
+        async with open_store(None) as store:
+            await check(faulty(store._database))
+
+
+def test_every_check_is_in_the_suite() -> None:
+    assert [check.__name__ for check in suite.CHECKS] == [name for name in vars(suite) if name.startswith("check_")]
