@@ -7,8 +7,11 @@ from tests.server.fixtures import open_listener, open_socket
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from agentvm import ServerConfig, start_server
+from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.protocol.verbs import RuntimeView
+from agentvm.server import websocket
 from agentvm.server.serving import bind
 
 pytestmark = pytest.mark.anyio
@@ -117,3 +120,25 @@ async def test_a_handler_that_fails_costs_its_peer_the_connection_and_nobody_els
             async with listener.listen("127.0.0.1", 0) as port, connect(f"ws://127.0.0.1:{port}/ws") as client:
                 await client.recv()
         assert vars(listener)["_channels"] == {}
+
+
+async def test_a_peer_hears_the_last_words_of_a_server_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The writer rests between two writes: what is told then must not be lost because the server ends meanwhile.
+    monkeypatch.setattr(websocket, "REST", 0.3)
+    heard: list[str] = []
+    with anyio.fail_after(10):
+        config = ServerConfig(port=0, data_dir=None)
+        async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+            peer = await connect(server.ws_url)
+            image = await server.agentx.images.create()
+            await peer.send(json.dumps({"type": "subscribe", "sessionId": image.session_id}))
+            await peer.send(json.dumps({"type": "container_list_request", "data": {"requestId": "r"}}))
+            while "container_list_response" not in heard:
+                heard.append(json.loads(await peer.recv()).get("type"))
+            agent = await server.agentx.images.run(image.image_id)
+            async for _ in agent.stream("hello"):
+                pass
+        async for frame in peer:
+            heard.append(json.loads(frame)["type"])
+    assert heard[-1] == "turn_response"
+    assert peer.close_code == 1001

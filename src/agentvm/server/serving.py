@@ -18,6 +18,7 @@ from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
+from agentvm.server.websocket import LINGER
 
 MAX_FRAME = 100 * 1024 * 1024
 HEARTBEAT = 30.0
@@ -49,6 +50,8 @@ class Listener:
         self._handlers: dict[object, ConnectionHandler] = {}
         self._channels: dict[Channel, None] = {}
         self._server: _Server | None = None
+        self._left = anyio.Event()
+        """Set when a peer has gone."""
         self.app = Application(vm, self._watch)
 
     @asynccontextmanager
@@ -78,9 +81,17 @@ class Listener:
                 yield bound.getsockname()[1]
             finally:
                 self.refuse_new()
-                for channel in tuple(self._channels):
-                    channel.close(GOING_AWAY)
+                await self._say_goodbye()
                 server.should_exit = True
+
+    async def _say_goodbye(self) -> None:
+        """Peers get what is left for them, and a close code, before uvicorn shuts their sockets."""
+        for channel in tuple(self._channels):
+            channel.close(GOING_AWAY)
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER):
+            while self._channels:
+                self._left = anyio.Event()
+                await self._left.wait()
 
     def refuse_new(self) -> None:
         """Stops listening; peers that are connected stay."""
@@ -110,6 +121,7 @@ class Listener:
             yield
         finally:
             del self._channels[peer.channel]
+            self._left.set()
 
 
 def bind(host: str, port: int) -> socket.socket:
