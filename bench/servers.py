@@ -27,7 +27,8 @@ from agentvm.drivers.base import (
 )
 from agentvm.drivers.scripted import ScriptedDriver, Step
 from agentvm.model.usage import Usage
-from agentvm.server.serving import MAX_FRAME, bind
+from agentvm.protocol.codec import MAX_FRAME
+from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 
 DELTAS = 100

@@ -18,12 +18,13 @@ import httpx2
 from agentvm.cli import program
 from agentvm.cli.logs import LEVELS, check_level
 from agentvm.cli.model import is_whole
-from agentvm.cli.serve import describe_model, is_loopback
+from agentvm.cli.serve import describe_model
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
+from agentvm.model.address import is_loopback
 from agentvm.storage.sqlite.datadir import lock_data_dir
 
 Status = Literal["ok", "warn", "fail"]

@@ -5,7 +5,6 @@ that was acknowledged.
 """
 
 import importlib
-import ipaddress
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from agentvm.cli.options import configure, loop_options, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import DRIVERS
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
+from agentvm.model.address import is_loopback
 from agentvm.version import VERSION
 
 EXAMPLES = """\b
@@ -140,13 +140,6 @@ def missing_weights(config: ServerConfig) -> str | None:
         return None
     pull = f"{program()} model pull"
     return pull if wanted == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def warn(text: str) -> None:

@@ -24,7 +24,8 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, UnknownCommand, from_code
 from agentvm.log import get_logger
-from agentvm.protocol.codec import decode_event, decode_reply, encode
+from agentvm.model.address import is_loopback
+from agentvm.protocol.codec import MAX_FRAME, decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.verbs import AgentX, EventHandler, Unsubscribe, WireEvent
 from agentvm.runtime.observer import Observer
@@ -34,8 +35,6 @@ logger = get_logger(__name__)
 
 R = TypeVar("R", bound=Reply)
 
-MAX_FRAME = 100 * 1024 * 1024
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
 
 
@@ -122,7 +121,7 @@ class RemoteLink:
 
     async def _connect(self) -> ClientConnection:
         # A proxy from the environment is for the world, not for a server on this machine.
-        proxy: Literal[True] | None = None if urlsplit(self._url).hostname in LOOPBACK else True
+        proxy: Literal[True] | None = None if is_loopback(urlsplit(self._url).hostname or "") else True
         socket = await connect(
             self._url,
             additional_headers=self._headers,

@@ -15,6 +15,9 @@ R = TypeVar("R", bound=Reply)
 
 _encoder = msgspec.json.Encoder()
 
+MAX_FRAME = 100 * 1024 * 1024
+"""The largest frame either side takes, in bytes: pictures travel inside requests."""
+
 MAX_MENDED = 1024 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 

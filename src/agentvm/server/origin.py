@@ -6,8 +6,9 @@ could use a server on the reader's own machine: directly, or by a name of its ow
 """
 
 from collections.abc import Iterable, Sequence
-from ipaddress import ip_address
 from urllib.parse import urlsplit
+
+from agentvm.model.address import is_loopback
 
 
 def refusal(headers: Iterable[tuple[bytes, bytes]], *, bound_to: str, allowed: Sequence[str]) -> str | None:
@@ -17,22 +18,15 @@ def refusal(headers: Iterable[tuple[bytes, bytes]], *, bound_to: str, allowed: S
     named = {name.lower(): value.decode("latin-1") for name, value in headers}
     host = _hostname(f"//{named.get(b'host', '')}")
     known = {_hostname(origin) for origin in allowed}
-    if _is_loopback(bound_to) and not _is_loopback(host) and host not in known:
+    if is_loopback(bound_to) and not is_loopback(host) and host not in known:
         return "this server listens on loopback only and is not known by the name in the Host header"
     origin = named.get(b"origin")
     if origin is None or origin in [one.rstrip("/") for one in allowed]:
         return None
     page = _hostname(origin)
-    if page and (_is_loopback(page) or page == host):
+    if page and (is_loopback(page) or page == host):
         return None
     return "pages of this Origin may not use this server"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _hostname(url: str) -> str:

@@ -13,6 +13,7 @@ from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
+from agentvm.protocol.codec import MAX_FRAME
 from agentvm.protocol.verbs import RuntimeView, Unsubscribe
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
@@ -20,7 +21,6 @@ from agentvm.server.asgi import Application
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER
 
-MAX_FRAME = 100 * 1024 * 1024
 HEARTBEAT = 30.0
 """Seconds between pings, and that a pong may take: a dead peer is noticed within two."""
 
