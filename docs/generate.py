@@ -43,6 +43,7 @@ EVENT_NOTES: dict[str, str] = {
     "error_message": "The turn failed.",
     "turn_request": "A turn was accepted and stored, together with the user's message.",
     "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds.",
+    "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
     "the message after that is told again, under a new id.",
     "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
@@ -101,6 +102,8 @@ COMMAND_NOTES: dict[str, str] = {
     "session_get": "`session` is `null` when there is no such session. Subscribes.",
     "session_list": "Lists the sessions of an image, the default one first. Subscribes to all. Fails with `image_not_found`.",
     "session_set_title": "`null` removes the title. Subscribes. Emits `session_title_updated`. Fails with `session_not_found`.",
+    "session_release": "Lets a session that was set aside (`quarantine` says why) take messages again. Subscribes. Fails with "
+    "`session_not_found`.",
     "session_resume": "Starts the session's agent, or finds it (`reused`). Subscribes. Emits `agent_registered` for a new "
     "one. Fails with `session_not_found`, `shutting_down`.",
     "session_messages": "The history, oldest first. Subscribes. Fails with `session_not_found`.",

@@ -21,7 +21,9 @@ FUNCTION_LINES = 50
 PUBLIC_METHODS = 15
 
 # Where a failure of any kind becomes an answer, an event or an exit code.
-BOUNDARIES = {"commands/dispatch.py", "runtime/agent.py", "runtime/journal.py", "server/errors.py", "cli/main.py"}
+BOUNDARIES = {
+    "commands/dispatch.py", "runtime/agent.py", "runtime/answering.py", "runtime/journal.py", "server/errors.py", "cli/main.py",
+}  # fmt: skip
 # The six managers are words of the AgentX design; otherwise these words say nothing about what a class is.
 EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
@@ -89,7 +91,7 @@ def narrow_excepts(module: Module) -> Iterator[str]:
         if isinstance(node, ast.ExceptHandler):
             caught = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {"everything"}
             if broad := caught & {"everything", "Exception", "BaseException"}:
-                yield f"{node.lineno}: catches {broad.pop()} outside the five boundaries"
+                yield f"{node.lineno}: catches {broad.pop()} outside the six boundaries"
 
 
 def tasks_have_parents(module: Module) -> Iterator[str]:

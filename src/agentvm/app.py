@@ -21,6 +21,7 @@ from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.tenants.price import Prices
 
 DATABASE = "agentvm.db"
 
@@ -86,6 +87,7 @@ async def open_agentvm(
                 clock=clock,
                 new_id=new_id,
                 limits=config.limits,
+                cost=Prices().cost,
                 suspends=config.data_dir is not None,
             )
         )

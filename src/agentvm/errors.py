@@ -126,6 +126,10 @@ class AgentBusy(Refused):
     code = "agent_busy"
 
 
+class SessionQuarantined(Refused):
+    code = "session_quarantined"
+
+
 class AgentNotRunning(Refused):
     code = "agent_not_running"
 

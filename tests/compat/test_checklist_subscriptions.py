@@ -120,3 +120,46 @@ async def test_item_20_a_browser_that_lost_its_socket_subscribes_again_and_hears
             assert [event["data"]["text"] for event in after.events if event["type"] == "text_delta"] == ["w2 "]
             history = (await after.request("image_messages_request", imageId=record["imageId"]))["messages"]
             assert history[1]["content"] == [{"type": "text", "text": "w0 w1 w2 "}]
+
+
+async def test_every_device_of_a_container_sees_everything_change_whoever_did_it() -> None:
+    async with serving(Play()) as server, client(server.url) as phone, client(server.url) as laptop, client(server.url) as eve:
+        await phone.request("image_list_request", containerId="c1")
+        await eve.request("image_list_request", containerId="c2")
+        # Made and used by one device; the other has named none of it.
+        record = await laptop.image("c1", name="Chat")
+        session = (await laptop.request("session_create_request", imageId=record["imageId"], title="Work"))["session"]
+        await laptop.request("session_set_title_request", sessionId=session["sessionId"], title="Holiday")
+        await laptop.request("image_update_request", imageId=record["imageId"], updates={"name": "New"})
+        turn = await laptop.say(record["imageId"], "hello there")
+        await phone.end_of(turn["data"]["turnId"])
+        sent = await laptop.request(
+            "message_send_request", imageId=record["imageId"], sessionId=session["sessionId"], content="slow"
+        )
+        await phone.wait(lambda event: event["type"] == "text_delta" and event["context"]["sessionId"] == session["sessionId"])
+        # And any of them may stop what another began.
+        await phone.request("agent_interrupt_request", imageId=record["imageId"], sessionId=session["sessionId"])
+        for device in (phone, laptop):
+            assert (await device.end_of(sent["turnId"]))["data"]["outcome"] == "interrupted"
+        await laptop.request("image_delete_request", imageId=record["imageId"])
+        for one in (phone, laptop, eve):
+            await one.settle()
+        seen = [
+            [
+                event
+                for event in device.events
+                if event.get("category") not in (None, "response") and event["type"] != "server_hello"
+            ]
+            for device in (phone, laptop)
+        ]
+        assert seen[0] == seen[1]
+        kinds = {event["type"] for event in seen[0]}
+        assert kinds >= {
+            "image_created",
+            "session_created",
+            "session_title_updated",
+            "image_updated",
+            "user_message",
+            "image_deleted",
+        }
+        assert {event.get("context", {}).get("containerId") for event in eve.events} <= {None, "c2"}

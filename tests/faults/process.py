@@ -48,6 +48,14 @@ class Server:
             await process.aclose()
         return code
 
+    async def died(self) -> None:
+        """Returns when it has ended by itself."""
+        process = self._process
+        assert process is not None
+        await process.wait()
+        await process.aclose()
+        self._process = None
+
     async def stop(self) -> None:
         if self._process is not None:
             await self.end(signal.SIGKILL)

@@ -1,5 +1,6 @@
 """A server to be killed: `python -m tests.faults.server PORT DATA_DIR [GRACE]`. Says its port when it listens."""
 
+import os
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -26,6 +27,9 @@ def words(asked: str) -> list[str]:
 
 def script(prompt: Prompt) -> list[Step]:
     asked = last_user_text(prompt)
+    if asked.startswith("poison"):
+        # As a bug in native code would: without a word.
+        os.kill(os.getpid(), signal.SIGKILL)
     if asked.startswith("tool") and isinstance(prompt.conversation[-1], UserSaid):
         return tool_calls(("call_1", "calculator", {"expression": "6*7"}), text="Let me see.")
     return reply(*words(asked))

@@ -35,6 +35,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "session_get": {"sessionId": "sess_1"},
     "session_list": {"imageId": "img_1"},
     "session_set_title": {"sessionId": "sess_1", "title": "other"},
+    "session_release": {"sessionId": "sess_1"},
     "session_resume": {"sessionId": "sess_1"},
     "session_messages": {"sessionId": "sess_1"},
     "agent_get": {"agentId": "agent_1"},

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -31,7 +32,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.models import Models
 from agentvm.errors import StoreFailed
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, TurnId, id_factory
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.limits import Limits
 from agentvm.model.message import Message
@@ -178,17 +179,23 @@ async def open_world(
     limits: Limits | None = None,
     fails: Callable[[int], bool] = lambda number: False,
     definition: Definition | None = None,
+    path: Path | None = None,
+    suspends: bool = False,
 ) -> AsyncIterator[World]:
-    """`fails` says which commits the store refuses."""
+    """`fails` says which commits the store refuses. A `path` that was used before has its image already."""
     clock = Ticking()
     numbers = iter(range(1, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
-    async with open_store(None) as own_store:
+    async with open_store(path) as own_store:
         container = own_store.tenant(DEFAULT_TENANT).container(ContainerId("c1"))
         await container.create(1)
         template = definition or Definition(name="default")
         image, session = build(template, ImageConfig(name="Chat"), ContainerId("c1"), name="", clock=clock, new_id=new_id)
-        await container.add_image(image, session)
+        before = await container.list_images()
+        if before:
+            image = before[0]
+        else:
+            await container.add_image(image, session)
         async with open_runtime(
             store=FlakyStore(own_store, fails),
             models=Models({driver.name: driver}, driver.name),
@@ -196,9 +203,24 @@ async def open_world(
             clock=clock,
             new_id=new_id,
             limits=limits or Limits(),
+            suspends=suspends,
         ) as runtime:
             channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
             runtime.broadcaster.attach(channel)
-            runtime.broadcaster.join(channel, image.container_id)
+            runtime.broadcaster.join(channel, image.container_id, follow=True)
             runtime.broadcaster.subscribe(channel, image.container_id, image.session_id)
             yield World(runtime=runtime, store=own_store, image=image, channel=channel)
+
+
+def left(world: World, *, attempts: int = 0) -> Turn:
+    """A turn that another process has begun."""
+    image = world.image
+    return Turn(
+        turn_id=TurnId("turn_before"),
+        container_id=image.container_id,
+        image_id=image.image_id,
+        session_id=image.session_id,
+        message_id=MessageId("m"),
+        accepted_at=1,
+        attempts=attempts,
+    )

@@ -7,7 +7,6 @@ from tests.runtime.fixtures import open_world, tool, types
 from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, ToolsAnswered, UserSaid
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import AgentNotRunning, InboxFull
-from agentvm.model.definition import Definition
 from agentvm.model.limits import Limits
 from agentvm.model.message import AssistantMessage, UserMessage
 from agentvm.runtime.lifecycle import AgentState
@@ -57,16 +56,6 @@ async def test_a_turn_does_not_start_before_it_is_released() -> None:
         agent.release(accepted)
         await world.hear("turn_response")
         assert len(driver.prompts) == 1
-
-
-async def test_the_prompt_says_what_the_definition_says() -> None:
-    driver = ScriptedDriver()
-    definition = Definition(name="poet", system_prompt="rhyme", tools=(), max_tokens=50, thinking=3_000)
-    async with open_world(driver, definition=definition) as world:
-        await world.say(world.start(), "hi")
-        await world.hear("turn_response")
-        (prompt,) = driver.prompts
-        assert (prompt.system, prompt.tools, prompt.max_tokens, prompt.thinking) == ("rhyme", (), 50, 3_000)
 
 
 async def test_messages_during_a_turn_wait_and_run_in_order() -> None:

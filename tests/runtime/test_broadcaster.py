@@ -33,14 +33,22 @@ def heard(channel: Channel) -> int:
     return len(channel.take_nowait())
 
 
-def test_a_sessions_events_go_to_its_subscribers_only() -> None:
+def test_a_sessions_events_go_to_its_subscribers_and_to_those_who_follow_its_container() -> None:
     broadcaster = Broadcaster()
-    one, two, other = attach(broadcaster), attach(broadcaster), attach(broadcaster)
-    for channel, session_id in ((one, S1), (two, S1), (other, S2)):
-        broadcaster.join(channel, C1)
-        broadcaster.subscribe(channel, C1, session_id)
-    broadcaster.react(in_session(S1))
-    assert [heard(channel) for channel in (one, two, other)] == [1, 1, 0]
+    subscriber, device, stranger, elsewhere = (attach(broadcaster) for _ in range(4))
+    broadcaster.subscribe(subscriber, C1, S1)
+    broadcaster.join(device, C1, follow=True)
+    broadcaster.join(device, C1)
+    broadcaster.join(stranger, C1)
+    broadcaster.subscribe(stranger, C1, S2)
+    broadcaster.join(elsewhere, C2, follow=True)
+    for _ in range(2):
+        broadcaster.react(in_session(S1))
+    assert [heard(channel) for channel in (subscriber, device, stranger, elsewhere)] == [2, 2, 0, 0]
+    assert broadcaster.is_heard(A, S1)
+    for channel in (subscriber, device):
+        broadcaster.detach(channel)
+    assert not broadcaster.is_heard(A, S1)
 
 
 def test_a_containers_events_go_to_those_who_work_with_it() -> None:

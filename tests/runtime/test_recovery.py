@@ -10,7 +10,7 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
-from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.usage import Usage
 from agentvm.runtime.recovery import Done, review
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
@@ -48,7 +48,7 @@ def result(call_id: str) -> Message:
 
 
 def test_a_turn_that_had_not_begun_to_answer_has_done_nothing() -> None:
-    assert review([user()], ONE) == Done((), NO_USAGE)
+    assert review([user()], ONE) == Done()
 
 
 def test_calls_with_a_result_are_done_and_those_without_are_left() -> None:

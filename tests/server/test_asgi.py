@@ -85,8 +85,8 @@ async def test_a_socket_elsewhere_is_refused_as_not_found(path: str) -> None:
 
 
 async def test_the_api_asks_for_readiness_each_time() -> None:
-    ready = [True, False, True]
-    app = management_api(lambda: ready.pop(0))
+    hindrances = [None, "the store refuses writes", None]
+    app = management_api(lambda: hindrances.pop(0))
     assert [(await http(app, "GET", "/ready"))[0] for _ in range(3)] == [200, 503, 200]
 
 

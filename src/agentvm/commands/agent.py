@@ -6,13 +6,14 @@ from agentvm.model.ids import check_container_id
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AgentRecord
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.roster import Present
 
 
 async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
     agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
-    return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.image.container_id)
+    return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.container_id)
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
@@ -24,7 +25,7 @@ async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentList
 async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyReply:
     agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
     if agent is not None:
-        call.peer.join(agent.image.container_id)
+        call.peer.join(agent.container_id)
         await call.peer.runtime.stop_agent(agent)
     return ask.AgentDestroyReply(agent_id=command.agent_id, success=agent is not None)
 
@@ -41,28 +42,30 @@ async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterru
     agent = await _to_interrupt(call, command)
     if agent is None:
         return ask.AgentInterruptReply(image_id=command.image_id)
-    current = await agent.interrupt()
+    with agent.in_use():
+        current = await agent.interrupt()
     call.after.append(lambda: agent.cancel(current))
-    return ask.AgentInterruptReply(image_id=agent.image.image_id, agent_id=agent.agent_id)
+    return ask.AgentInterruptReply(image_id=agent.image_id, agent_id=agent.agent_id)
 
 
 async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None:
     peer = call.peer
     if command.image_id:
         found = await call.find_image(command.image_id)
-        return None if found is None else peer.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
+        present = None if found is None else peer.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
+        return None if present is None else await peer.runtime.wake_agent(peer.tenant_id, present.agent_id)
     if command.agent_id:
-        agent = peer.runtime.find_agent(peer.tenant_id, command.agent_id)
+        agent = await peer.runtime.wake_agent(peer.tenant_id, command.agent_id)
         if agent is None:
             raise AgentNotFound(command.agent_id)
         return agent
     raise InvalidInput("Either imageId or agentId must be provided")
 
 
-def _record(agent: Agent) -> AgentRecord:
+def _record(agent: Present) -> AgentRecord:
     return AgentRecord(
         agent_id=agent.agent_id,
-        container_id=agent.image.container_id,
-        image_id=agent.image.image_id,
+        container_id=agent.container_id,
+        image_id=agent.image_id,
         session_id=agent.session_id,
     )

@@ -32,8 +32,8 @@ class Peer:
     def tenant_id(self) -> TenantId:
         return self.channel.principal.tenant_id
 
-    def join(self, container_id: ContainerId) -> None:
-        self.runtime.broadcaster.join(self.channel, container_id)
+    def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
+        self.runtime.broadcaster.join(self.channel, container_id, follow=follow)
 
     def joined(self) -> frozenset[ContainerId]:
         return self.runtime.broadcaster.joined(self.channel)

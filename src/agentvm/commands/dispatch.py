@@ -35,6 +35,7 @@ TABLE: CommandTable[Call] = CommandTable(
     session_get=session.get,
     session_list=session.list_of_image,
     session_set_title=session.set_title,
+    session_release=session.release,
     session_resume=session.resume,
     session_messages=session.messages,
     agent_get=agent.get,

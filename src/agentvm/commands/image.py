@@ -65,7 +65,9 @@ async def list_some(call: Call, command: ask.ImageList) -> ask.ImageListReply:
         wanted = sorted(call.peer.joined())
     else:
         wanted = [check_container_id(command.container_id)]
-        call.peer.join(wanted[0])
+    for container_id in wanted:
+        # Who shows a container's images shows also those that another device makes.
+        call.peer.join(container_id, follow=True)
     images: list[Image] = []
     for container_id in wanted:
         images += await call.peer.store.container(container_id).list_images()

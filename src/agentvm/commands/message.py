@@ -13,7 +13,12 @@ async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
     if not command.content:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(call, command)
-    call.peer.listen(agent.image.container_id, agent.session_id)
+    call.peer.listen(agent.container_id, agent.session_id)
+    with agent.in_use():
+        return await _send(call, command, agent)
+
+
+async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.MessageSendReply:
     async with agent.sending(command.client_message_id) as earlier:
         if earlier is not None:
             return _reply(agent, earlier.message_id, earlier.turn_id)
@@ -58,7 +63,7 @@ async def _addressee(call: Call, command: ask.MessageSend) -> Agent:
         call.peer.listen(image.container_id, session_id)
         return runtime.start_agent(tenant_id, image, session_id)[0]
     if command.agent_id:
-        agent = runtime.find_agent(tenant_id, command.agent_id)
+        agent = await runtime.wake_agent(tenant_id, command.agent_id)
         if agent is None:
             raise AgentNotFound(command.agent_id)
         return agent

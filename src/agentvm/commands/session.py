@@ -57,6 +57,16 @@ async def set_title(call: Call, command: ask.SessionSetTitle) -> ask.SessionRepl
     return ask.SessionReply(session=changed)
 
 
+async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
+    peer = call.peer
+    _, session = await call.session(command.session_id)
+    peer.subscribe(session)
+    released = await peer.runtime.quarantine.release(peer.tenant_id, session.container_id, session.session_id)
+    if released is None:
+        raise SessionNotFound(command.session_id)
+    return ask.SessionReply(session=released, subscriptions=(session.session_id,))
+
+
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
     store, session = await call.session(command.session_id)
     image = await store.get_image(session.image_id)

@@ -25,8 +25,20 @@ class TurnRequest(TurnEvent):
     client_key: str | None = None
 
 
+class TurnSuspended(TurnEvent):
+    """The server is being restarted; the turn goes on when it is back."""
+
+    type = "turn_suspended"
+    turn_id: TurnId
+    message_id: MessageId
+    timestamp: int
+
+
 class TurnResumed(TurnEvent):
-    """The server died or was restarted during the turn; it goes on from the last message that was finished."""
+    """The server died or was restarted during the turn; it goes on from the last message that was finished.
+
+    `attempt` counts how often the server died of it; a restart that was announced does not count.
+    """
 
     type = "turn_resumed"
     turn_id: TurnId

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from agentvm.model.money import NANO
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -12,8 +14,20 @@ class Limits:
     """How often a turn that died with its process is begun again."""
     steps: int = 25
     """Model calls per turn."""
+    turn_tokens: int = 2_000_000
+    """What a turn may use, in and out, of all its model calls; checked before each."""
+    turn_cost: int = 5 * NANO
+    """Nano-USD; a model without a price costs nothing here."""
+    repeats: int = 10
+    """How often a turn may call a tool with the very same input."""
     turn_seconds: float = 600.0
     max_tokens: int = 4_096
     stop_seconds: float = 10.0
     log_days: float = 7.0
     """How long what happened can be heard again after a cursor; messages are kept for ever."""
+    log_bytes: int = 10 * 1024**3
+    """How much of it is kept, of all sessions together; the oldest goes first."""
+    idle_seconds: float = 300.0
+    """An agent that nobody uses this long leaves memory; the next message brings it back."""
+    agents: int = 20_000
+    """Idle agents in memory; beyond them those that rested longest leave."""

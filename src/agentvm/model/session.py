@@ -11,3 +11,5 @@ class Session(Record):
     title: str | None
     created_at: int
     updated_at: int
+    quarantine: str | None = None
+    """Why it takes no messages until it is released; None for nearly every session."""

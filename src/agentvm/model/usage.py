@@ -13,6 +13,10 @@ class Usage(Record):
     thinking_tokens: int = 0
     estimated: bool = False
 
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,

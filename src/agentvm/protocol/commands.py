@@ -277,6 +277,12 @@ class SessionSetTitle(Command[SessionReply]):
     title: str | None
 
 
+class SessionRelease(Command[SessionReply]):
+    name = "session_release"
+    reply_type = SessionReply
+    session_id: SessionId
+
+
 class SessionResume(Command[ImageRunReply]):
     """Starts (or finds) the session's agent, from the image as it was built."""
 

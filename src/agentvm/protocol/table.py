@@ -39,6 +39,7 @@ class CommandTable(Generic[P]):
     session_get: Answer[P, ask.SessionGet, ask.SessionReply]
     session_list: Answer[P, ask.SessionList, ask.SessionListReply]
     session_set_title: Answer[P, ask.SessionSetTitle, ask.SessionReply]
+    session_release: Answer[P, ask.SessionRelease, ask.SessionReply]
     session_resume: Answer[P, ask.SessionResume, ask.ImageRunReply]
     session_messages: Answer[P, ask.SessionMessages, ask.SessionMessagesReply]
     agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]

@@ -188,6 +188,11 @@ class SessionHandle:
     async def messages(self) -> tuple[Message, ...]:
         return (await self._link.ask(ask.SessionMessages(session_id=self.session_id))).messages
 
+    async def release(self) -> None:
+        """Lets a session that was set aside take messages again."""
+        reply = await self._link.ask(ask.SessionRelease(session_id=self.session_id))
+        self.record = _there(reply.session)
+
     async def set_title(self, title: str | None) -> None:
         reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
         self.record = _there(reply.session)

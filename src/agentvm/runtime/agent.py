@@ -5,49 +5,31 @@ run. Whatever goes wrong in a turn becomes that turn's terminal event; it never 
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
-import anyio.abc
 import msgspec
 
-from agentvm.drivers.base import Driver, Prompt
-from agentvm.errors import AgentVMError, InboxFull, ProviderError, ProviderProtocolError, TurnLimitReached
+from agentvm.errors import AgentVMError, InboxFull, ProviderError
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.message import ToolCall, UserContent, UserMessage
+from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
-from agentvm.model.usage import estimate_tokens
-from agentvm.runtime import context, recovery, turn
+from agentvm.runtime import recovery, turn
+from agentvm.runtime.answering import Accepted, Answering
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
-from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import Outcome
 
 logger = get_logger(__name__)
 
 Failure = tuple[str, str, bool]
 """A code, a text for people, and whether to try again may help."""
-
-
-@dataclass(slots=True, eq=False)
-class Accepted:
-    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
-
-    state: turn.TurnState
-    scope: Scope
-    released: bool = False
-    attempt: int = 0
-    """How often the turn was begun before."""
-    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to stop the turn, whether it already runs or not."""
 
 
 class Agent:
@@ -57,6 +39,8 @@ class Agent:
         self.tenant_id = tenant_id
         self.agent_id = agent_id
         self.image = image
+        self.container_id = image.container_id
+        self.image_id = image.image_id
         self.session_id = session_id
         self._ports = ports
         self._scope = Scope(container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id)
@@ -72,10 +56,28 @@ class Agent:
         """Ends of turns that were told and could not be stored."""
         self._suspending = False
         self._sending: dict[str, anyio.Event] = {}
+        self._users = 0
+        self.used_at = anyio.current_time()
+        """When it was last of use, in the loop's time."""
 
     @property
     def state(self) -> AgentState:
         return self._state
+
+    @property
+    def resting(self) -> bool:
+        """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
+        return self._state is AgentState.IDLE and not (self._users or self._inbox or self._accepting or self._owed)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Held by who has found the agent and is about to ask something of it: meanwhile it does not leave memory."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self.used_at = anyio.current_time()
 
     @property
     def busy(self) -> bool:
@@ -101,6 +103,7 @@ class Agent:
         """Commits the user's message and its turn. The turn runs after `release`."""
         await self._open_log()
         move(self._state, Move.RECEIVE)
+        self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self._inbox) + self._accepting >= self._ports.limits.inbox:
             raise InboxFull(f"{self._ports.limits.inbox} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
@@ -179,24 +182,33 @@ class Agent:
     async def suspend(self) -> None:
         """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
         self._suspending = True
+        current = self._running
         await self.stop()
+        if current is not None and not current.state.ended:
+            now = current.state
+            said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self._ports.clock())
+            with anyio.CancelScope(shield=True):
+                await self._tell_all((said,), current.scope)
 
-    def resume(self, left: Turn, done: recovery.Done, *, stopped: bool = False) -> None:
-        """Goes on with a turn that died with its process, from its last finished message; ends it if it was `stopped`."""
+    def leave(self) -> None:
+        """Takes nothing any more. For an agent that rests: there is nothing to end."""
+        for what in (Move.STOP, Move.STOPPED):
+            self._state = move(self._state, what)
+        self._ended = self._rested
+
+    def resume(self, left: Turn, done: recovery.Done, *, stopped: bool = False, suspended: bool = False) -> Accepted:
+        """Takes a turn from before a restart, to go on from its last finished message, or to end if it was `stopped`.
+
+        A turn that died with its process has used up an attempt, one that was `suspended` has not.
+        """
         begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
-        # Ids beyond those that the earlier attempts may have given out.
-        begun = msgspec.structs.replace(
-            begun,
-            produced=1_000 * (left.attempts + 1),
-            pending=done.unanswered,
-            usage=done.usage,
-            call_ids=done.call_ids,
-        )
-        accepted = Accepted(begun, msgspec.structs.replace(self._scope, turn_id=left.turn_id), attempt=left.attempts + 1)
+        begun = msgspec.structs.replace(begun, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
+        accepted = Accepted(begun, msgspec.structs.replace(self._scope, turn_id=left.turn_id), resumed=True)
+        accepted.attempt = left.attempts + (0 if suspended else 1)
         if stopped:
             accepted.cancelling.cancel()
         self._inbox.append(accepted)
-        self.release(accepted)
+        return accepted
 
     async def rest(self) -> None:
         """Returns when no turn runs."""
@@ -208,6 +220,7 @@ class Agent:
                 await self._run_turn(self._inbox.popleft())
         finally:
             self._running = None
+            self.used_at = anyio.current_time()
             if self._state is AgentState.RUNNING:
                 self._state = move(self._state, Move.REST)
             self._rested.set()
@@ -223,7 +236,11 @@ class Agent:
         failure: Failure | None = None
         try:
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
-                await self._answer(accepted)
+                log = await self._open_log()
+                if accepted.resumed:
+                    # Each id came with an event, so this is beyond all that the turn may have given out before.
+                    accepted.state = msgspec.structs.replace(accepted.state, produced=log.head)
+                await Answering(self._ports, self.image, log, accepted).run()
         except TimeoutError:
             failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
@@ -295,105 +312,6 @@ class Agent:
         if self._log is None:
             self._log = await self._ports.journal.open(self.tenant_id, self.image.container_id, self.session_id)
         return self._log
-
-    async def _answer(self, accepted: Accepted) -> None:
-        """Model call, tools, model call … until the model is done."""
-        definition = self.image.definition
-        driver, model = self._ports.models.choose(definition.model)
-        if accepted.attempt:
-            await self._begin_again(accepted)
-        for _ in range(self._ports.limits.steps):
-            if accepted.state.pending:
-                # What a tool does cannot be taken back, so that it was called is on disk first.
-                await self._ports.journal.settle(await self._open_log(), accepted.scope)
-                await self._run_tools(accepted)
-                # The next prompt is made from the history: the results must be in it.
-                await self._ports.journal.settle(await self._open_log(), accepted.scope)
-            prompt = await self._prompt(driver, model, accepted.state.turn_id)
-            sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-            accepted.state = msgspec.structs.replace(accepted.state, prompt_tokens=sent)
-            async with aclosing(driver.run(prompt)) as outputs:
-                async for output in outputs:
-                    await self._advance(accepted, turn.step(accepted.state, output, self._ports.clock()))
-            if accepted.state.ended:
-                return
-            if accepted.state.message_id is not None or not accepted.state.pending:
-                raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
-        raise TurnLimitReached(f"The turn was stopped after {self._ports.limits.steps} model calls")
-
-    async def _begin_again(self, accepted: Accepted) -> None:
-        if accepted.attempt > self._ports.limits.attempts:
-            raise TurnLimitReached(f"The server did not survive this turn {accepted.attempt} times; it is not begun again")
-        now = accepted.state
-        said = turn_events.TurnResumed(
-            turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
-        )
-        await self._emit((said,), accepted.scope)
-        again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
-        accepted.state = msgspec.structs.replace(now, pending=again)
-        for pending in now.pending:
-            if pending not in again:
-                at = self._ports.clock()
-                await self._advance(accepted, turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
-
-    async def _prompt(self, driver: Driver, model: str, turn_id: TurnId) -> Prompt:
-        definition = self.image.definition
-        container = self._ports.store.tenant(self.tenant_id).container(self.image.container_id)
-        history = await container.list_messages(self.session_id)
-        tools = self._ports.toolbox.specs(definition.tools)
-        window = driver.context_window(model)
-        max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
-        system = definition.system_prompt
-        said = context.build(
-            history, turn_id, system=system, tools=tools, budget=window - max_tokens - (definition.thinking or 0)
-        )
-        return Prompt(
-            model=model,
-            conversation=said,
-            max_tokens=max_tokens,
-            system=system,
-            tools=tools,
-            thinking=definition.thinking,
-        )
-
-    async def _run_tools(self, accepted: Accepted) -> None:
-        pending = accepted.state.pending
-        allowed = [spec.name for spec in self._ports.toolbox.specs(self.image.definition.tools)]
-        accepted.state = msgspec.structs.replace(accepted.state, pending=())
-        done, results = anyio.create_memory_object_stream[tuple[ToolCall, Outcome]](len(pending))
-        async with open_tasks() as tasks:
-            with done, results:
-                for call in pending:
-                    tasks.start_soon(self._run_tool, call, allowed, done)
-                for _ in pending:
-                    call_done, outcome = await results.receive()
-                    at = self._ports.clock()
-                    await self._advance(
-                        accepted, turn.tool_finished(accepted.state, call_done, outcome.result, outcome.is_error, at)
-                    )
-
-    async def _run_tool(
-        self,
-        pending: turn.PendingCall,
-        allowed: Sequence[str],
-        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, Outcome]]",
-    ) -> None:
-        try:
-            if pending.problem is not None:
-                outcome = Outcome(pending.problem, True)
-            else:
-                outcome = await self._ports.toolbox.run(pending.call, allowed)
-        except Exception:  # Protects the turn: the model can go on without this result.
-            logger.exception("tool_crashed", tool=pending.call.name, agent_id=self.agent_id)
-            outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)
-        await done.send((pending.call, outcome))
-
-    async def _advance(self, accepted: Accepted, made: turn.Step) -> None:
-        log = await self._open_log()
-        self._ports.journal.post(log, made[1], accepted.scope)
-        accepted.state = made[0]
-        if self._ports.journal.crowded:
-            await self._ports.journal.settle(log, accepted.scope)
 
 
 def _failure(error: AgentVMError) -> Failure:

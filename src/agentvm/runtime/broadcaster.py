@@ -1,7 +1,7 @@
 """Broadcaster — tells channels what happened: each event is encoded once, and only if somebody listens.
 
-An event with a session goes to the session's subscribers, one without to those who work with its container.
-Nobody else hears of it.
+An event of a session goes to the session's subscribers and to those who follow its container, one without a session to those
+who work with the container. Nobody else hears of it.
 """
 
 from typing import TypeVar
@@ -15,7 +15,8 @@ MAX_JOINED = MAX_SUBSCRIPTIONS = 10_000
 """Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
 
 # Dicts, not sets: listeners hear in the order they came, run after run.
-Listeners = dict[Channel, None]
+Listeners = dict[Channel, bool]
+"""Whether the channel follows the container: it hears all of its sessions, also those that are yet to come."""
 Subscribers = dict[Channel, Subscription]
 
 
@@ -60,27 +61,35 @@ class Broadcaster:
             self._channels[channel][0].discard(session_id)
             channel.lagging.pop(subscription, None)
 
-    def join(self, channel: Channel, container_id: ContainerId) -> None:
-        """From now on the channel hears what happens to the container itself."""
+    def join(self, channel: Channel, container_id: ContainerId, *, follow: bool = False) -> None:
+        """From now on the channel hears what happens to the container itself, and with `follow` in all of its sessions."""
         if channel in self._channels and len(self._channels[channel][1]) < MAX_JOINED:
             self._channels[channel][1].add(container_id)
-            self._containers.setdefault((channel.principal.tenant_id, container_id), {})[channel] = None
+            listeners = self._containers.setdefault((channel.principal.tenant_id, container_id), {})
+            listeners[channel] = follow or listeners.get(channel, False)
+
+    def is_heard(self, tenant_id: TenantId, session_id: SessionId) -> bool:
+        return (tenant_id, session_id) in self._sessions
 
     def joined(self, channel: Channel) -> frozenset[ContainerId]:
         return frozenset(self._channels[channel][1]) if channel in self._channels else frozenset()
 
     def react(self, event: Event) -> None:
-        scope = event.scope
-        if scope.session_id is not None:
-            subscribers = self._sessions.get((event.tenant_id, scope.session_id))
+        container_id, session_id = event.scope.container_id, event.scope.session_id
+        if container_id is None:
+            return
+        listeners = self._containers.get((event.tenant_id, container_id), {})
+        if session_id is not None:
+            for channel, follows in listeners.items():
+                # Whoever sent: every device of a user sees the same.
+                if follows and session_id not in self._channels[channel][0]:
+                    self.subscribe(channel, container_id, session_id)
+            subscribers = self._sessions.get((event.tenant_id, session_id))
             if subscribers:
                 _deliver(event, subscribers)
-        elif scope.container_id is not None:
-            listeners = self._containers.get((event.tenant_id, scope.container_id))
-            frame = encode_event(event) if listeners else None
-            if listeners and frame is not None:
-                for channel in listeners:
-                    channel.send(frame)
+        elif listeners and (frame := encode_event(event)) is not None:
+            for channel in listeners:
+                channel.send(frame)
 
 
 def _deliver(event: Event, subscribers: Subscribers) -> None:

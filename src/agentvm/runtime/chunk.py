@@ -69,6 +69,12 @@ def decode_events(body: bytes, tenant_id: TenantId, messages: Messages) -> list[
     return events
 
 
+def last_seq(body: bytes) -> int:
+    """Of the events in it, known also when they cannot be decoded."""
+    chunk = _decoder.decode(body)
+    return chunk.first_seq - 1 + sum(len(entry.lengths) if entry.type == TextDelta.type else 1 for entry in chunk.entries)
+
+
 def named_messages(body: bytes) -> list[str]:
     """The ids of the messages that decoding will ask for."""
     return list(dict.fromkeys(entry.message_id for entry in _decoder.decode(body).entries if entry.message_id is not None))

@@ -38,6 +38,9 @@ logger = get_logger(__name__)
 INTERVAL = 0.005
 """Seconds between two commits."""
 
+PROBE = 1.0
+"""Seconds between two attempts while the store refuses."""
+
 CROWDED = 2 * 1024 * 1024
 """Posted and not yet committed events, in rough bytes, beyond which posters shall wait."""
 
@@ -87,6 +90,8 @@ class Journal:
         self._flushing.done.set()
         self._wakeup = anyio.Event()
         self._closing = self._closed = False
+        self.failing = False
+        """Whether the last commit was refused."""
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
@@ -162,6 +167,20 @@ class Journal:
                 await self.flush()
         self._closed = True
 
+    async def probe(self) -> None:
+        """While the store refuses, tries it again every second: nobody else may, as long as a server is not ready."""
+        while True:
+            await anyio.sleep(PROBE)
+            if self.failing:
+                try:
+                    # Something that must reach the disk; the next entry that is forgotten takes it along.
+                    await self._store.commit((), entry=pack({}))
+                except AgentVMError as error:
+                    logger.info("store_still_failing", code=error.code)
+                else:
+                    logger.info("store_recovered")
+                    self.failing = False
+
     def close(self) -> None:
         """`run` commits what was posted, and ends; later posts are refused."""
         self._closing = True
@@ -204,9 +223,11 @@ class Journal:
                 writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
             )
         except AgentVMError as error:
+            self.failing = True
             logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))
             self._fail(batch, dict.fromkeys(by_log, error))
             return
+        self.failing = False
         gone = {log: SessionNotFound(log.session_id) for log in by_log if log.session_id in committed.gone}
         for log, events in by_log.items():
             if log in gone:

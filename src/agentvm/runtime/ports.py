@@ -9,9 +9,14 @@ from agentvm.drivers.models import Models
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, NewId
 from agentvm.model.limits import Limits
+from agentvm.model.usage import Usage
 from agentvm.runtime.journal import Journal
+from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
+
+Cost = Callable[[str, str, Usage, int], int | None]
+"""What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +27,11 @@ class Ports:
     tell: Callable[[Sequence[Event]], None]
     """Tells without storing: for when the store itself has failed."""
     store: Store
+    quarantine: Quarantine
     models: Models
     toolbox: Toolbox
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
     limits: Limits
+    cost: Cost

@@ -4,8 +4,11 @@ A step of a turn is finished when its assistant message is stored. A call whose 
 step that was not finished never ran at all.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from agentvm.model.ids import TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
@@ -19,8 +22,12 @@ class Done:
 
     unanswered: tuple[PendingCall, ...] = ()
     """The calls of its finished steps that have no result."""
+    steps: int = 0
+    """Model calls that were finished."""
     usage: Usage = NO_USAGE
     """Of its finished steps."""
+    most_repeated: tuple[str, int] = ("", 0)
+    """The tool that was called most often with one and the same input, and how often."""
     call_ids: frozenset[str] = frozenset()
     """Of every call it made, also of those that do not count."""
 
@@ -37,8 +44,13 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
         for message in own
         if isinstance(message, ToolCallMessage) and message.parent_id in finished and message.tool_call.id not in answered
     )
+    calls = [message.tool_call for message in own if isinstance(message, ToolCallMessage)]
+    alike = Counter((call.name, msgspec.json.encode(call.input, order="deterministic")) for call in calls)
+    (name, _), times = max(alike.items(), key=lambda one: one[1], default=(("", b""), 0))
     return Done(
         unanswered=unanswered,
+        steps=len(finished),
+        most_repeated=(name, times),
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),
-        call_ids=frozenset(message.tool_call.id for message in own if isinstance(message, ToolCallMessage)),
+        call_ids=frozenset(call.id for call in calls),
     )

@@ -47,7 +47,11 @@ class Replay:
             body = open_chunk(chunk.body)
             messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named_messages(body))}
             events += decode_events(body, tenant_id, messages)
-        return Missed([event for event in events if event.seq > after][:PAGE], end)
+        events = [event for event in events if event.seq > after]
+        if events and events[0].seq > after + 1:
+            # Something in between could not be read.
+            return Missed([], end, lost=True)
+        return Missed(events[:PAGE], end)
 
     def is_current(self, tenant_id: TenantId, session_id: SessionId, cursor: int, last: int) -> bool:
         """Whether nothing more was told than the cursor says, as far as is known without waiting."""

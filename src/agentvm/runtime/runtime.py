@@ -11,7 +11,7 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, ShuttingDown, ToolNotFound
+from agentvm.errors import AgentVMError, ShuttingDown, StoreFailed, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.log import get_logger
@@ -21,14 +21,16 @@ from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.turn import Turn
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.answering import Accepted
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
-from agentvm.runtime.container import Container
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.ports import Ports
+from agentvm.runtime.ports import Cost, Ports
+from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.recovery import Done, review
 from agentvm.runtime.replay import Replay
+from agentvm.runtime.roster import Present, Roster, Sleeper
 from agentvm.runtime.session_log import read_tails
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
@@ -37,44 +39,55 @@ from agentvm.storage.base import Store
 logger = get_logger(__name__)
 
 
+SUSPICION = 5.0
+"""Seconds that a turn which may be the one that kills the server runs before the next of them is begun."""
+
+
 class Runtime:
     """Finds or starts agents, and ends them."""
 
     def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
         self._ports = ports
         self._suspends = suspends
-        self._containers: dict[tuple[TenantId, ContainerId], Container] = {}
-        self._agents: dict[AgentId, Agent] = {}
+        self._roster = Roster()
         self._draining = False
+        self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
+        self.quarantine = ports.quarantine
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property
     def accepting(self) -> bool:
         return not self._draining
 
+    @property
+    def hindrance(self) -> str | None:
+        """Why it can take no new work; None when it can."""
+        if self._draining:
+            return "shutting down"
+        return "the store refuses writes" if self._ports.journal.failing else None
+
     def start_agent(self, tenant_id: TenantId, image: Image, session_id: SessionId) -> tuple[Agent, bool]:
         """The session's agent, and whether it was already there. Never waits, so two askers cannot both create one."""
         if self._draining:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
-        container = self._containers.setdefault((tenant_id, image.container_id), Container(tenant_id, image.container_id))
-        found = container.get(session_id)
-        if found is not None:
+        found = self._roster.get(tenant_id, image.container_id, session_id)
+        if isinstance(found, Agent):
             return found, True
-        agent = Agent(self._ports, tenant_id, AgentId(self._ports.new_id("agent")), image, session_id)
-        container.add(agent)
-        self._agents[agent.agent_id] = agent
-        self.tell(
-            tenant_id,
-            Scope(container_id=image.container_id, agent_id=agent.agent_id),
-            lifecycle.AgentRegistered(
+        agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
+        if len(self._roster) > self._ports.limits.agents * 1.1:
+            self._evict()
+        agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
+        self._roster.add(agent)
+        if found is None:
+            told = lifecycle.AgentRegistered(
                 container_id=image.container_id,
-                agent_id=agent.agent_id,
+                agent_id=agent_id,
                 definition_name=image.name,
                 registered_at=self._ports.clock(),
-            ),
-        )
-        return agent, False
+            )
+            self.tell(tenant_id, Scope(container_id=image.container_id, agent_id=agent_id), told)
+        return agent, found is not None
 
     def check(self, definition: Definition) -> None:
         """Refuses a definition whose model or tools this process does not have."""
@@ -83,41 +96,39 @@ class Runtime:
         if unknown:
             raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(self._ports.toolbox.names)}")
 
-    def find_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Agent | None:
-        agent = self._agents.get(agent_id)
-        return agent if agent is not None and agent.tenant_id == tenant_id else None
+    def find_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Present | None:
+        """Awake or asleep."""
+        return self._roster.find(tenant_id, agent_id)
 
-    def agents(self, tenant_id: TenantId, container_id: ContainerId) -> Sequence[Agent]:
-        return tuple(self._containers.get((tenant_id, container_id), ()))
+    async def wake_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Agent | None:
+        """The agent, back in memory if it slept."""
+        found = self._roster.find(tenant_id, agent_id)
+        return await self._wake(found) if isinstance(found, Sleeper) else found
 
-    def agent_of(self, tenant_id: TenantId, image: Image, session_id: SessionId | None = None) -> Agent | None:
-        """The running agent of a session of the image, by default of its default session."""
-        container = self._containers.get((tenant_id, image.container_id))
-        agent = None if container is None else container.get(session_id or image.session_id)
-        return agent if agent is not None and agent.image.image_id == image.image_id else None
+    def agents(self, tenant_id: TenantId, container_id: ContainerId) -> Sequence[Present]:
+        return self._roster.of_container(tenant_id, container_id)
 
-    async def stop_agent(self, agent: Agent) -> None:
+    def agent_of(self, tenant_id: TenantId, image: Image, session_id: SessionId | None = None) -> Present | None:
+        """The agent of a session of the image, by default of its default session."""
+        found = self._roster.get(tenant_id, image.container_id, session_id or image.session_id)
+        return found if found is not None and found.image_id == image.image_id else None
+
+    async def stop_agent(self, present: Present) -> None:
         """Ends its turns, then the agent, and tells so. Stopping twice is stopping once."""
+        agent = await self._wake(present) if isinstance(present, Sleeper) else present
+        if agent is None:
+            return
         await agent.stop()
-        if self._agents.pop(agent.agent_id, None) is None:
+        if not self._roster.remove(agent):
             return
         await agent.say_goodbye()
-        container_id = agent.image.container_id
-        key = (agent.tenant_id, container_id)
-        container = self._containers[key]
-        container.remove(agent)
-        if not len(container):
-            del self._containers[key]
-        self.tell(
-            agent.tenant_id,
-            Scope(container_id=container_id, agent_id=agent.agent_id),
-            lifecycle.AgentUnregistered(container_id=container_id, agent_id=agent.agent_id),
-        )
+        told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
+        self.tell(agent.tenant_id, Scope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image) -> None:
-        container = self._containers.get((tenant_id, image.container_id))
-        for agent in () if container is None else container.of_image(image.image_id):
-            await self.stop_agent(agent)
+        for present in self._roster.of_container(tenant_id, image.container_id):
+            if present.image_id == image.image_id:
+                await self.stop_agent(present)
 
     def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
@@ -125,36 +136,87 @@ class Runtime:
 
     async def recover(self) -> None:
         """Goes on with every turn that was accepted and has no end."""
+        await self.quarantine.load()
         found: list[tuple[TenantId, Image, Turn, Done]] = []
         for tenant_id, left in await self._ports.store.list_unfinished():
             container = self._ports.store.tenant(tenant_id).container(left.container_id)
             image = await container.get_image(left.image_id)
             if image is not None:
-                found.append((tenant_id, image, left, review(await container.list_messages(left.session_id), left.turn_id)))
+                found.append((tenant_id, image, left, await self._review(tenant_id, left)))
         stopped: set[TurnId] = set()
+        suspended: set[TurnId] = set()
         for log in await read_tails(self._ports.store):
             self._ports.journal.adopt(log)
             stopped |= log.stopped
+            suspended |= log.suspended
         # From here on nothing can fail: either every turn goes on, or none has been touched.
         for tenant_id, image, left, done in found:
             agent, _ = self.start_agent(tenant_id, image, left.session_id)
-            agent.resume(left, done, stopped=left.turn_id in stopped)
-            logger.info("turn_resumed", turn_id=left.turn_id, attempt=left.attempts + 1)
+            accepted = agent.resume(left, done, stopped=left.turn_id in stopped, suspended=left.turn_id in suspended)
+            logger.info("turn_resumed", turn_id=left.turn_id, attempts=left.attempts)
+            if accepted.attempt < self._ports.limits.attempts:
+                agent.release(accepted)
+            else:
+                self._suspects.append((agent, accepted))
+
+    async def release_suspects(self) -> None:
+        """Turns on their last attempt go on one after the other: who kills the server shall not take the others with it."""
+        for agent, accepted in self._suspects:
+            agent.release(accepted)
+            with anyio.move_on_after(SUSPICION):
+                await agent.rest()
+
+    async def _review(self, tenant_id: TenantId, left: Turn) -> Done:
+        """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
+        container = self._ports.store.tenant(tenant_id).container(left.container_id)
+        try:
+            return review(await container.list_messages(left.session_id), left.turn_id)
+        except StoreFailed as error:
+            await self.quarantine.put(tenant_id, left.container_id, left.session_id, f"its history cannot be read ({error})")
+            return Done()
 
     async def retain(self) -> None:
-        """Drops what is too old from the logs, now and every hour, until cancelled."""
+        """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
+        limits = self._ports.limits
         while True:
-            oldest = self._ports.clock() - int(self._ports.limits.log_days * 86_400_000)
+            oldest = self._ports.clock() - int(limits.log_days * 86_400_000)
             try:
-                await self._ports.store.trim_log(oldest)
+                await self._ports.store.trim_log(oldest, limits.log_bytes)
             except AgentVMError as error:
                 logger.error("log_not_trimmed", code=error.code, error=str(error))
             await anyio.sleep(3_600)
 
+    async def evict(self) -> None:
+        """Lets agents that nobody uses leave memory, until cancelled."""
+        while True:
+            await anyio.sleep(min(30.0, self._ports.limits.idle_seconds / 4))
+            self._evict()
+
+    def _evict(self) -> None:
+        """They come back with the next message, under the same id if somebody still listens."""
+        limits = self._ports.limits
+        resting = self._roster.resting()
+        surplus = len(self._roster) - limits.agents
+        oldest = anyio.current_time() - limits.idle_seconds
+        leaving = [agent for number, agent in enumerate(resting) if number < surplus or agent.used_at <= oldest]
+        for agent in leaving:
+            agent.leave()
+            if self.broadcaster.is_heard(agent.tenant_id, agent.session_id):
+                self._roster.put_to_sleep(agent)
+            else:
+                self._roster.remove(agent)
+        self._roster.forget_sleepers(self.broadcaster.is_heard)
+        if leaving:
+            logger.debug("agents_evicted", agents=len(leaving), left=len(self._roster))
+
+    async def _wake(self, names: Sleeper) -> Agent | None:
+        image = await self._ports.store.tenant(names.tenant_id).container(names.container_id).get_image(names.image_id)
+        return None if image is None else self.start_agent(names.tenant_id, image, names.session_id)[0]
+
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
         self._draining = True
-        agents = tuple(agent for agent in self._agents.values() if agent.state is not AgentState.STOPPED)
+        agents = tuple(agent for agent in self._roster if agent.state is not AgentState.STOPPED)
         with anyio.move_on_after(grace) as deadline:
             for agent in agents:
                 await agent.rest()
@@ -176,6 +238,7 @@ async def open_runtime(
     clock: Clock,
     new_id: NewId,
     limits: Limits,
+    cost: Cost = lambda driver, model, usage, at: None,
     effectors: Sequence[Effector] = (),
     suspends: bool = False,
 ) -> AsyncIterator[Runtime]:
@@ -187,17 +250,20 @@ async def open_runtime(
             journal=journal,
             tell=ecosystem.tell,
             store=store,
+            quarantine=Quarantine(store, clock),
             models=models,
             toolbox=toolbox,
             clock=clock,
             new_id=new_id,
             tasks=tasks,
             limits=limits,
+            cost=cost,
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
         await runtime.recover()
         async with open_tasks() as housekeeping:
-            housekeeping.start_soon(runtime.retain)
+            for keep in (runtime.release_suspects, runtime.retain, runtime.evict, journal.probe):
+                housekeeping.start_soon(keep)
             try:
                 yield runtime
             finally:

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import AgentVMError, SessionNotFound
+from agentvm.errors import AgentVMError, SessionNotFound, StoreFailed
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.message import SilentMessage
-from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
+from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import Message
-from agentvm.runtime.chunk import decode_events, encode_events, named_messages
+from agentvm.runtime.chunk import decode_events, encode_events, last_seq, named_messages
 from agentvm.storage.base import Store
 
 logger = get_logger(__name__)
@@ -31,6 +31,7 @@ class SessionLog:
         "open_turns",
         "session_id",
         "stopped",
+        "suspended",
         "tail",
         "tenant_id",
     )
@@ -49,6 +50,8 @@ class SessionLog:
         """Turns accepted and not ended, in order."""
         self.stopped: set[TurnId] = set()
         """Of a log from before the process started: open turns somebody had asked to stop."""
+        self.suspended: set[TurnId] = set()
+        """Of such a log: open turns that were put off by a restart and did not die."""
         self.entry = 0
         """The first journal entry that still holds events of the tail; 0 for none."""
         self.failed: dict[TurnId | None, AgentVMError] = {}
@@ -75,8 +78,21 @@ class SessionLog:
         self.entry = self.entry or entry
         for event in events:
             self._follow(event.data)
-            if isinstance(event.data, Interrupted):
-                self.stopped.update(tuple(self.open_turns)[:1])
+            match event.data:
+                case Interrupted():
+                    self.stopped.update(tuple(self.open_turns)[:1])
+                case TurnSuspended(turn_id=turn_id):
+                    self.suspended.add(turn_id)
+                case TurnResumed(turn_id=turn_id):
+                    self.suspended.discard(turn_id)
+                case _:
+                    pass
+
+    def skip(self, last: int, entry: int) -> None:
+        """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
+        self.tail.clear()
+        self.head = self.committed = last
+        self.entry = self.entry or entry
 
     def take_back(self) -> None:
         """Forgets what is not committed: the numbers are given out again."""
@@ -132,7 +148,7 @@ async def read_tails(store: Store) -> list[SessionLog]:
         except (msgspec.DecodeError, KeyError, IndexError) as problem:
             # One entry that cannot be read must not keep everybody else's turns from going on.
             logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
-    return [log for log in logs.values() if log.tail]
+    return [log for log in logs.values() if log.entry]
 
 
 async def _restore(store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: "_Carried") -> None:
@@ -145,9 +161,16 @@ async def _restore(store: Store, logs: dict[tuple[TenantId, SessionId], SessionL
             return
         log = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
         logs[part.tenant_id, part.session_id] = log
-    named = named_messages(part.events)
-    found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
-    # What was folded meanwhile is in the log; the entry is there for its neighbours.
-    events = [event for event in decode_events(part.events, part.tenant_id, found) if event.seq > log.head]
-    if events:
-        log.restore(events, entry)
+    last = last_seq(part.events)
+    if last <= log.head:
+        # It was folded meanwhile and is in the log; the entry is there for its neighbours.
+        return
+    try:
+        named = named_messages(part.events)
+        found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
+        events = decode_events(part.events, part.tenant_id, found)
+    except (msgspec.DecodeError, KeyError, IndexError, StoreFailed) as problem:
+        logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
+        log.skip(last, entry)
+        return
+    log.restore([event for event in events if event.seq > log.head], entry)

@@ -29,7 +29,7 @@ class Application:
         self._watch = watch
         self.bound_to = vm.config.host
         """The address peers come to."""
-        self._http = management_api(lambda: vm.runtime.accepting)
+        self._http = management_api(lambda: vm.runtime.hindrance)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -42,16 +42,17 @@ class Application:
             await serve_socket(self._vm, self._watch, _abort_of(scope), receive, send)
 
 
-def management_api(is_ready: Callable[[], bool]) -> Litestar:
+def management_api(hindrance: Callable[[], str | None]) -> Litestar:
+    """`hindrance` says why no new work is taken, if so."""
+
     @get("/health", sync_to_thread=False)
     def health() -> dict[str, str]:
         return {"status": "ok", "version": VERSION}
 
     @get("/ready", sync_to_thread=False)
     def ready() -> Response[dict[str, str]]:
-        if is_ready():
-            return Response({"status": "ready"})
-        return Response({"status": "shutting down"}, status_code=503)
+        reason = hindrance()
+        return Response({"status": "ready"}) if reason is None else Response({"status": reason}, status_code=503)
 
     @head("/health", sync_to_thread=False)
     def health_head() -> None:

@@ -74,13 +74,8 @@ class ContainerStore(Protocol):
 
     async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None: ...
 
-    async def record(
-        self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
-    ) -> None:
-        """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
-
-        Bumps `updated_at` of the session and of its image. A session that is gone takes nothing: `SessionNotFound`.
-        """
+    async def set_quarantine(self, session_id: SessionId, reason: str | None, now: int) -> Session | None:
+        """Sets the session aside, or releases it for None."""
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
@@ -92,7 +87,7 @@ class ContainerStore(Protocol):
 
 
 class LogStore(Protocol):
-    """What happened in one session."""
+    """What happened in one session; `Store.commit` adds to it for many at once."""
 
     async def range(self) -> tuple[int, int]:
         """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""
@@ -102,6 +97,12 @@ class LogStore(Protocol):
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
         """Those of the messages that are there."""
+
+    async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
+        """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
+
+        Bumps `updated_at` of the session and of its image. A session that is gone takes nothing: `SessionNotFound`.
+        """
 
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
@@ -137,8 +138,11 @@ class Store(Protocol):
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted."""
 
-    async def trim_log(self, made_before: int) -> int:
-        """Drops older chunks, but never a session's newest; says how many."""
+    async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
+        """Sessions that are set aside."""
+
+    async def trim_log(self, made_before: int, most_bytes: int) -> int:
+        """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many."""
 
 
 @dataclass(frozen=True, slots=True)

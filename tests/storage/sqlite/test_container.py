@@ -37,7 +37,7 @@ async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[Dat
 async def use_everything(store: SqliteStore) -> None:
     home = await settle(store, image(), image("second"))
     await home.add_session(session("more"))
-    await home.record(SESSION, messages=[message("m1")], turns=[turn("t1")], now=2)
+    await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
     await home.get()
     await home.get_image(IMAGE)
     await home.list_images()
@@ -112,7 +112,7 @@ async def test_deleting_an_image_leaves_no_row_behind(database: Database, store:
         home = await settle(store, image())
         await home.add_session(session("more"))
         for each in (SESSION, SessionId("more")):
-            await home.record(each, messages=[message("m1"), message("m2")], turns=[turn("t1")], now=2)
+            await home.log(each).record(messages=[message("m1"), message("m2")], turns=[turn("t1")], now=2)
         await home.delete_image(IMAGE)
         for table in ("images", "sessions", "messages", "turns", "snapshots"):
             assert await database.read(rows_in(table)) == 0

@@ -33,7 +33,7 @@ async def main():
 
         async def write(writer):
             for number in range(1_000_000):
-                await home.record(SESSION, messages=[message(f"{writer}-{number}", "x" * 300)], now=2)
+                await home.log(SESSION).record(messages=[message(f"{writer}-{number}", "x" * 300)], now=2)
                 print(f"{writer}-{number}", flush=True)
 
         async with anyio.create_task_group() as tasks:

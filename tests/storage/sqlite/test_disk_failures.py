@@ -56,7 +56,7 @@ def disk() -> Generator[Disk]:
 
 async def attempt(home: ContainerStore, message_id: str, failures: list[StoreFailed], *, size: int = 5) -> None:
     try:
-        await home.record(SESSION, messages=[message(message_id, "x" * size)], now=2)
+        await home.log(SESSION).record(messages=[message(message_id, "x" * size)], now=2)
     except StoreFailed as error:
         failures.append(error)
 
@@ -67,14 +67,14 @@ async def test_a_write_the_disk_refuses_is_not_stored_and_later_ones_are(disk: D
     with anyio.fail_after(5):
         async with open_store(tmp_path / "a.db") as store:
             home = await settle(store, image())
-            await home.record(SESSION, messages=[message("before")], now=2)
+            await home.log(SESSION).record(messages=[message("before")], now=2)
             disk.refuses = failure
             async with anyio.create_task_group() as tasks:
                 for number in range(5):
                     tasks.start_soon(attempt, home, f"lost {number}", failures)
             assert await home.list_messages(SESSION) == (message("before"),)
             disk.refuses = None
-            await home.record(SESSION, messages=[message("after")], now=2)
+            await home.log(SESSION).record(messages=[message("after")], now=2)
             assert await home.list_messages(SESSION) == (message("before"), message("after"))
         async with open_store(tmp_path / "a.db") as store:
             home = store.tenant(ACME).container(HOME)
@@ -100,7 +100,7 @@ async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_
                     tasks.start_soon(lambda n: attempt(home, f"lost {n}", failures, size=100_000), number)
             disk.refuses = None
             assert await home.list_messages(SESSION) == ()
-            await home.record(SESSION, messages=[message("after")], now=2)
+            await home.log(SESSION).record(messages=[message("after")], now=2)
             assert await home.list_messages(SESSION) == (message("after"),)
     assert len(failures) == 5
 
@@ -130,7 +130,7 @@ async def test_a_deletion_the_disk_refuses_deletes_nothing(disk: Disk, tmp_path:
     with anyio.fail_after(5):
         async with open_store(tmp_path / "a.db") as store:
             home = await settle(store, image())
-            await home.record(SESSION, messages=[message("m1")], now=1)
+            await home.log(SESSION).record(messages=[message("m1")], now=1)
             disk.refuses = "sync"
             with pytest.raises(StoreFailed):
                 await home.delete_image(IMAGE)

@@ -28,7 +28,7 @@ async def test_images_of_one_definition_share_it_in_memory_too(store: SqliteStor
 async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Database, store: SqliteStore) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image())
-        await home.record(SESSION, messages=[message("m1")], turns=[turn("t1")], now=2)
+        await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
         await database.write(run("UPDATE messages SET body = x'00'"))
         with pytest.raises(StoreFailed):
             await home.list_messages(SESSION)

@@ -52,7 +52,7 @@ async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: 
     with anyio.fail_after(5):
         async with open_store(tmp_path / "agentvm.db") as store:
             home = await settle(store, image())
-            await home.record(SESSION, messages=[message("m1")], now=2)
+            await home.log(SESSION).record(messages=[message("m1")], now=2)
         async with open_store(tmp_path / "agentvm.db") as store:
             home = store.tenant(ACME).container(ContainerId("home"))
             assert await home.list_messages(SESSION) == (message("m1"),)

@@ -90,7 +90,7 @@ class StoreMachine(RuleBasedStateMachine):
     def record(self, scope: Scope, session_id: str, ids: list[str]) -> None:
         try:
             messages = [message(each) for each in ids]
-            self.run(lambda: self.at(scope).record(SessionId(session_id), messages=messages, now=2))
+            self.run(lambda: self.at(scope).log(SessionId(session_id)).record(messages=messages, now=2))
         except SessionNotFound:
             of_image = self.sessions.get((scope[0], session_id), ("none", []))[0]
             assert not self.holds(scope, of_image)

@@ -15,7 +15,7 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Forgetful(SqliteStore):
-    async def trim_log(self, made_before: int) -> int:
+    async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: object) -> int:
             connection.execute("DELETE FROM log")  # type: ignore[attr-defined]
             return 1

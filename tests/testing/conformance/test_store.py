@@ -12,6 +12,7 @@ from agentvm.model.turn import Turn
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.container import SqliteContainerStore
+from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.store import SqliteTenantStore
 from agentvm.testing.conformance import store as suite
 
@@ -50,10 +51,12 @@ class WithContainers(SqliteStore):
 
 
 class LosesTurns(SqliteContainerStore):
-    async def record(
-        self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
-    ) -> None:
-        await super().record(session_id, messages=messages, now=now)
+    def log(self, session_id: SessionId) -> SqliteLogStore:
+        class Log(SqliteLogStore):
+            async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
+                await super().record(messages=messages, now=now)
+
+        return Log(self._database, self._key, session_id)
 
 
 class Unordered(SqliteContainerStore):

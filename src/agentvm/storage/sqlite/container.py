@@ -4,8 +4,6 @@ Every statement carries the tenant and the container of this scope; a container 
 What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
 """
 
-from collections.abc import Sequence
-
 import apsw
 
 from agentvm.errors import ContainerNotFound, ImageNotFound
@@ -16,11 +14,9 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
-from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
-from agentvm.storage.sqlite.session_write import prepare
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config,
@@ -137,22 +133,16 @@ class SqliteContainerStore:
 
         return await self._database.write(write)
 
-    async def record(
-        self, session_id: SessionId, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int
-    ) -> None:
-        """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
-        tenant_id, container_id = self._key
-        write = prepare(
-            SessionWrite(
-                tenant_id=tenant_id,
-                container_id=container_id,
-                session_id=session_id,
-                now=now,
-                messages=messages,
-                turns=turns,
+    async def set_quarantine(self, session_id: SessionId, reason: str | None, now: int) -> Session | None:
+        def write(connection: apsw.Connection) -> Session | None:
+            connection.execute(
+                "UPDATE sessions SET quarantine = ?, updated_at = ? "
+                "WHERE tenant_id = ? AND container_id = ? AND session_id = ?",
+                (reason, now, *self._key, session_id),
             )
-        )
-        await self._database.write(write)
+            return rows.read_session(connection, self._key, session_id)
+
+        return await self._database.write(write)
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""

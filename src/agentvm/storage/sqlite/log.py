@@ -8,9 +8,10 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.turn import Turn
-from agentvm.storage.base import LogChunk
+from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch
+from agentvm.storage.sqlite.session_write import prepare
 
 LOG_RANGE = """
 SELECT min(first_seq), max(last_seq)
@@ -67,6 +68,14 @@ class SqliteLogStore:
             )
 
         return await self._database.read(read)
+
+    async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
+        """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
+        tenant_id, container_id, session_id = self._scope
+        write = SessionWrite(
+            tenant_id=tenant_id, container_id=container_id, session_id=session_id, now=now, messages=messages, turns=turns
+        )
+        await self._database.write(prepare(write))
 
     async def find_turn(self, client_key: str) -> Turn | None:
         def read(connection: apsw.Connection) -> Turn | None:

@@ -31,11 +31,13 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
-_SESSIONS = """
-SELECT session_id, image_id, container_id, title, created_at, updated_at
+_SESSION_COLUMNS = "SELECT session_id, image_id, container_id, title, created_at, updated_at, quarantine"
+_SESSIONS = f"""
+{_SESSION_COLUMNS}
 FROM sessions
 WHERE tenant_id = ? AND container_id = ?
 """
+QUARANTINED = f"{_SESSION_COLUMNS}, tenant_id FROM sessions WHERE quarantine IS NOT NULL ORDER BY session_key"
 CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
 IMAGE = _IMAGES + "AND image_id = ?"
 IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
@@ -91,6 +93,12 @@ def read_sessions(connection: apsw.Connection, key: Key, image_id: ImageId) -> t
 
 def read_session(connection: apsw.Connection, key: Key, session_id: SessionId) -> Session | None:
     return next(_decode_sessions(fetch(connection, SESSION, (*key, session_id))), None)
+
+
+def read_quarantined(connection: apsw.Connection) -> tuple[tuple[TenantId, Session], ...]:
+    found = fetch(connection, QUARANTINED, ())
+    sessions = _decode_sessions(row[:-1] for row in found)
+    return tuple((TenantId(row[-1]), session) for row, session in zip(found, sessions, strict=True))
 
 
 def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Message, ...]:
@@ -149,7 +157,7 @@ def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
 
 
 def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
-    for session_id, image_id, container_id, title, created_at, updated_at in rows:
+    for session_id, image_id, container_id, title, created_at, updated_at, quarantine in rows:
         yield Session(
             session_id=session_id,
             image_id=image_id,
@@ -157,4 +165,5 @@ def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
             title=title,
             created_at=created_at,
             updated_at=updated_at,
+            quarantine=quarantine,
         )

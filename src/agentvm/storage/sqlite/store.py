@@ -8,17 +8,27 @@ import apsw
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
-from agentvm.storage.sqlite.rows import fetch, read_unfinished
+from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 
 # The newest chunk of a session stays: it says how far the session has counted.
 _TRIM_LOG = """
 DELETE FROM log
 WHERE made_at < ? AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
+"""
+_LOG_BYTES = "SELECT coalesce(sum(length(body)), 0) FROM log"
+_TRIM_LOG_TO_BYTES = """
+DELETE FROM log
+WHERE position IN (
+    SELECT position
+    FROM (SELECT position, sum(length(body)) OVER (ORDER BY made_at DESC, position DESC) AS total FROM log)
+    WHERE total > ?
+) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
 """
 
 
@@ -98,10 +108,17 @@ class SqliteStore:
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         return await self._database.read(read_unfinished)
 
-    async def trim_log(self, made_before: int) -> int:
+    async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
+        return await self._database.read(read_quarantined)
+
+    async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: apsw.Connection) -> int:
             connection.execute(_TRIM_LOG, (made_before,))
-            return connection.changes()
+            dropped = connection.changes()
+            if fetch(connection, _LOG_BYTES, ())[0][0] <= most_bytes:
+                return dropped
+            connection.execute(_TRIM_LOG_TO_BYTES, (most_bytes,))
+            return dropped + connection.changes()
 
         return await self._database.write(work)
 

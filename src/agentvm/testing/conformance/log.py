@@ -13,6 +13,8 @@ from agentvm.storage.base import LogChunk, SessionWrite, Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
+PLENTY = 10**9
+
 
 def chunk(first_seq: int, last_seq: int, *, made_at: int = 5) -> LogChunk:
     return LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=f"{first_seq}-{last_seq}".encode())
@@ -66,10 +68,39 @@ async def check_a_trimmed_log_still_knows_how_far_it_has_counted(store: Store) -
     home = await settle(store, image())
     for each in (chunk(1, 3, made_at=1), chunk(4, 4, made_at=2), chunk(5, 9, made_at=3)):
         await store.commit([write(log=each)])
-    assert await store.trim_log(2) == 1
+    assert await store.trim_log(2, PLENTY) == 1
     assert await home.log(SESSION).range() == (4, 9)
-    assert await store.trim_log(100) == 1
+    assert await store.trim_log(100, PLENTY) == 1
     assert await home.log(SESSION).range() == (5, 9)
+
+
+async def check_a_log_that_is_too_large_loses_its_oldest_part(store: Store) -> None:
+    home = await settle(store, image())
+    for number in range(1, 6):
+        await store.commit([write(log=chunk(number, number, made_at=number))])
+    size = len(chunk(1, 1, made_at=1).body)
+    assert await store.trim_log(0, 5 * size) == 0
+    assert await store.trim_log(0, 2 * size) == 3
+    assert await home.log(SESSION).range() == (4, 5)
+    assert await store.trim_log(0, 0) == 1
+    assert await home.log(SESSION).range() == (5, 5)
+
+
+async def check_a_session_is_set_aside_and_released(store: Store) -> None:
+    home = await settle(store, image())
+    assert await store.list_quarantined() == ()
+    aside = await home.set_quarantine(SESSION, "it is poison", 8)
+    assert aside is not None
+    assert (aside.quarantine, aside.updated_at) == ("it is poison", 8)
+    assert await home.get_session(SESSION) == aside
+    assert await store.list_quarantined() == ((ACME, aside),)
+    released = await home.set_quarantine(SESSION, None, 9)
+    assert released is not None
+    assert released.quarantine is None
+    assert await store.list_quarantined() == ()
+    assert await home.set_quarantine(SessionId("gone"), "why", 9) is None
+    assert await store.tenant(RIVAL).container(HOME).set_quarantine(SESSION, "mine", 9) is None
+    assert await store.list_quarantined() == ()
 
 
 async def check_the_journal_keeps_what_is_not_forgotten(store: Store) -> None:
@@ -92,8 +123,8 @@ async def check_messages_of_a_log_are_found_by_their_ids(store: Store) -> None:
 async def check_turns_without_an_end_are_listed_in_the_order_they_were_accepted(store: Store) -> None:
     home = await settle(store, image())
     begun = [structs.replace(turn(name, at=at), client_key=f"key {name}") for name, at in (("t2", 9), ("t1", 5))]
-    await home.record(SESSION, turns=[*begun, turn("t3")], now=2)
-    await home.record(SESSION, turns=[turn("t3", outcome="failed"), structs.replace(begun[0], attempts=2)], now=3)
+    await home.log(SESSION).record(turns=[*begun, turn("t3")], now=2)
+    await home.log(SESSION).record(turns=[turn("t3", outcome="failed"), structs.replace(begun[0], attempts=2)], now=3)
     assert await store.list_unfinished() == ((ACME, structs.replace(begun[0], attempts=2)), (ACME, begun[1]))
     assert await home.log(SESSION).find_turn("key t1") == begun[1]
     assert await home.log(SESSION).find_turn("key t9") is None
@@ -105,6 +136,8 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_commit_that_fails_leaves_nothing_behind,
     check_the_log_is_read_from_any_event_on,
     check_a_trimmed_log_still_knows_how_far_it_has_counted,
+    check_a_log_that_is_too_large_loses_its_oldest_part,
+    check_a_session_is_set_aside_and_released,
     check_the_journal_keeps_what_is_not_forgotten,
     check_messages_of_a_log_are_found_by_their_ids,
     check_turns_without_an_end_are_listed_in_the_order_they_were_accepted,

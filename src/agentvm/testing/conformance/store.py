@@ -112,8 +112,8 @@ async def check_tenants_never_mix(store: Store) -> None:
     """The same ids everywhere: only the tenant differs."""
     ours = await settle(store, image(), tenant=ACME)
     theirs = await settle(store, image(definition=Definition(name="secret")), tenant=RIVAL)
-    await ours.record(SESSION, messages=[message("m1", "ours")], turns=[turn("t1")], now=2)
-    await theirs.record(SESSION, messages=[message("m1", "theirs")], turns=[turn("t1", outcome="failed", ended=9)], now=3)
+    await ours.log(SESSION).record(messages=[message("m1", "ours")], turns=[turn("t1")], now=2)
+    await theirs.log(SESSION).record(messages=[message("m1", "theirs")], turns=[turn("t1", outcome="failed", ended=9)], now=3)
     await ours.update_image(IMAGE, name="renamed", description=None, now=4)
     assert await ours.list_messages(SESSION) == (message("m1", "ours"),)
     assert await theirs.list_messages(SESSION) == (message("m1", "theirs"),)
@@ -136,7 +136,7 @@ async def check_a_container_is_matched_exactly(store: Store) -> None:
         assert await other.get_session(SESSION) is None
         assert await other.list_sessions(IMAGE) == ()
         assert await other.set_title(SESSION, "stolen", now=2) is None
-        assert await raises(SessionNotFound, other.record(SESSION, messages=[message("m1")], now=2))
+        assert await raises(SessionNotFound, other.log(SESSION).record(messages=[message("m1")], now=2))
         assert await raises(ImageNotFound, other.add_session(session("s2")))
     own = store.tenant(ACME).container(ContainerId("a"))
     assert await own.list_images() == (image(container="a"),)
@@ -169,23 +169,23 @@ async def check_a_title_is_set_and_cleared(store: Store) -> None:
 
 async def check_every_kind_of_message_comes_back_in_order(store: Store) -> None:
     home = await settle(store, image())
-    await home.record(SESSION, messages=EVERY_KIND[:4], now=2)
-    await home.record(SESSION, messages=EVERY_KIND[4:], now=2)
+    await home.log(SESSION).record(messages=EVERY_KIND[:4], now=2)
+    await home.log(SESSION).record(messages=EVERY_KIND[4:], now=2)
     assert await home.list_messages(SESSION) == EVERY_KIND
 
 
 async def check_a_message_is_appended_once(store: Store) -> None:
     home = await settle(store, image())
-    await home.record(SESSION, messages=[message("m1"), message("m2"), message("m1", "again")], now=2)
-    await home.record(SESSION, messages=[message("m2", "changed"), message("m3")], now=3)
+    await home.log(SESSION).record(messages=[message("m1"), message("m2"), message("m1", "again")], now=2)
+    await home.log(SESSION).record(messages=[message("m2", "changed"), message("m3")], now=3)
     assert await home.list_messages(SESSION) == (message("m1"), message("m2"), message("m3"))
 
 
 async def check_a_message_id_may_recur_in_another_session(store: Store) -> None:
     home = await settle(store, image())
     await home.add_session(session("second"))
-    await home.record(SESSION, messages=[message("m1", "first")], now=2)
-    await home.record(SessionId("second"), messages=[message("m1", "second")], now=2)
+    await home.log(SESSION).record(messages=[message("m1", "first")], now=2)
+    await home.log(SessionId("second")).record(messages=[message("m1", "second")], now=2)
     assert await home.list_messages(SESSION) == (message("m1", "first"),)
     assert await home.list_messages(SessionId("second")) == (message("m1", "second"),)
 
@@ -195,7 +195,7 @@ async def check_concurrent_appends_keep_every_message(store: Store) -> None:
 
     async def append(writer: int) -> None:
         for number in range(10):
-            await home.record(SESSION, messages=[message(f"{writer}-{number}")], now=2)
+            await home.log(SESSION).record(messages=[message(f"{writer}-{number}")], now=2)
 
     async with anyio.create_task_group() as tasks:
         for writer in range(20):
@@ -209,7 +209,7 @@ async def check_concurrent_appends_keep_every_message(store: Store) -> None:
 
 async def check_recording_touches_the_session_and_its_image(store: Store) -> None:
     home = await settle(store, image(now=1), image("other", now=1))
-    await home.record(SESSION, now=7)
+    await home.log(SESSION).record(now=7)
     assert [(each.image_id, each.updated_at) for each in await home.list_images()] == [("other", 1), (IMAGE, 7)]
     assert [each.updated_at for each in await home.list_sessions(IMAGE)] == [7]
     assert [each.updated_at for each in await home.list_sessions(ImageId("other"))] == [1]
@@ -218,18 +218,18 @@ async def check_recording_touches_the_session_and_its_image(store: Store) -> Non
 async def check_a_turn_ends_once(store: Store) -> None:
     home = await settle(store, image())
     usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3)
-    await home.record(SESSION, messages=[message("m1")], turns=[turn("t2", at=2), turn("t1", at=1)], now=2)
+    await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t2", at=2), turn("t1", at=1)], now=2)
     assert await home.list_turns(SESSION) == (turn("t1", at=1), turn("t2", at=2))
     ended = turn("t1", at=1, outcome="completed", usage=usage, ended=5)
-    await home.record(SESSION, turns=[ended], now=5)
-    await home.record(SESSION, turns=[turn("t1", at=1), turn("t1", at=1, outcome="failed", ended=6)], now=6)
+    await home.log(SESSION).record(turns=[ended], now=5)
+    await home.log(SESSION).record(turns=[turn("t1", at=1), turn("t1", at=1, outcome="failed", ended=6)], now=6)
     assert await home.list_turns(SESSION) == (ended, turn("t2", at=2))
 
 
 async def check_a_session_that_is_gone_takes_nothing(store: Store) -> None:
     home = await settle(store, image())
     await home.delete_image(IMAGE)
-    assert await raises(SessionNotFound, home.record(SESSION, messages=[message("m1")], turns=[turn("t1")], now=2))
+    assert await raises(SessionNotFound, home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2))
     assert await home.list_messages(SESSION) == ()
     assert await home.list_turns(SESSION) == ()
 
@@ -238,7 +238,7 @@ async def check_deleting_an_image_removes_everything_of_it(store: Store) -> None
     home = await settle(store, image(), image("other"))
     await home.add_session(session("second"))
     for each in (SESSION, SessionId("second"), SessionId("other-default")):
-        await home.record(each, messages=[message("m1")], turns=[turn("t1")], now=2)
+        await home.log(each).record(messages=[message("m1")], turns=[turn("t1")], now=2)
     assert await home.delete_image(IMAGE) is True
     assert await home.delete_image(IMAGE) is False
     assert await store.tenant(ACME).find_image(IMAGE) is None
@@ -268,7 +268,7 @@ async def check_a_shared_snapshot_outlives_all_but_its_last_image(store: Store) 
 
 async def check_a_failed_write_leaves_nothing_behind(store: Store) -> None:
     home = await settle(store, image())
-    await home.record(SESSION, messages=[message("m1")], now=2)
+    await home.log(SESSION).record(messages=[message("m1")], now=2)
     before = await home.list_images()
     # The image is new, its default session's id is taken.
     assert await raises(StoreFailed, home.add_image(image("new"), session(SESSION, "new")))
@@ -293,7 +293,7 @@ async def check_odd_ids_and_texts_are_only_text(store: Store) -> None:
     for odd in ODD:
         home = await settle(store, image(odd, odd), tenant=TenantId(odd), container=odd)
         of_image = SessionId(f"{odd}-default")
-        await home.record(of_image, messages=[message(odd, odd)], now=2)
+        await home.log(of_image).record(messages=[message(odd, odd)], now=2)
         await home.update_image(ImageId(odd), name=odd, description=odd, now=2)
         await home.set_title(of_image, odd, now=2)
         assert await home.list_messages(of_image) == (message(odd, odd),)
@@ -312,12 +312,12 @@ async def check_append_cost(store: Store, cost: Callable[[], int], *, length: in
 
     async def append(number: int) -> int:
         before = cost()
-        await home.record(SESSION, messages=[message(f"m{number}", "x" * 200)], now=2)
+        await home.log(SESSION).record(messages=[message(f"m{number}", "x" * 200)], now=2)
         return cost() - before
 
-    await home.record(SESSION, messages=[message(f"m{number}") for number in range(100)], now=2)
+    await home.log(SESSION).record(messages=[message(f"m{number}") for number in range(100)], now=2)
     short = max([await append(number) for number in range(100, 120)])
-    await home.record(SESSION, messages=[message(f"m{number}") for number in range(120, length)], now=2)
+    await home.log(SESSION).record(messages=[message(f"m{number}") for number in range(120, length)], now=2)
     long = max([await append(number) for number in range(length, length + 20)])
     assert len(await home.list_messages(SESSION)) == length + 20
     assert 0 < long <= 2 * short, f"an append cost {short} in a short session and {long} in one of {length} messages"

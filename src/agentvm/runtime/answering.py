@@ -1,0 +1,162 @@
+"""Answering — one turn at work: model call, tools, model call … until the model is done or the budget is."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.abc
+import msgspec
+
+from agentvm.drivers.base import Driver, Prompt
+from agentvm.errors import ProviderProtocolError, TurnLimitReached
+from agentvm.events import turn as turn_events
+from agentvm.events.base import Scope
+from agentvm.log import get_logger
+from agentvm.model.image import Image
+from agentvm.model.message import Message, ToolCall
+from agentvm.model.usage import estimate_tokens
+from agentvm.runtime import budget, context, recovery, turn
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.tasks import open_tasks
+from agentvm.runtime.tools import Outcome
+
+logger = get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Accepted:
+    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
+
+    state: turn.TurnState
+    scope: Scope
+    released: bool = False
+    resumed: bool = False
+    """Whether it goes on after a restart."""
+    attempt: int = 0
+    """How often it was begun before and died with its process."""
+    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled to stop the turn, whether it already runs or not."""
+
+
+class Answering:
+    """Carries out one turn. What it says is posted to the log; how it ends is its agent's business."""
+
+    def __init__(self, ports: Ports, image: Image, log: SessionLog, accepted: Accepted) -> None:
+        self._ports = ports
+        self._image = image
+        self._log = log
+        self._accepted = accepted
+
+    async def run(self) -> None:
+        """Returns when the turn has ended by itself; raises what ended it otherwise."""
+        now, log = self._accepted, self._log
+        self._ports.quarantine.check(log.tenant_id, log.session_id)
+        driver, model = self._ports.models.choose(self._image.definition.model)
+        if now.resumed:
+            await self._begin_again()
+        while True:
+            if now.state.pending:
+                # What a tool does cannot be taken back, so that it was called is on disk first.
+                await self._settle()
+                await self._run_tools()
+                # The next prompt is made from the history: the results must be in it.
+                await self._settle()
+            history = await self._history()
+            self._check_budget(driver, model, history)
+            prompt = self._prompt(driver, model, history)
+            sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+            now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
+            async with aclosing(driver.run(prompt)) as outputs:
+                async for output in outputs:
+                    await self._advance(turn.step(now.state, output, self._ports.clock()))
+            if now.state.ended:
+                return
+            if now.state.message_id is not None or not now.state.pending:
+                raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
+
+    def _check_budget(self, driver: Driver, model: str, history: Sequence[Message]) -> None:
+        done = recovery.review(history, self._accepted.state.turn_id)
+        cost = self._ports.cost(driver.name, model, done.usage, self._ports.clock()) if done.steps else 0
+        budget.check(self._ports.limits, done, cost or 0)
+
+    async def _begin_again(self) -> None:
+        accepted, limits = self._accepted, self._ports.limits
+        if accepted.attempt > limits.attempts:
+            reason = f"the server did not survive a turn of it {accepted.attempt} times"
+            log = self._log
+            await self._ports.quarantine.put(log.tenant_id, log.container_id, log.session_id, reason)
+            raise TurnLimitReached(f"The server did not survive this turn {accepted.attempt} times; it is not begun again")
+        now = accepted.state
+        said = turn_events.TurnResumed(
+            turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
+        )
+        await self._ports.journal.emit(self._log, (said,), accepted.scope)
+        again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
+        accepted.state = msgspec.structs.replace(now, pending=again)
+        for pending in now.pending:
+            if pending not in again:
+                at = self._ports.clock()
+                await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
+
+    async def _history(self) -> Sequence[Message]:
+        container = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id)
+        return await container.list_messages(self._log.session_id)
+
+    def _prompt(self, driver: Driver, model: str, history: Sequence[Message]) -> Prompt:
+        definition = self._image.definition
+        tools = self._ports.toolbox.specs(definition.tools)
+        window = driver.context_window(model)
+        max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
+        system = definition.system_prompt
+        room = window - max_tokens - (definition.thinking or 0)
+        said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
+        return Prompt(
+            model=model,
+            conversation=said,
+            max_tokens=max_tokens,
+            system=system,
+            tools=tools,
+            thinking=definition.thinking,
+        )
+
+    async def _run_tools(self) -> None:
+        accepted = self._accepted
+        pending = accepted.state.pending
+        allowed = [spec.name for spec in self._ports.toolbox.specs(self._image.definition.tools)]
+        accepted.state = msgspec.structs.replace(accepted.state, pending=())
+        done, results = anyio.create_memory_object_stream[tuple[ToolCall, Outcome]](len(pending))
+        async with open_tasks() as tasks:
+            with done, results:
+                for call in pending:
+                    tasks.start_soon(self._run_tool, call, allowed, done)
+                for _ in pending:
+                    call_done, outcome = await results.receive()
+                    at = self._ports.clock()
+                    await self._advance(turn.tool_finished(accepted.state, call_done, outcome.result, outcome.is_error, at))
+
+    async def _run_tool(
+        self,
+        pending: turn.PendingCall,
+        allowed: Sequence[str],
+        done: "anyio.abc.ObjectSendStream[tuple[ToolCall, Outcome]]",
+    ) -> None:
+        try:
+            if pending.problem is not None:
+                outcome = Outcome(pending.problem, True)
+            else:
+                outcome = await self._ports.toolbox.run(pending.call, allowed)
+        except Exception:  # Protects the turn: the model can go on without this result.
+            logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
+            outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)
+        await done.send((pending.call, outcome))
+
+    async def _advance(self, made: turn.Step) -> None:
+        self._ports.journal.post(self._log, made[1], self._accepted.scope)
+        self._accepted.state = made[0]
+        if self._ports.journal.crowded:
+            await self._settle()
+
+    async def _settle(self) -> None:
+        await self._ports.journal.settle(self._log, self._accepted.scope)

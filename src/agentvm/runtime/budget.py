@@ -1,0 +1,25 @@
+"""Budget — what one turn may use, checked before each model call against what the turn has stored so far. Pure.
+
+It is checked against the history and not against a counter, so a turn that goes on after a crash has no second budget.
+"""
+
+from agentvm.errors import TurnLimitReached
+from agentvm.model.limits import Limits
+from agentvm.model.money import dollars
+from agentvm.runtime.recovery import Done
+
+
+def check(limits: Limits, done: Done, cost: int) -> None:
+    """`TurnLimitReached` when the turn must not call the model again; `cost` is that of its usage, in nano-USD."""
+    if done.steps >= limits.steps:
+        raise TurnLimitReached(f"The turn was stopped after {done.steps} model calls, the most that one turn may make")
+    if done.usage.total >= limits.turn_tokens:
+        raise TurnLimitReached(
+            f"The turn was stopped because it has used {done.usage.total:,} tokens; one turn may use {limits.turn_tokens:,}"
+        )
+    if cost >= limits.turn_cost:
+        most = dollars(limits.turn_cost)
+        raise TurnLimitReached(f"The turn was stopped because it has cost {dollars(cost)}; one turn may cost {most}")
+    name, times = done.most_repeated
+    if times >= limits.repeats:
+        raise TurnLimitReached(f"The turn was stopped because the model called {name} {times} times with the same input")

@@ -1,0 +1,43 @@
+"""Quarantine — sessions that are set aside, because the server did not survive them or could not read them.
+
+They take no messages until somebody releases them; what they hold can still be read. There are few, so all are in memory.
+"""
+
+from agentvm.errors import SessionQuarantined
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
+from agentvm.model.session import Session
+from agentvm.storage.base import Store
+
+logger = get_logger(__name__)
+
+
+class Quarantine:
+    """The sessions that are set aside, and why."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._reasons: dict[tuple[TenantId, SessionId], str] = {}
+
+    async def load(self) -> None:
+        for tenant_id, session in await self._store.list_quarantined():
+            self._reasons[tenant_id, session.session_id] = session.quarantine or ""
+            logger.warning("session_in_quarantine", session_id=session.session_id, reason=session.quarantine)
+
+    def check(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        reason = self._reasons.get((tenant_id, session_id))
+        if reason is not None:
+            raise SessionQuarantined(f"The session is set aside: {reason}. Release it with session_release to go on")
+
+    async def put(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, reason: str) -> None:
+        logger.error("session_quarantined", session_id=session_id, container_id=container_id, reason=reason)
+        self._reasons[tenant_id, session_id] = reason
+        await self._store.tenant(tenant_id).container(container_id).set_quarantine(session_id, reason, self._clock())
+
+    async def release(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Session | None:
+        container = self._store.tenant(tenant_id).container(container_id)
+        session = await container.set_quarantine(session_id, None, self._clock())
+        if self._reasons.pop((tenant_id, session_id), None) is not None:
+            logger.info("session_released", session_id=session_id)
+        return session

@@ -1,0 +1,85 @@
+"""Roster — who is there: the agents in memory, and those that sleep.
+
+A sleeper is an agent that was not needed and left memory while somebody still listens to its session: only its names are
+kept, so that the agent id a client holds stays good. When nobody listens any more, nothing is kept at all.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId
+from agentvm.runtime.agent import Agent
+
+
+class Sleeper(msgspec.Struct, frozen=True):
+    """The names of an agent that left memory."""
+
+    tenant_id: TenantId
+    container_id: ContainerId
+    image_id: ImageId
+    session_id: SessionId
+    agent_id: AgentId
+
+
+Present = Agent | Sleeper
+
+
+class Roster:
+    """At most one agent per session, awake or asleep."""
+
+    def __init__(self) -> None:
+        self._awake: dict[AgentId, Agent] = {}
+        self._asleep: dict[AgentId, Sleeper] = {}
+        self._by_container: dict[tuple[TenantId, ContainerId], dict[SessionId, Present]] = {}
+
+    def __iter__(self) -> Iterator[Agent]:
+        """Those in memory."""
+        return iter(tuple(self._awake.values()))
+
+    def __len__(self) -> int:
+        return len(self._awake)
+
+    def find(self, tenant_id: TenantId, agent_id: AgentId) -> Present | None:
+        found = self._awake.get(agent_id) or self._asleep.get(agent_id)
+        return found if found is not None and found.tenant_id == tenant_id else None
+
+    def get(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Present | None:
+        return self._by_container.get((tenant_id, container_id), {}).get(session_id)
+
+    def of_container(self, tenant_id: TenantId, container_id: ContainerId) -> tuple[Present, ...]:
+        return tuple(self._by_container.get((tenant_id, container_id), {}).values())
+
+    def add(self, agent: Agent) -> None:
+        """In place of the sleeper, if there is one."""
+        self._asleep.pop(agent.agent_id, None)
+        self._awake[agent.agent_id] = agent
+        self._by_container.setdefault((agent.tenant_id, agent.container_id), {})[agent.session_id] = agent
+
+    def remove(self, present: Present) -> bool:
+        """Whether it was there."""
+        found = self._awake.pop(present.agent_id, None) or self._asleep.pop(present.agent_id, None)
+        if found is None:
+            return False
+        key = (found.tenant_id, found.container_id)
+        del self._by_container[key][found.session_id]
+        if not self._by_container[key]:
+            del self._by_container[key]
+        return True
+
+    def resting(self) -> Sequence[Agent]:
+        """Those that could leave memory, who rested longest first."""
+        return sorted((agent for agent in self._awake.values() if agent.resting), key=lambda agent: agent.used_at)
+
+    def put_to_sleep(self, agent: Agent) -> None:
+        """Only its names stay."""
+        self.remove(agent)
+        names = Sleeper(agent.tenant_id, agent.container_id, agent.image.image_id, agent.session_id, agent.agent_id)
+        self._asleep[agent.agent_id] = names
+        self._by_container.setdefault((agent.tenant_id, agent.container_id), {})[agent.session_id] = names
+
+    def forget_sleepers(self, is_heard: Callable[[TenantId, SessionId], bool]) -> None:
+        """Drops the names that nobody can know any more."""
+        for names in tuple(self._asleep.values()):
+            if not is_heard(names.tenant_id, names.session_id):
+                self.remove(names)

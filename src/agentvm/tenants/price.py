@@ -1,0 +1,75 @@
+"""Price — what a model call costs, in nano-USD.
+
+The table is that of `genai-prices`, which is kept up to date by many and knows tiers, caches and thinking; a row of the
+operator's own goes before it. It is loaded with the first question, because it costs a third of a second and 24 MB.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from agentvm.log import get_logger
+from agentvm.model.base import Record
+from agentvm.model.money import to_nano
+from agentvm.model.usage import Usage
+
+logger = get_logger(__name__)
+
+FREE = frozenset({"local", "scripted"})
+"""Drivers whose model runs here: a call costs what the machine costs."""
+
+_MILLION = Decimal(1_000_000)
+
+
+class Rate(Record):
+    """An operator's own price of a model, in dollars per million tokens; what is not said costs as much as plain input."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+    def cost(self, usage: Usage) -> int:
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        # Thinking is part of the output, for every provider.
+        total = (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * write
+        )
+        return to_nano(total / _MILLION)
+
+
+class Prices:
+    """What models cost. `own` is by `<driver>/<model>`, or `<driver>` for all of its models."""
+
+    def __init__(self, own: Mapping[str, Rate] | None = None) -> None:
+        self._own = dict(own or {})
+
+    def cost(self, driver: str, model: str, usage: Usage, at: int) -> int | None:
+        """Of usage at that moment (ms since 1970); None when nobody knows the model's price."""
+        rate = self._own.get(f"{driver}/{model}") or self._own.get(driver)
+        if rate is not None:
+            return rate.cost(usage)
+        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+
+
+def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
+    from genai_prices import Usage as Counted  # noqa: PLC0415  # see above
+    from genai_prices import calc_price  # noqa: PLC0415
+
+    counted = Counted(
+        # The table counts what was read from or written to a cache as input, too; our numbers do not overlap.
+        input_tokens=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+    )
+    try:
+        price = calc_price(counted, model, provider_id=driver, genai_request_timestamp=datetime.fromtimestamp(at / 1000, UTC))
+    except (LookupError, ValueError) as problem:
+        logger.debug("model_without_price", driver=driver, model=model, problem=str(problem))
+        return None
+    return to_nano(price.total_price)

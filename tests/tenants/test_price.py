@@ -1,0 +1,47 @@
+from decimal import Decimal
+
+import pytest
+
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.tenants.price import Prices, Rate
+
+NOW = 1_794_725_960_366
+SPENT = Usage(input_tokens=1_000, output_tokens=500, cache_read_tokens=2_000, cache_write_tokens=100, thinking_tokens=40)
+
+
+def test_a_known_model_costs_what_its_provider_charges_for_each_kind_of_token() -> None:
+    # $3 in, $15 out, $0.30 read from and $3.75 written to the cache, per million; thinking is part of the output.
+    assert Prices().cost("anthropic", "claude-sonnet-4-20250514", SPENT, NOW) == 3_000_000 + 7_500_000 + 600_000 + 375_000
+    # $2.50 in, $10 out, $1.25 read; there is no price for writing.
+    plain = Usage(input_tokens=1_000, output_tokens=500, cache_read_tokens=2_000)
+    assert Prices().cost("openai", "gpt-4o", plain, NOW) == 2_500_000 + 5_000_000 + 2_500_000
+
+
+def test_nothing_used_costs_nothing() -> None:
+    assert Prices().cost("anthropic", "claude-sonnet-4-20250514", NO_USAGE, NOW) == 0
+
+
+@pytest.mark.parametrize("model", ["nobody-knows-this-model", "", "x" * 5_000])
+@pytest.mark.parametrize("driver", ["openai", "anthropic", "nobody"])
+def test_a_model_nobody_knows_has_no_price(driver: str, model: str) -> None:
+    assert Prices().cost(driver, model, SPENT, NOW) is None
+
+
+@pytest.mark.parametrize("driver", ["local", "scripted"])
+def test_models_that_run_here_are_free(driver: str) -> None:
+    assert Prices().cost(driver, "any", SPENT, NOW) == 0
+
+
+def test_the_operators_own_price_goes_before_the_table() -> None:
+    own = {"openai/gpt-4o": Rate(input=Decimal(1), output=Decimal(2)), "local": Rate(input=Decimal("0.5"), output=Decimal(1))}
+    prices = Prices(own)
+    # What was read from and written to the cache is input, where nothing else is said.
+    assert prices.cost("openai", "gpt-4o", SPENT, NOW) == (3_100 * 1 + 500 * 2) * 1_000
+    assert prices.cost("local", "whatever", SPENT, NOW) == (3_100 * 500 + 500 * 1_000)
+    whole = Rate(input=Decimal(1), output=Decimal(2), cache_read=Decimal("0.1"), cache_write=Decimal("1.25"))
+    assert whole.cost(SPENT) == 1_000_000 + 1_000_000 + 200_000 + 125_000
+
+
+def test_a_price_is_rounded_once_and_to_the_even_side() -> None:
+    rate = Rate(input=Decimal("0.0005"), output=Decimal(0))
+    assert [rate.cost(Usage(input_tokens=count, output_tokens=0)) for count in (1, 2, 3, 5)] == [0, 1, 2, 2]
