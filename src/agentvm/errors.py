@@ -11,7 +11,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     ├── Conflict                the request contradicts what is already there
     │   └── DefinitionConflict · DataDirInUse · MigrationUnknown
     ├── Refused                 understood, but not now
-    │   └── InboxFull · AgentBusy · AgentNotRunning · ShuttingDown
+    │   └── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
     ├── StoreFailed             the disk did not take it; nothing was half-written
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey

@@ -159,7 +159,13 @@ class Runtime:
             else:
                 self._suspects.append((agent, accepted))
 
-    async def release_suspects(self) -> None:
+    async def keep_house(self) -> None:
+        """What must be done from time to time, until cancelled."""
+        async with open_tasks() as tasks:
+            for keep in (self._release_suspects, self._retain, self._evict_idle, self._ports.journal.probe):
+                tasks.start_soon(keep)
+
+    async def _release_suspects(self) -> None:
         """Turns on their last attempt go on one after the other: who kills the server shall not take the others with it."""
         for agent, accepted in self._suspects:
             agent.release(accepted)
@@ -175,7 +181,7 @@ class Runtime:
             await self.quarantine.put(tenant_id, left.container_id, left.session_id, f"its history cannot be read ({error})")
             return Done()
 
-    async def retain(self) -> None:
+    async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
         limits = self._ports.limits
         while True:
@@ -186,7 +192,7 @@ class Runtime:
                 logger.error("log_not_trimmed", code=error.code, error=str(error))
             await anyio.sleep(3_600)
 
-    async def evict(self) -> None:
+    async def _evict_idle(self) -> None:
         """Lets agents that nobody uses leave memory, until cancelled."""
         while True:
             await anyio.sleep(min(30.0, self._ports.limits.idle_seconds / 4))
@@ -262,8 +268,7 @@ async def open_runtime(
         runtime = Runtime(ports, broadcaster, suspends=suspends)
         await runtime.recover()
         async with open_tasks() as housekeeping:
-            for keep in (runtime.release_suspects, runtime.retain, runtime.evict, journal.probe):
-                housekeeping.start_soon(keep)
+            housekeeping.start_soon(runtime.keep_house)
             try:
                 yield runtime
             finally:
