@@ -46,9 +46,9 @@ class AgentVM:
         self._store = store
         self._definitions = definitions
 
-    def attach(self, principal: Principal = OPEN_ACCESS) -> Peer:
-        """A peer with a channel of its own; the caller detaches it."""
-        channel = Channel(principal)
+    def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
+        """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
+        channel = channel or Channel(principal)
         self.runtime.broadcaster.attach(channel)
         return Peer(
             channel=channel,

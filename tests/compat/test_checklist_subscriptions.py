@@ -1,4 +1,4 @@
-"""Checklist 16-20: who hears what. (The replay of a gap for `?client=` in 20 comes with cursors.)"""
+"""Checklist 16-20: who hears what. What a client that names itself hears again: `test_named_clients.py`."""
 
 import pytest
 from tests.support.serving import Play, serving

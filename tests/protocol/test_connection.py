@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from tests.protocol.fixtures import HARD_TEXTS, REQUESTS
 
 from agentvm.errors import InvalidInput, UnknownCommand
+from agentvm.model.ids import SessionId
+from agentvm.protocol.acks import Acks
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.commands import ImageCreate, MessageSend
 from agentvm.protocol.connection import (
@@ -200,3 +202,54 @@ def test_a_wrapped_payload_is_the_bare_frame_whatever_it_says(text: str) -> None
     connection.receive('{"__ack":"conn_1_1"}')
     bare = json.dumps({"data": text}, ensure_ascii=False)
     assert json.loads(connection.send(Frame(bare)))["__payload"] == bare
+
+
+def reliable(acks: Acks | None) -> Connection:
+    """With frames 2, 3 and 4 sent: two events of a session, and a reply."""
+    connection = Connection("conn_1", acks)
+    connection.hello(7)
+    connection.receive('{"__ack":"conn_1_1"}')
+    for frame in (Frame("{}", SessionId("s"), 5), Frame("{}", SessionId("s"), 6), Frame("{}")):
+        connection.send(frame)
+    return connection
+
+
+def test_events_that_were_sent_wait_for_their_acknowledgement() -> None:
+    acks = Acks()
+    connection = reliable(acks)
+    assert acks.pending == 2
+    connection.receive('{"__ack":"conn_1_2"}')
+    assert (acks.pending, acks.cursor(SessionId("s"))) == (1, 5)
+    connection.receive('{"__ack":"conn_1_4"}')
+    assert (acks.pending, acks.cursor(SessionId("s"))) == (0, 6)
+
+
+def test_bare_frames_are_not_accounted_for() -> None:
+    acks = Acks()
+    connection = Connection("conn_1", acks)
+    connection.hello(7)
+    connection.send(Frame("{}", SessionId("s"), 5))
+    assert acks.pending == 0
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "conn_1_5",
+        "conn_1_0",
+        "conn_1_-1",
+        "conn_1_",
+        "conn_1_2x",
+        "conn_1_²",
+        "conn_1_" + "9" * 5_000,
+        "conn_2_3",
+        "3",
+        "",
+        "_3",
+    ],
+)
+def test_an_acknowledgement_of_what_was_never_sent_says_nothing(odd: str) -> None:
+    acks = Acks()
+    connection = reliable(acks)
+    assert connection.receive(json.dumps({"__ack": odd})) == Acked(odd)
+    assert (acks.pending, acks.heard) == (2, 1)

@@ -220,3 +220,20 @@ def test_a_channel_hears_so_many_sessions_and_no_more() -> None:
     broadcaster.subscribe(channel, C1, S1)
     broadcaster.react(in_session(S1))
     assert heard(channel) == 1
+
+
+def test_what_a_channel_hears_and_how_far_can_be_asked() -> None:
+    broadcaster = Broadcaster()
+    channel, other = attach(broadcaster), attach(broadcaster, B)
+    assert broadcaster.subscriptions(channel) == ()
+    broadcaster.subscribe(channel, C1, S1)
+    broadcaster.subscribe(channel, C1, S2, 7)
+    broadcaster.react(in_session(S1, seq=4))
+    assert {each.session_id: each.cursor for each in broadcaster.subscriptions(channel)} == {S1: 4, S2: 7}
+    found = broadcaster.subscription(channel, S1)
+    assert found is not None
+    assert found.cursor == 4
+    assert broadcaster.subscription(other, S1) is None
+    broadcaster.detach(channel)
+    assert broadcaster.subscriptions(channel) == ()
+    assert broadcaster.subscription(channel, S1) is None

@@ -79,6 +79,16 @@ async def test_an_empty_session_has_missed_nothing() -> None:
         assert not world.runtime.replay.is_current(DEFAULT_TENANT, world.image.session_id, 0, 1)
 
 
+async def test_how_far_a_session_was_told_is_known_while_its_log_is_in_memory() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        session_id = world.image.session_id
+        assert world.runtime.replay.last(DEFAULT_TENANT, session_id) is None
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+        assert world.runtime.replay.last(DEFAULT_TENANT, session_id) == heard(world)[-1][0]
+        assert world.runtime.replay.last(TenantId("other"), session_id) is None
+
+
 async def test_another_tenant_reads_nothing() -> None:
     async with open_world(ScriptedDriver()) as world:
         await world.say(world.start(), "secret")

@@ -102,7 +102,9 @@ class Socket:
 
 
 @asynccontextmanager
-async def open_socket(app: Any, path: str = "/ws", *, abortable: bool = True) -> AsyncIterator[Socket]:
+async def open_socket(
+    app: Any, path: str = "/ws", *, client: str | None = None, abortable: bool = True
+) -> AsyncIterator[Socket]:
     """A peer that has asked to be connected; leaving waits until the server is done with it.
 
     Not `abortable` is as another ASGI server than ours has it: without extensions.
@@ -130,6 +132,8 @@ async def open_socket(app: Any, path: str = "/ws", *, abortable: bool = True) ->
 
     headers = [(b"host", b"127.0.0.1:8080")]
     scope: Message = {"type": "websocket", "path": path, "headers": headers}
+    if client is not None:
+        scope["query_string"] = f"client={client}".encode()
     if abortable:
         scope["extensions"] = {ABORT: {"abort": abort}}
     to_server.send_nowait({"type": "websocket.connect"})

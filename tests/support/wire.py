@@ -207,3 +207,14 @@ class Browser:
         """Cuts the socket without a goodbye, as a lost network does."""
         now.socket.transport.abort()
         await now.wait_closed()
+
+
+def named(url: str, client_id: str = "7b1f5a52-8f0e-4d53-9c26-3a1b6f2c9d10") -> str:
+    """The URL of a client that can be recognised when it comes back."""
+    return f"{url}?client={client_id}"
+
+
+def seqs(one: Client19, session_id: str) -> list[int]:
+    """The cursors of what it heard of the session, in that order."""
+    heard = (event for event in one.events if event.get("context", {}).get("sessionId") == session_id)
+    return [int(event["cursor"]) for event in heard if "cursor" in event]

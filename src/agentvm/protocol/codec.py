@@ -7,6 +7,7 @@ import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
+from agentvm.model.ids import SessionId
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.table import COMMANDS
 from agentvm.protocol.verbs import WireEvent
@@ -107,12 +108,17 @@ def encode(value: object) -> str:
 
 
 class Frame:
-    """One outgoing event or reply: encoded once, for however many peers, in whichever of the two forms each takes."""
+    """One outgoing event or reply: encoded once, for however many peers, in whichever of the two forms each takes.
 
-    __slots__ = ("_quoted", "bare")
+    An event of a session also says which one it is, for those who keep account of what arrived.
+    """
 
-    def __init__(self, bare: str) -> None:
+    __slots__ = ("_quoted", "bare", "seq", "session_id")
+
+    def __init__(self, bare: str, session_id: SessionId | None = None, seq: int = 0) -> None:
         self.bare = bare
+        self.session_id = session_id
+        self.seq = seq
         self._quoted: str | None = None
 
     @property

@@ -11,7 +11,8 @@ wrapper and acknowledge it. The first frame is therefore a wrapped probe, and th
     PROBING     ack of the probe      RELIABLE
     *           anything else         (no change)
 
-In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice on one socket: TCP already delivers.
+In PROBING frames go out bare, in RELIABLE wrapped. Nothing is ever sent twice on one socket: TCP already delivers. For a
+client that can be recognised when it comes back, `Acks` keep account of what it has acknowledged.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from enum import Enum, auto
 
 from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
 from agentvm.model.ids import SessionId
+from agentvm.protocol.acks import Acks
 from agentvm.protocol.codec import Frame, Inbound, decode_command, decode_inbound, decode_request_id
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.dialect_v1 import encode_hello
@@ -91,9 +93,12 @@ Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived |
 class Connection:
     """The protocol state of one peer."""
 
-    def __init__(self, connection_id: str) -> None:
+    __slots__ = ("_acks", "_wrapped", "connection_id", "state")
+
+    def __init__(self, connection_id: str, acks: Acks | None = None) -> None:
         self.connection_id = connection_id
         self.state = State.PROBING
+        self._acks = acks
         self._wrapped = 0
 
     def hello(self, timestamp: int) -> str:
@@ -108,6 +113,8 @@ class Connection:
         if isinstance(frame.ack, str):
             if frame.ack == f"{self.connection_id}_1":
                 self.state = State.RELIABLE
+            if self._acks is not None:
+                self._note(self._acks, frame.ack)
             return Acked(frame.ack)
         match frame.type:
             case None:
@@ -125,8 +132,17 @@ class Connection:
         """The frame's text for this peer."""
         return frame.bare if self.state is State.PROBING else self._wrap(frame)
 
+    def _note(self, acks: Acks, message_id: str) -> None:
+        """An acknowledgement of what was never sent says nothing."""
+        number = message_id.removeprefix(f"{self.connection_id}_")
+        if number != message_id and number.isascii() and number.isdigit() and len(number) < 19:
+            if 0 < int(number) <= self._wrapped:
+                acks.acknowledge(int(number))
+
     def _wrap(self, frame: Frame) -> str:
         self._wrapped += 1
+        if self._acks is not None and frame.session_id is not None and frame.seq:
+            self._acks.sent(self._wrapped, frame.session_id, frame.seq)
         return f'{{"__msgId":"{self.connection_id}_{self._wrapped}","__payload":{frame.quoted}}}'
 
 

@@ -46,7 +46,7 @@ def encode_told(event: Event) -> Frame:
     data = kind.message if isinstance(kind, MessageEvent) else kind
     cursor = str(event.seq) if event.seq else msgspec.UNSET
     envelope = _Envelope(kind.type, event.timestamp, data, kind.source, kind.category, kind.intent, event.scope, cursor)
-    return Frame(encode(envelope))
+    return Frame(encode(envelope), event.scope.session_id, event.seq)
 
 
 def encode_reply(command_name: str, request_id: str | None, reply: Reply, timestamp: int) -> Frame:

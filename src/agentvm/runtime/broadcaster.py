@@ -55,6 +55,14 @@ class Broadcaster:
             subscription.cursor = after
             channel.fall_behind(subscription)
 
+    def subscription(self, channel: Channel, session_id: SessionId) -> Subscription | None:
+        return self._sessions.get((channel.principal.tenant_id, session_id), {}).get(channel)
+
+    def subscriptions(self, channel: Channel) -> tuple[Subscription, ...]:
+        """Of every session that the channel hears."""
+        known = self._channels[channel][0] if channel in self._channels else ()
+        return tuple(self._sessions[channel.principal.tenant_id, session_id][channel] for session_id in known)
+
     def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """The session is gone: nothing will be told of it any more."""
         for channel, subscription in self._sessions.pop((tenant_id, session_id), {}).items():

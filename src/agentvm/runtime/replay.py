@@ -58,6 +58,11 @@ class Replay:
         log = self._find_log(tenant_id, session_id)
         return cursor >= (last if log is None else log.committed)
 
+    def last(self, tenant_id: TenantId, session_id: SessionId) -> int | None:
+        """The last event that was told, if the session's log is in memory."""
+        log = self._find_log(tenant_id, session_id)
+        return None if log is None else log.committed
+
     def _from_memory(self, tenant_id: TenantId, session_id: SessionId, after: int) -> Missed | None:
         log = self._find_log(tenant_id, session_id)
         if log is None:

@@ -11,8 +11,9 @@ from agentvm.app import AgentVM
 from agentvm.errors import shorten
 from agentvm.server.errors import explain
 from agentvm.server.origin import refusal
+from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
-from agentvm.server.websocket import Receive, Send, Watch, serve_socket
+from agentvm.server.websocket import House, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
 
 SOCKET_PATHS = ("/ws", "/")
@@ -26,7 +27,7 @@ class Application:
 
     def __init__(self, vm: AgentVM, watch: Watch) -> None:
         self._vm = vm
-        self._watch = watch
+        self._house = House(vm, watch, Readers())
         self.bound_to = vm.config.host
         """The address peers come to."""
         self._http = management_api(lambda: vm.runtime.hindrance)
@@ -39,7 +40,8 @@ class Application:
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
             await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
-            await serve_socket(self._vm, self._watch, _abort_of(scope), receive, send)
+            client_id = client_id_of(scope.get("query_string", b""))
+            await serve_socket(self._house, client_id, _abort_of(scope), receive, send)
 
 
 def management_api(hindrance: Callable[[], str | None]) -> Litestar:

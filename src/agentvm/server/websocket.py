@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from agentvm.protocol.connection import (
     SubscribeReceived,
 )
 from agentvm.runtime.channel import GONE
+from agentvm.server.readers import Reader, Readers, attach_reader
 
 # ASGI messages are untyped dictionaries; they stop in this file.
 Message = dict[str, Any]
@@ -42,26 +44,43 @@ LINGER = 5.0
 """Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
 
 
-async def serve_socket(vm: AgentVM, watch: Watch, abort: Callable[[], None], receive: Receive, send: Send) -> None:
+@dataclass(frozen=True, slots=True)
+class House:
+    """What all sockets have in common."""
+
+    vm: AgentVM
+    watch: Watch
+    readers: Readers
+
+
+async def serve_socket(house: House, client_id: str | None, abort: Callable[[], None], receive: Receive, send: Send) -> None:
     """Lives as long as the socket."""
     await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
-    connection = Connection(vm.new_id("conn"))
-    await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
-    peer = vm.attach()
+    vm = house.vm
+    reader = None if client_id is None else attach_reader(vm, client_id)
+    peer = vm.attach() if reader is None else reader.peer
+    connection = Connection(vm.new_id("conn"), None if reader is None else reader.acks)
     ended = False
     try:
+        if reader is not None:
+            await house.readers.enter(reader)
+        await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         async with anyio.create_task_group() as tasks:
-            with watch(peer, tasks):
-                tasks.start_soon(_write, peer, connection, send)
+            with house.watch(peer, tasks):
+                tasks.start_soon(_write, peer, connection, reader, send)
                 peer.channel.on_close = lambda: _linger(tasks.cancel_scope)
-                await _read(peer, connection, receive)
+                await _read(peer, connection, reader, receive)
                 ended = True
                 tasks.cancel_scope.cancel()
     finally:
-        vm.detach(peer)
         if not ended:
             abort()
+        try:
+            if reader is not None:
+                await house.readers.leave(reader)
+        finally:
+            vm.detach(peer)
 
 
 def _linger(all_tasks: anyio.CancelScope) -> None:
@@ -69,10 +88,12 @@ def _linger(all_tasks: anyio.CancelScope) -> None:
     all_tasks.deadline = anyio.current_time() + LINGER
 
 
-async def _write(peer: Peer, connection: Connection, send: Send) -> None:
+async def _write(peer: Peer, connection: Connection, reader: Reader | None, send: Send) -> None:
     rested_until = 0.0
     try:
         outlet = peer.outlet()
+        if reader is not None:
+            await reader.greeted()
         while frames := await outlet.take():
             now = anyio.current_time()
             if now < rested_until:
@@ -80,16 +101,20 @@ async def _write(peer: Peer, connection: Connection, send: Send) -> None:
                 frames += peer.channel.take_nowait()
             rested_until = anyio.current_time() + REST
             for frame in frames:
+                if reader is not None:
+                    await reader.room()
                 await send({"type": "websocket.send", "text": connection.send(frame)})
         closing = peer.channel.closing or GONE
         if closing is not GONE:
+            if reader is not None:
+                await reader.last_acks()
             await send({"type": "websocket.close", "code": closing.code, "reason": closing.reason})
     except OSError:
         # The peer is gone; the reader notices too.
         peer.channel.close(GONE)
 
 
-async def _read(peer: Peer, connection: Connection, receive: Receive) -> None:
+async def _read(peer: Peer, connection: Connection, reader: Reader | None, receive: Receive) -> None:
     """Ends when the peer has gone, or when the writer has closed the socket."""
     while True:
         message = await receive()
@@ -99,24 +124,27 @@ async def _read(peer: Peer, connection: Connection, receive: Receive) -> None:
         text = message.get("text")
         if text is None:
             text = message["bytes"].decode(errors="replace")
-        await _act(peer, connection.receive(text))
+        await _act(peer, reader, connection.receive(text))
 
 
-async def _act(peer: Peer, received: Received) -> None:
+async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:
     match received:
         case CommandReceived(command=command, request_id=request_id):
             await answer(peer, command, request_id)
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
         case SubscribeReceived(session_id=session_id, after=after):
-            await _subscribe(peer, session_id, after)
+            await _subscribe(peer, reader, session_id, after)
         case NoiseReceived(error=error):
             refuse(peer, error, None, Scope(), Reply())
-        case AuthReceived() | Acked() | Dropped():
+        case Acked():
+            if reader is not None:
+                reader.acknowledged()
+        case AuthReceived() | Dropped():
             pass
 
 
-async def _subscribe(peer: Peer, session_id: SessionId, after: int | None) -> None:
+async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
     """A session that is not the peer's is ignored: it is not to learn whether there is one."""
     try:
         container_id = await peer.store.find_session(session_id)
@@ -124,4 +152,4 @@ async def _subscribe(peer: Peer, session_id: SessionId, after: int | None) -> No
         refuse(peer, error, None, Scope(), Reply())
         return
     if container_id is not None:
-        peer.listen(container_id, session_id, after)
+        peer.listen(container_id, session_id, after if reader is None else reader.resume(session_id, after))

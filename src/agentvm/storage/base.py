@@ -8,7 +8,7 @@ An append never reads or rewrites what is already there. A failed write raises `
 Conformance: `agentvm.testing.conformance.store`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +41,14 @@ class SessionWrite:
     messages: Sequence[Message] = ()
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a reader has read a session: the last event it has for certain. None: up to the end of the session's log."""
+
+    seq: int | None
+    saved_at: int
 
 
 class ContainerStore(Protocol):
@@ -109,7 +117,7 @@ class LogStore(Protocol):
 
 
 class TenantStore(Protocol):
-    """One tenant: finds in which of its containers a thing lives, and nothing more."""
+    """One tenant: finds in which of its containers a thing lives, and remembers how far its readers have read."""
 
     def container(self, container_id: ContainerId) -> ContainerStore: ...
 
@@ -119,6 +127,12 @@ class TenantStore(Protocol):
     async def find_image(self, image_id: ImageId) -> ContainerId | None: ...
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None: ...
+
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+        """In place of what was saved of the reader before. Sessions that are gone are passed over."""
+
+    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+        """What was saved of the reader, with every `seq` known; it is forgotten in the same commit."""
 
 
 class Store(Protocol):
@@ -142,7 +156,10 @@ class Store(Protocol):
         """Sessions that are set aside."""
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
-        """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many."""
+        """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many.
+
+        Places of readers that are as old go too.
+        """
 
 
 @dataclass(frozen=True, slots=True)

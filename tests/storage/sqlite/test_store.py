@@ -7,9 +7,10 @@ import pytest
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, TenantId
-from agentvm.storage.base import Store
+from agentvm.storage.base import Place, Store
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.database import Database
+from agentvm.testing.conformance import readers
 from agentvm.testing.conformance.records import IMAGE, SESSION, image, message
 from agentvm.testing.conformance.store import ACME, CHECKS, check_append_cost, settle
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("place", ["file", "memory"])
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("check", CHECKS + readers.CHECKS)
 async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
@@ -56,6 +57,25 @@ async def test_what_was_stored_is_there_when_the_file_is_opened_again(tmp_path: 
         async with open_store(tmp_path / "agentvm.db") as store:
             home = store.tenant(ACME).container(ContainerId("home"))
             assert await home.list_messages(SESSION) == (message("m1"),)
+
+
+async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(database: Database, store: SqliteStore) -> None:
+    home = await settle(store, image(), image("img_2"))
+    tenant = store.tenant(ACME)
+    for number in range(50):
+        await tenant.save_reader(f"reader-{number}", {SESSION: Place(None, 1), readers.OTHER: Place(None, 2)})
+    scanned = 0
+
+    def count(event: dict[str, dict[str, int]]) -> None:
+        nonlocal scanned
+        scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
+
+    await database.write(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    await tenant.save_reader("reader-1", {SESSION: Place(None, 1)})
+    await tenant.take_reader("reader-2")
+    await store.trim_log(1, 10**9)
+    await home.delete_image(IMAGE)
+    assert scanned == 0
 
 
 async def test_two_stores_in_memory_are_two_stores() -> None:

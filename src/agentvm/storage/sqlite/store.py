@@ -1,6 +1,6 @@
 """SqliteStore — the door to the database: a tenant first, then one of its containers."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Committed, SessionWrite
+from agentvm.storage.base import Committed, Place, SessionWrite
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
@@ -30,10 +30,26 @@ WHERE position IN (
     WHERE total > ?
 ) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
 """
+_TRIM_READERS = "DELETE FROM readers WHERE saved_at < ?"
+
+_FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
+_SAVE_PLACE = """
+INSERT INTO readers (tenant_id, client_id, session_key, seq, saved_at)
+SELECT tenant_id, ?1, session_key,
+       coalesce(?2, (SELECT max(last_seq) FROM log WHERE log.session_key = sessions.session_key), 0), ?3
+FROM sessions
+WHERE tenant_id = ?4 AND session_id = ?5
+"""
+_PLACES = """
+SELECT session_id, seq, saved_at
+FROM readers JOIN sessions USING (session_key)
+WHERE readers.tenant_id = ? AND client_id = ?
+ORDER BY session_key
+"""
 
 
 class SqliteTenantStore:
-    """One tenant: finds in which of its containers a thing lives, and nothing more."""
+    """See `agentvm.storage.base.TenantStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database
@@ -57,6 +73,24 @@ class SqliteTenantStore:
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find("SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ?", session_id)
+
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+        rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
+
+        def work(connection: apsw.Connection) -> None:
+            connection.execute(_FORGET_READER, (self._tenant_id, client_id))
+            connection.executemany(_SAVE_PLACE, rows)
+
+        await self._database.write(work)
+
+    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+        # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
+        def work(connection: apsw.Connection) -> dict[SessionId, Place]:
+            found = fetch(connection, _PLACES, (self._tenant_id, client_id))
+            connection.execute(_FORGET_READER, (self._tenant_id, client_id))
+            return {SessionId(session_id): Place(seq, saved_at) for session_id, seq, saved_at in found}
+
+        return await self._database.write(work)
 
     async def _find(self, query: str, wanted: str) -> ContainerId | None:
         def read(connection: apsw.Connection) -> ContainerId | None:
@@ -113,6 +147,7 @@ class SqliteStore:
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: apsw.Connection) -> int:
+            connection.execute(_TRIM_READERS, (made_before,))
             connection.execute(_TRIM_LOG, (made_before,))
             dropped = connection.changes()
             if fetch(connection, _LOG_BYTES, ())[0][0] <= most_bytes:

@@ -1,0 +1,210 @@
+"""Readers — clients that are recognised when they come back, because their URL names them: `/ws?client=<id>`.
+
+Theory of operation. A 1.x browser client connects again under the same URL and subscribes again, but it names no cursor. What
+it acknowledged tells where it was. While it is connected, that is in memory (`Acks`); when its socket ends, whatever the
+reason, it is saved as rows; when the same id comes back, the rows are taken: read and deleted. A `subscribe` then goes on
+where the client was, as if it had named the cursor itself.
+
+    the id comes back        its places are
+    after its socket ended   taken from the store
+    while its socket lives   first saved for the old socket, which stays but is no reader any more, then taken
+    after a crash            gone: the client hears from the next event on, and nothing twice
+
+Saves and takes of one id happen in the order they are asked for: the store has one writer.
+"""
+
+import re
+from itertools import islice
+
+import anyio
+
+from agentvm.app import OPEN_ACCESS, AgentVM
+from agentvm.commands.call import Peer
+from agentvm.errors import AgentVMError
+from agentvm.log import get_logger
+from agentvm.model.ids import SessionId, TenantId
+from agentvm.model.principal import Principal
+from agentvm.protocol.acks import MAX_PENDING, Acks
+from agentvm.protocol.codec import Frame
+from agentvm.runtime.channel import Channel
+from agentvm.storage.base import Place
+
+logger = get_logger(__name__)
+
+MAX_PLACES = 1_000
+"""Sessions that are remembered for one reader."""
+
+PATIENCE = 3.0
+"""Seconds a reader may take to acknowledge its first frame, or any when many wait; then it is a client like any other."""
+
+LAST_ACKS = 1.0
+"""Seconds a closing socket waits for what the peer still has to acknowledge: after a close frame nothing is read."""
+
+SAVING = 5.0
+"""Seconds the store may take when a socket has ended."""
+
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9_-]{8,64}")
+
+
+def client_id_of(query: bytes) -> str | None:
+    """The first `client` of a query string; one that is no proper id is ignored."""
+    for member in query.split(b"&"):
+        name, _, value = member.partition(b"=")
+        if name == b"client":
+            return value.decode() if _CLIENT_ID.fullmatch(value) else None
+    return None
+
+
+class ReadChannel(Channel):
+    """Notes where each session begins for its peer, also when the frame never leaves."""
+
+    __slots__ = ("_acks",)
+
+    def __init__(self, principal: Principal, acks: Acks) -> None:
+        super().__init__(principal)
+        self._acks = acks
+
+    def offer(self, frame: Frame) -> bool:
+        if not super().offer(frame):
+            return False
+        if frame.session_id is not None and frame.seq:
+            self._acks.begin(frame.session_id, frame.seq - 1)
+        return True
+
+
+class Reader:
+    """One socket of a client that has a name."""
+
+    def __init__(self, client_id: str, peer: Peer, acks: Acks) -> None:
+        self.client_id = client_id
+        self.peer = peer
+        self.ready = anyio.Event()
+        """Set when it is known where the client was."""
+        self.places: dict[SessionId, Place] = {}
+        """Where the client was, of sessions it has not asked for since."""
+        self.unsure = False
+        """The store may hold places that are no longer true."""
+        self.acks = acks
+        self._news = anyio.Event()
+        self._left = False
+
+    def resume(self, session_id: SessionId, after: int | None) -> int | None:
+        """From which event on a subscription is to be fed; a cursor that the client names wins.
+
+        A session that it already hears on this socket goes on as it is, or events would come twice.
+        """
+        place = self.places.pop(session_id, None)
+        if after is not None:
+            self.acks.restart(session_id, after)
+            return after
+        if place is None or self.peer.runtime.broadcaster.subscription(self.peer.channel, session_id) is not None:
+            return None
+        return place.seq
+
+    def acknowledged(self) -> None:
+        """Something was; whoever waits for it looks again."""
+        self._news.set()
+
+    async def greeted(self) -> None:
+        """Returns when the first frame is acknowledged: from then on frames are wrapped, and each is accounted for.
+
+        A client that does not in time is one that never will. It gets bare frames, and nothing is known of it.
+        """
+        with anyio.move_on_after(PATIENCE):
+            while not self.acks.heard:
+                await self._wait()
+        if not self.acks.heard:
+            self.acks.stop()
+
+    async def room(self) -> None:
+        """Returns when another event may be sent and accounted for; at once to a client that stopped acknowledging."""
+        if self.acks.pending < MAX_PENDING:
+            return
+        with anyio.move_on_after(PATIENCE):
+            while self.acks.pending >= MAX_PENDING:
+                await self._wait()
+        if self.acks.pending >= MAX_PENDING:
+            self.acks.stop()
+
+    async def last_acks(self) -> None:
+        with anyio.move_on_after(LAST_ACKS):
+            while self.acks.pending:
+                await self._wait()
+
+    def leave(self) -> dict[SessionId, Place]:
+        """Where the client is now. From here on this is no reader; whoever asks again hears nothing."""
+        if self._left:
+            return {}
+        self._left = True
+        places = {}
+        if not self.acks.stopped:
+            now, tenant_id, replay = self.peer.clock(), self.peer.tenant_id, self.peer.runtime.replay
+            quiet = {}
+            for heard in self.peer.runtime.broadcaster.subscriptions(self.peer.channel):
+                seq = self.acks.cursor(heard.session_id)
+                if seq is not None:
+                    places[heard.session_id] = Place(seq, now)
+                else:
+                    # Nothing has reached its outbox: it is where it began, or where the log ends.
+                    began = replay.last(tenant_id, heard.session_id) if heard.cursor is None else heard.cursor
+                    quiet[heard.session_id] = Place(began, now)
+            # Should there be too many, those that something happened in are kept.
+            places |= quiet
+        self.acks.stop()
+        for session_id, place in self.places.items():
+            places.setdefault(session_id, place)
+        return dict(islice(places.items(), MAX_PLACES))
+
+    async def _wait(self) -> None:
+        self._news = anyio.Event()
+        await self._news.wait()
+
+
+def attach_reader(vm: AgentVM, client_id: str, principal: Principal = OPEN_ACCESS) -> Reader:
+    """A peer like those of `AgentVM.attach` that is a reader."""
+    acks = Acks()
+    return Reader(client_id, vm.attach(principal, ReadChannel(principal, acks)), acks)
+
+
+class Readers:
+    """Those that are connected, each the last socket of its client."""
+
+    def __init__(self) -> None:
+        self._connected: dict[tuple[TenantId, str], Reader] = {}
+
+    async def enter(self, reader: Reader) -> None:
+        """Finds out where the client was. If the store fails, that is unknown, and nothing is sent again."""
+        key = (reader.peer.tenant_id, reader.client_id)
+        earlier = self._connected.get(key)
+        self._connected[key] = reader
+        try:
+            if earlier is not None:
+                await earlier.ready.wait()
+                await _save(earlier)
+            reader.unsure = True
+            reader.places = await reader.peer.store.take_reader(reader.client_id)
+            reader.unsure = False
+        except AgentVMError as error:
+            logger.error("reader_not_found", code=error.code, error=str(error))
+        finally:
+            reader.ready.set()
+
+    async def leave(self, reader: Reader) -> None:
+        """Saves where the client is. To be called before its channel is detached; never raises, also not when cancelled."""
+        key = (reader.peer.tenant_id, reader.client_id)
+        if self._connected.get(key) is reader:
+            del self._connected[key]
+        with anyio.move_on_after(SAVING, shield=True) as patience:
+            await _save(reader)
+        if patience.cancelled_caught:
+            logger.error("reader_not_saved", code="timeout", error=f"The store did not answer within {SAVING:g} seconds")
+
+
+async def _save(reader: Reader) -> None:
+    places = reader.leave()
+    if not places and not reader.unsure:
+        return
+    try:
+        await reader.peer.store.save_reader(reader.client_id, places)
+    except AgentVMError as error:
+        logger.error("reader_not_saved", code=error.code, error=str(error))

@@ -1,0 +1,94 @@
+"""Reader conformance — what every `agentvm.storage.base.Store` must remember of readers.
+
+To be run like the checks of `agentvm.testing.conformance.store`.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from agentvm.model.ids import SessionId
+from agentvm.storage.base import Place, Store
+from agentvm.testing.conformance.log import PLENTY, chunk, write
+from agentvm.testing.conformance.records import IMAGE, SESSION, image
+from agentvm.testing.conformance.store import ACME, ODD, RIVAL, settle
+
+OTHER = SessionId("img_2-default")
+
+
+async def check_a_reader_is_taken_once_as_it_was_saved(store: Store) -> None:
+    await settle(store, image(), image("img_2"))
+    tenant = store.tenant(ACME)
+    assert await tenant.take_reader("reader-1") == {}
+    places = {SESSION: Place(7, 1), OTHER: Place(0, 2)}
+    await tenant.save_reader("reader-1", places)
+    assert await tenant.take_reader("reader-1") == places
+    assert await tenant.take_reader("reader-1") == {}
+
+
+async def check_a_reader_saved_again_is_as_it_was_saved_last(store: Store) -> None:
+    await settle(store, image(), image("img_2"))
+    tenant = store.tenant(ACME)
+    await tenant.save_reader("reader-1", {SESSION: Place(7, 1), OTHER: Place(7, 1)})
+    await tenant.save_reader("reader-1", {SESSION: Place(5, 2)})
+    assert await tenant.take_reader("reader-1") == {SESSION: Place(5, 2)}
+    await tenant.save_reader("reader-1", {SESSION: Place(7, 1)})
+    await tenant.save_reader("reader-1", {})
+    assert await tenant.take_reader("reader-1") == {}
+
+
+async def check_a_place_without_a_number_is_the_end_of_the_log(store: Store) -> None:
+    await settle(store, image(), image("img_2"))
+    for each in (chunk(1, 3), chunk(4, 9)):
+        await store.commit([write(log=each)])
+    tenant = store.tenant(ACME)
+    await tenant.save_reader("reader-1", {SESSION: Place(None, 1), OTHER: Place(None, 1)})
+    await store.commit([write(log=chunk(10, 11))])
+    assert await tenant.take_reader("reader-1") == {SESSION: Place(9, 1), OTHER: Place(0, 1)}
+
+
+async def check_readers_never_mix(store: Store) -> None:
+    await settle(store, image())
+    await settle(store, image("img_2"), tenant=RIVAL)
+    acme, rival = store.tenant(ACME), store.tenant(RIVAL)
+    await acme.save_reader("reader-1", {SESSION: Place(7, 1)})
+    await acme.save_reader("reader-2", {SESSION: Place(8, 1)})
+    # A session of somebody else is not there.
+    await rival.save_reader("reader-1", {SESSION: Place(9, 1), OTHER: Place(3, 1)})
+    assert await rival.take_reader("reader-1") == {OTHER: Place(3, 1)}
+    assert await acme.take_reader("reader-1") == {SESSION: Place(7, 1)}
+    assert await acme.take_reader("reader-2") == {SESSION: Place(8, 1)}
+
+
+async def check_a_session_that_is_gone_is_in_no_reader(store: Store) -> None:
+    home = await settle(store, image(), image("img_2"))
+    tenant = store.tenant(ACME)
+    await tenant.save_reader("reader-1", {SESSION: Place(7, 1), OTHER: Place(7, 1), SessionId("never"): Place(None, 1)})
+    await home.delete_image(IMAGE)
+    assert await tenant.take_reader("reader-1") == {OTHER: Place(7, 1)}
+
+
+async def check_old_places_go_with_the_log(store: Store) -> None:
+    await settle(store, image(), image("img_2"))
+    tenant = store.tenant(ACME)
+    await tenant.save_reader("reader-1", {SESSION: Place(7, 1), OTHER: Place(7, 2)})
+    assert await store.trim_log(2, PLENTY) == 0
+    assert await tenant.take_reader("reader-1") == {OTHER: Place(7, 2)}
+
+
+async def check_odd_names_of_readers_are_only_text(store: Store) -> None:
+    await settle(store, image())
+    tenant = store.tenant(ACME)
+    for number, odd in enumerate(ODD):
+        await tenant.save_reader(odd, {SESSION: Place(number, 1)})
+    for number, odd in enumerate(ODD):
+        assert await tenant.take_reader(odd) == {SESSION: Place(number, 1)}
+
+
+CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
+    check_a_reader_is_taken_once_as_it_was_saved,
+    check_a_reader_saved_again_is_as_it_was_saved_last,
+    check_a_place_without_a_number_is_the_end_of_the_log,
+    check_readers_never_mix,
+    check_a_session_that_is_gone_is_in_no_reader,
+    check_old_places_go_with_the_log,
+    check_odd_names_of_readers_are_only_text,
+)
