@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 WORKERS ?= auto
+SEEDS ?= 1000
 ARGS ?=
 
 PIP := .venv/bin/python -m pip --disable-pip-version-check
@@ -18,7 +19,7 @@ COMPILE := uv pip compile --no-config --quiet --universal --python-version 3.11 
 LOCKED := $(PYTHON) -c 'import fcntl, os, sys; lock = os.open(".make.lock", os.O_CREAT | os.O_RDWR, 0o644); \
 	os.set_inheritable(lock, True); fcntl.flock(lock, fcntl.LOCK_EX); os.execvp(sys.argv[1], sys.argv[1:])'
 
-.PHONY: help setup setup-test serve test check fix coverage bench lock clean python weights
+.PHONY: help setup setup-test serve test check fix coverage bench simulate lock clean python weights
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,9 @@ bench: setup ## Run every benchmark in its quick form
 	.venv/bin/python -m bench.start --rounds 3
 	.venv/bin/python -m bench.turns --clients 20 --turns 10 --rounds 1
 	.venv/bin/python -m bench.density --users 1000
+
+simulate: setup-test ## Run the server under random faults on virtual time: make simulate SEEDS=1000 ARGS="--first 5000"
+	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer versions: make lock ARGS=--upgrade
 	$(PIP) install --quiet --only-binary :all: --group lock

@@ -13,14 +13,20 @@ def check_events(events: Sequence[Frame]) -> None:
     assert [int(event["cursor"]) for event in events] == list(range(1, len(events) + 1))
     begun = [event["data"]["turnId"] for event in events if event["type"] == "turn_request"]
     assert len(set(begun)) == len(begun)
+    own_events: dict[str, list[str]] = {}
+    for event in events:
+        own_events.setdefault(event["context"].get("turnId", ""), []).append(event["type"])
     for turn_id in begun:
-        own = [event["type"] for event in events if event["context"].get("turnId") == turn_id]
+        own = own_events.get(turn_id, [])
         assert own.count(ENDED) == 1, (turn_id, own)
         assert own[-1] == ENDED, (turn_id, own)
 
 
-def check_texts(events: Sequence[Frame]) -> None:
-    """The deltas of every message that was finished are its text."""
+def check_texts(events: Sequence[Frame], *, disk_failed: bool = False) -> None:
+    """The deltas of every message that was finished are its text.
+
+    When the disk refuses, the last deltas were never told; the message that is stored once it works again has them.
+    """
     said: dict[str, str] = {}
     speaking = ""
     for event in events:
@@ -32,7 +38,8 @@ def check_texts(events: Sequence[Frame]) -> None:
                 said[speaking] += event["data"]["text"]
             case "assistant_message":
                 text = "".join(part["text"] for part in event["data"]["content"] if part["type"] == "text")
-                assert said[event["data"]["id"]] == text
+                deltas = said.get(event["data"]["id"], "")
+                assert deltas == text or (disk_failed and text.startswith(deltas)), event
             case _:
                 pass
 
@@ -57,3 +64,20 @@ def check_same(heard: Sequence[Frame], stored: Sequence[Frame]) -> None:
             kept = by_cursor[event["cursor"]]
             for member, empty in (("type", ""), ("data", {}), ("context", {})):
                 assert event.get(member, empty) == kept[member]
+
+
+def check_stops(events: Sequence[Frame]) -> None:
+    """Stop is final: a turn that somebody stopped says nothing more when the next process takes it up."""
+    stopped: dict[str, str] = {}
+    resumed: set[str] = set()
+    for event in events:
+        turn_id = event["context"].get("turnId", "")
+        match event["type"]:
+            case "interrupted":
+                stopped[event["data"].get("turnId") or ""] = event["data"]["agentId"]
+            case "turn_resumed" if stopped.get(turn_id, event["context"]["agentId"]) != event["context"]["agentId"]:
+                resumed.add(turn_id)
+            case "turn_response":
+                assert turn_id not in resumed or event["data"]["outcome"] != "completed", turn_id
+            case kind:
+                assert turn_id not in resumed or kind not in ("message_start", "text_delta", "tool_executing"), event

@@ -63,6 +63,34 @@ async def test_an_end_that_could_not_be_stored_is_told_at_once_and_stored_when_t
         assert await world.store.read_journal() == ()
 
 
+async def test_an_end_that_is_owed_is_stored_once_although_two_ask_at_once() -> None:
+    broken = [True]
+    async with open_world(ScriptedDriver(), fails=lambda number: broken[0] and number > 1) as world:
+        agent = world.start()
+        await world.say(agent, "one")
+        await world.hear("turn_response")
+        await agent.rest()
+        broken[0] = False
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(2):
+                    tasks.start_soon(agent.interrupt)
+        kinds = [kind for _, kind in await logged(world)]
+        assert (kinds.count("turn_response"), kinds.count("interrupted")) == (1, 2)
+
+
+async def test_an_interrupt_names_the_turn_it_stops() -> None:
+    async with open_world(held()) as world:
+        agent = world.start()
+        await agent.interrupt()
+        turn_id = await world.say(agent, "hi")
+        await world.hear("text_delta")
+        agent.cancel(await agent.interrupt())
+        heard = await world.hear("turn_response")
+        told = [event["data"].get("turnId") for event in heard if event["type"] == "interrupted"]
+        assert told == [None, turn_id]
+
+
 async def test_a_stop_works_although_it_cannot_be_stored() -> None:
     broken = [False]
     async with open_world(held(), fails=lambda number: broken[0]) as world:

@@ -11,6 +11,7 @@ from agentvm.events.base import Event
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
+from agentvm.runtime import channel as channel_module
 from agentvm.runtime.channel import FAILED, GOING_AWAY, MAX_FRAMES, Channel
 from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.replay import Missed
@@ -146,3 +147,35 @@ async def test_a_cursor_that_changed_meanwhile_counts() -> None:
         broken = Broken(Missed(page, page[-1].seq))
         broken.channel = channel
         assert (await take(Outlet(channel, broken, lambda: 1)))[0]["cursor"] == "1"  # type: ignore[arg-type]
+
+
+class Talkative(Broken):
+    """Whoever is fed from it is also answered at each page."""
+
+    def __init__(self, asker: Channel, *pages: Missed) -> None:
+        super().__init__(*pages)
+        self._asker = asker
+
+    async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
+        self._asker.send(Frame('{"type":"reply"}'))
+        return await super().read(tenant_id, container_id, session_id, after)
+
+
+async def test_the_past_of_many_sessions_leaves_room_for_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+        channel, _ = connect(world, after=0)
+        for number in range(3):
+            session_id = SessionId(f"sess_{number}")
+            world.runtime.broadcaster.subscribe(channel, world.image.container_id, session_id, 0)
+        image = world.image
+        page = (await world.runtime.replay.read(DEFAULT_TENANT, image.container_id, image.session_id, 0)).events
+        monkeypatch.setattr(channel_module, "MAX_FRAMES", len(page) + 1)
+        pages = [Missed(page, 2 * page[-1].seq)] + [Missed(page, page[-1].seq)] * 3
+        outlet = Outlet(channel, Talkative(channel, *pages), lambda: 1)  # type: ignore[arg-type]
+        got = [await take(outlet) for _ in pages]
+        assert channel.closing is None
+        assert [len(frames) for frames in got] == [len(page) + 1] * 4
+        # Each session in its turn: the one that is not done comes last.
+        assert [subscription.session_id for subscription in channel.lagging] == [image.session_id]

@@ -8,6 +8,8 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
 from agentvm.runtime import replay
 from agentvm.runtime.replay import Missed
+from agentvm.storage.base import LogChunk
+from agentvm.storage.sqlite.log import SqliteLogStore
 
 pytestmark = pytest.mark.anyio
 
@@ -97,3 +99,20 @@ async def test_another_tenant_reads_nothing() -> None:
         for tenant_id, session_id in ((TenantId("other"), image.session_id), (DEFAULT_TENANT, SessionId("nope"))):
             with pytest.raises(SessionNotFound):
                 await world.runtime.replay.read(tenant_id, image.container_id, session_id, 0)
+
+
+async def test_a_session_that_is_deleted_while_its_log_is_read_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_world(ScriptedDriver()) as world:
+        await world.say(world.start(), "hi")
+        await world.hear("turn_response")
+        container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
+        read_chunks = SqliteLogStore.read
+
+        async def read_then_delete(log: SqliteLogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
+            chunks = await read_chunks(log, after, limit)
+            await container.delete_image(world.image.image_id)
+            return chunks
+
+        monkeypatch.setattr(SqliteLogStore, "read", read_then_delete)
+        with pytest.raises(SessionNotFound):
+            await read(world, 0)

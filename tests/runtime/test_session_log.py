@@ -13,7 +13,6 @@ from agentvm.model.usage import NO_USAGE
 from agentvm.runtime.session_log import SessionLog, pack, read_tails
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
-STOP = Interrupted(agent_id=AgentId("a"), container_id=ContainerId("c1"))
 
 
 def begin(turn_id: TurnId) -> EventData:
@@ -30,6 +29,10 @@ def end(turn_id: TurnId) -> EventData:
         usage=NO_USAGE,
         timestamp=2,
     )
+
+
+def stop(turn_id: TurnId | None) -> EventData:
+    return Interrupted(agent_id=AgentId("a"), container_id=ContainerId("c1"), turn_id=turn_id)
 
 
 def fresh(head: int = 0) -> SessionLog:
@@ -67,10 +70,29 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
 
 def test_a_stop_that_was_told_is_remembered_for_the_turn_that_ran() -> None:
     before = fresh()
-    events = before.number([begin(ONE), begin(TWO), end(ONE), STOP], Scope(), 1)
+    events = before.number([begin(ONE), begin(TWO), end(ONE), stop(TWO)], Scope(), 1)
     log = fresh()
     log.restore(events, 7)
     assert (log.entry, log.stopped, list(log.open_turns)) == (7, {TWO}, [TWO])
+
+
+def test_a_stop_that_came_too_late_does_not_hit_the_next_turn() -> None:
+    log = fresh()
+    log.restore(fresh().number([begin(ONE), begin(TWO), end(ONE), stop(ONE), stop(None)], Scope(), 1), 7)
+    assert TWO not in log.stopped
+
+
+def test_a_long_tail_with_a_stop_waits_for_the_end_of_the_turn() -> None:
+    log = fresh()
+    log.number([begin(ONE), TextDelta(text="x")], Scope(), 1)
+    assert (log.foldable(1), log.foldable(2)) == (True, False)
+    log.committed = log.head
+    log.number([stop(ONE)], Scope(), 1)
+    assert not log.foldable(1)
+    log.take_back()
+    assert log.foldable(1)
+    log.number([stop(ONE), end(ONE)], Scope(), 1)
+    assert log.foldable(1_000)
 
 
 @pytest.mark.anyio

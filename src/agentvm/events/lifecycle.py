@@ -1,7 +1,7 @@
 """Lifecycle — containers, images, sessions and agents come and go."""
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId
 
 
 class ContainerEvent(EventData):
@@ -93,10 +93,11 @@ class ResyncRequired(SessionEvent):
 
 
 class Interrupted(EventData):
-    """An interrupt was accepted; the turn's own end follows if one was running."""
+    """An interrupt was accepted; the end of the turn it stops follows, if it stops one."""
 
     type = "interrupted"
     source = "agent"
     category = "lifecycle"
     agent_id: AgentId
     container_id: ContainerId
+    turn_id: TurnId | None = None

@@ -141,7 +141,8 @@ class Agent:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
         current = self._running or (self._inbox[0] if self._inbox and self._inbox[0].released else None)
-        await self._tell_all((lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.image.container_id),))
+        turn_id, container_id = current.state.turn_id if current else None, self.image.container_id
+        await self._tell_all((lifecycle.Interrupted(agent_id=self.agent_id, container_id=container_id, turn_id=turn_id),))
         return current
 
     def cancel(self, accepted: Accepted | None) -> None:
@@ -294,12 +295,18 @@ class Agent:
 
     async def _emit(self, told: Sequence[EventData], scope: Scope) -> None:
         """Stores and tells. What is still owed to the log comes first: peers that were away must hear of those ends too."""
-        log = await self._open_log()
-        owed = tuple(self._owed)
-        for end in owed:
-            self._ports.journal.post(log, *end)
-        await self._ports.journal.emit(log, told, scope)
-        self._owed = [end for end in self._owed if end not in owed]
+        log, journal = await self._open_log(), self._ports.journal
+        journal.check(log, scope)
+        # Taken at once, and posted all or none: nobody must pay an end twice.
+        owed, self._owed = self._owed, []
+        try:
+            for end in owed:
+                log.failed.pop(end[1].turn_id, None)
+                journal.post(log, *end)
+            await journal.emit(log, told, scope)
+        except AgentVMError:
+            self._owed = owed + self._owed
+            raise
 
     async def _pay(self) -> None:
         if self._owed:

@@ -209,7 +209,7 @@ class Journal:
         if not by_log:
             return
         now = self._clock()
-        folded = {log: len(log.tail) for log in by_log if not log.open_turns or len(log.tail) > LONGEST_TAIL}
+        folded = {log: len(log.tail) for log in by_log if log.foldable(LONGEST_TAIL)}
         writes = [
             _write(log, events, now, log.tail[: folded[log]] if log in folded else None) for log, events in by_log.items()
         ]
@@ -239,6 +239,7 @@ class Journal:
             elif log in folded:
                 del log.tail[: folded[log]]
                 log.entry = 0
+                log.stopped.intersection_update(log.open_turns)
                 self._unfolded.pop(log, None)
         if gone:
             self._fail(batch, gone)

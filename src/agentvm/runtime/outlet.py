@@ -33,6 +33,10 @@ class Outlet:
             for subscription in tuple(channel.lagging):
                 if channel.closing is not None or not await self._catch_up(subscription):
                     break
+                frames += channel.take_nowait()
+                if frames:
+                    # One page at a time: what more of the past fills the outbox leaves no room for a reply.
+                    break
             frames += channel.take_nowait()
             if frames or channel.closing is not None:
                 return frames
@@ -64,6 +68,10 @@ class Outlet:
         cursor = subscription.cursor or 0
         if self._replay.is_current(tenant_id, subscription.session_id, cursor, missed.last):
             self._channel.lagging.pop(subscription, None)
+        elif subscription in self._channel.lagging:
+            # The others come first now.
+            del self._channel.lagging[subscription]
+            self._channel.lagging[subscription] = None
         return True
 
     def _resync(self, subscription: Subscription, last: int) -> Frame:

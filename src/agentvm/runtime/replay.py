@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agentvm.errors import SessionNotFound
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message
@@ -45,7 +46,11 @@ class Replay:
         events: list[Event] = []
         for chunk in await log.read(after, 1):
             body = open_chunk(chunk.body)
-            messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named_messages(body))}
+            named = named_messages(body)
+            messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
+            if len(messages) < len(named):
+                # Deleted between the two reads: messages go only with their session.
+                raise SessionNotFound(session_id)
             events += decode_events(body, tenant_id, messages)
         events = [event for event in events if event.seq > after]
         if events and events[0].seq > after + 1:

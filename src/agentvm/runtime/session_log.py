@@ -49,9 +49,9 @@ class SessionLog:
         self.open_turns: dict[TurnId, None] = {}
         """Turns accepted and not ended, in order."""
         self.stopped: set[TurnId] = set()
-        """Of a log from before the process started: open turns somebody had asked to stop."""
+        """Turns somebody has asked to stop, as far as the tail tells; after a crash they are not taken up again."""
         self.suspended: set[TurnId] = set()
-        """Of such a log: open turns that were put off by a restart and did not die."""
+        """Open turns that were put off by a restart and did not die."""
         self.entry = 0
         """The first journal entry that still holds events of the tail; 0 for none."""
         self.failed: dict[TurnId | None, AgentVMError] = {}
@@ -78,21 +78,16 @@ class SessionLog:
         self.entry = self.entry or entry
         for event in events:
             self._follow(event.data)
-            match event.data:
-                case Interrupted():
-                    self.stopped.update(tuple(self.open_turns)[:1])
-                case TurnSuspended(turn_id=turn_id):
-                    self.suspended.add(turn_id)
-                case TurnResumed(turn_id=turn_id):
-                    self.suspended.discard(turn_id)
-                case _:
-                    pass
 
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
         self.tail.clear()
         self.head = self.committed = last
         self.entry = self.entry or entry
+
+    def foldable(self, longest: int) -> bool:
+        """Whether the tail need not wait any longer. One with a stop does: recovery learns of it only from the journal."""
+        return not self.open_turns or (len(self.tail) > longest and self.stopped.isdisjoint(self.open_turns))
 
     def take_back(self) -> None:
         """Forgets what is not committed: the numbers are given out again."""
@@ -103,6 +98,8 @@ class SessionLog:
                     self.open_turns.pop(turn_id, None)
                 case TurnResponse(turn_id=turn_id):
                     self.open_turns[turn_id] = None
+                case Interrupted(turn_id=turn_id) if turn_id is not None:
+                    self.stopped.discard(turn_id)
                 case _:
                     pass
         del self.tail[kept:]
@@ -112,8 +109,13 @@ class SessionLog:
         match data:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
+                self.suspended.discard(turn_id)
+            case TurnSuspended(turn_id=turn_id):
+                self.suspended.add(turn_id)
             case TurnResponse(turn_id=turn_id):
                 self.open_turns.pop(turn_id, None)
+            case Interrupted(turn_id=turn_id) if turn_id is not None:
+                self.stopped.add(turn_id)
             case _:
                 pass
 

@@ -1,0 +1,133 @@
+"""Checks — what must be true at the end of every history."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import msgspec
+
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
+from agentvm.protocol.dialect_v1 import encode_event
+from agentvm.runtime.replay import Replay
+from agentvm.storage.sqlite import SqliteStore
+from tests.faults.invariants import check_events, check_messages, check_stops, check_texts
+from tests.simulation.device import Sent, User
+from tests.simulation.disk import SimulatedDatabase
+from tests.simulation.frames import decode
+from tests.simulation.world import World
+
+Frame = dict[str, Any]
+
+
+async def check(world: World) -> None:
+    """Raises AssertionError with what is wrong."""
+    assert not world.complaints, "\n".join(world.complaints)
+    assert world.disk.query("SELECT count(*) FROM journal") == [(0,)], "the journal is not empty"
+    assert world.disk.query("SELECT turn_id FROM turns WHERE outcome IS NULL") == [], "turns have no end"
+    repeated = {call_id: runs for call_id, runs in world.provider.runs.items() if runs > 1}
+    assert not repeated, f"tools were run again: {repeated}"
+    for user in world.users:
+        await _check_user(world, user)
+
+
+async def _check_user(world: World, user: User) -> None:
+    store = SqliteStore(SimulatedDatabase(world.disk))
+    container = store.tenant(DEFAULT_TENANT).container(ContainerId(user.container_id))
+    images = await container.list_images()
+    missing = user.created - user.deleted - {image.image_id for image in images}
+    assert not missing, f"images were created and are gone: {missing}"
+    replay = Replay(store, lambda tenant_id, session_id: None)
+    sent: dict[str, list[Sent]] = defaultdict(list)
+    for one in user.sent:
+        assert len(one.acked) <= 1, f"{one.text} was accepted as {one.acked}"
+        sent[one.session_id].append(one)
+    for image in images:
+        for session in await container.list_sessions(image.image_id):
+            events = await _read_log(world, replay, user, session.session_id)
+            messages = [
+                msgspec.json.decode(msgspec.json.encode(message))
+                for message in await container.list_messages(session.session_id)
+            ]
+            check_events(events)
+            check_texts(events, disk_failed=world.disk.failed > 0)
+            check_messages(events, messages)
+            check_stops(events)
+            _check_sent(sent[session.session_id], events, messages)
+            _check_usage(world, events, messages)
+            _check_heard(world, user, session.session_id, len(events))
+            world.counts["resumed"] += sum(event["type"] == "turn_resumed" for event in events)
+            world.counts["events"] += len(events)
+
+
+async def _read_log(world: World, replay: Replay, user: User, session_id: SessionId) -> list[Frame]:
+    """The whole log, which must be what was heard of it."""
+    frames: list[Frame] = []
+    while True:
+        after = int(frames[-1]["cursor"]) if frames else 0
+        missed = await replay.read(DEFAULT_TENANT, ContainerId(user.container_id), session_id, after)
+        assert not missed.lost, f"the log of {session_id} has lost what follows {after}"
+        if not missed.events:
+            break
+        for frame in filter(None, map(encode_event, missed.events)):
+            stored, _ = decode(frame.bare)
+            told = world.told.pop((session_id, stored.cursor or ""), stored)
+            assert told.same(stored), f"{session_id} has {stored} at {stored.cursor}, and somebody heard {told}"
+            frames.append(msgspec.json.decode(frame.bare))
+    beyond = [cursor for session, cursor in world.told if session == session_id]
+    assert not beyond, f"somebody heard {beyond} of {session_id}, which are not in the log"
+    return frames
+
+
+def _check_sent(sent: list[Sent], events: list[Frame], messages: list[Frame]) -> None:
+    """What was acknowledged is there once; what was sent is there at most once; what was refused is not there."""
+    said = Counter(message["content"] for message in messages if message["role"] == "user")
+    ids = {message["id"]: message for message in messages if message["role"] == "user"}
+    turns = {event["data"]["turnId"]: event["data"] for event in events if event["type"] == "turn_request"}
+    for one in sent:
+        found = said[one.text]
+        assert found <= 1, f"{one.text} is there {found} times"
+        for message_id, turn_id in one.acked:
+            assert ids[message_id]["content"] == one.text, f"{one.text} was accepted and is not there"
+            assert turns[turn_id]["messageId"] == message_id, f"{one.text} was accepted and has no turn"
+            assert turns[turn_id].get("clientKey") == one.key
+        if one.refused == one.times:
+            assert found == 0, f"{one.text} was refused and is there"
+
+
+def _check_usage(world: World, events: list[Frame], messages: list[Frame]) -> None:
+    """A turn has used at least what the provider reported for each of its calls that was finished and kept."""
+    ends = {event["data"]["turnId"]: event["data"] for event in events if event["type"] == "turn_response"}
+    for end in ends.values():
+        assert end["duration"] >= 0, end
+    calls = _calls_of(messages)
+    used: Counter[tuple[str, str]] = Counter()
+    for turn_id, number in calls.values():
+        call = world.provider.calls[number]
+        if call.stopped and call.reported is not None:
+            used[turn_id, "inputTokens"] += call.reported.input_tokens
+            used[turn_id, "outputTokens"] += call.reported.output_tokens
+    for (turn_id, kind), tokens in used.items():
+        assert ends[turn_id]["usage"][kind] >= tokens, (turn_id, kind, ends[turn_id]["usage"], tokens)
+
+
+def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:
+    """Which call of the provider each assistant message came from: its text or its tool calls say so."""
+    calls: dict[str, tuple[str, int]] = {}
+    for message in messages:
+        if message["role"] != "assistant":
+            continue
+        if "toolCall" in message:
+            calls[message["parentId"]] = (message["turnId"], int(message["toolCall"]["id"].split("_")[1]))
+        else:
+            text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
+            if text.startswith("#") and " " in text:
+                calls[message["id"]] = (message["turnId"], int(text[1:].split(" ")[0]))
+    kept = {message["id"] for message in messages}
+    return {message_id: call for message_id, call in calls.items() if message_id in kept}
+
+
+def _check_heard(world: World, user: User, session_id: str, last: int) -> None:
+    """Whoever came back at the end with a cursor has heard everything since."""
+    for device in world.devices:
+        if device.user is user and device.follows and session_id in device.cursors:
+            heard = device.cursors[session_id]
+            assert heard == last, f"{device.name} has heard {session_id} up to {heard} of {last}"

@@ -1,0 +1,157 @@
+"""Process — one life of the server: started on what the last one left, ended by a crash or by a restart.
+
+A crash is total: from one moment on nothing the process does reaches the disk, the network, the provider or a tool. Its
+tasks are then ended like those of any process, because nobody can tell any more.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.abc
+
+from agentvm.app import AgentVM
+from agentvm.blueprint.definition import Definitions
+from agentvm.commands.call import Peer
+from agentvm.config import ServerConfig
+from agentvm.drivers.models import Models
+from agentvm.ecosystem import Effector
+from agentvm.errors import AgentVMError
+from agentvm.model.ids import Clock, NewId
+from agentvm.model.limits import Limits
+from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.server.readers import Readers
+from agentvm.server.websocket import LINGER, House, serve_socket
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import SqliteStore
+from tests.simulation.disk import Disk, SimulatedDatabase
+from tests.simulation.network import Socket
+from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
+
+LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """What every process finds when it starts."""
+
+    disk: Disk
+    provider: Provider
+    clock: Clock
+    new_id: NewId
+    tap: Effector
+    """Hears every event that is told."""
+    wrap: Callable[[Store], Store] = lambda store: store
+    """Lets a test put something broken between the runtime and its store."""
+    repeatable: tuple[str, ...] = (REPEATABLE,)
+
+
+class Process:
+    """Runs from `run` until `crash` or `restart`."""
+
+    def __init__(self, hardware: Hardware, number: int) -> None:
+        self._hardware = hardware
+        self._number = number
+        self._database = SimulatedDatabase(hardware.disk)
+        self._alive = True
+        self._grace: float | None = None
+        self._leaving = anyio.Event()
+        self._vm: AgentVM | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._sockets: dict[Socket, None] = {}
+        self._emptied = anyio.Event()
+        self.up = anyio.Event()
+        """Set when peers can connect, or when it is clear that they never will."""
+        self.over = anyio.Event()
+        """Set when another process may start."""
+
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """While it takes work."""
+        return self._vm.runtime if self._vm is not None and self._alive and self._grace is None else None
+
+    def crash(self) -> None:
+        if self._alive:
+            self._alive = False
+            self._database.cut_off()
+            for socket in tuple(self._sockets):
+                socket.end()
+            self._leaving.set()
+            self.over.set()
+
+    def restart(self, grace: float) -> None:
+        """Ends the process as an operator does, unless it is ending anyway."""
+        if self._grace is None:
+            self._grace = grace
+            self._leaving.set()
+
+    def connect(self, socket: Socket) -> bool:
+        """False when nobody listens."""
+        if self.runtime is None or self._tasks is None:
+            return False
+        self._sockets[socket] = None
+        self._tasks.start_soon(self._serve, socket)
+        return True
+
+    async def run(self) -> None:
+        try:
+            await self._live()
+        except AgentVMError:
+            # It could not be started on this disk; the operator tries again.
+            self._alive = False
+        finally:
+            self.up.set()
+            self.over.set()
+
+    async def _live(self) -> None:
+        hardware = self._hardware
+        driver = SimulatedDriver(hardware.provider, self._number, lambda: self._alive)
+        store = hardware.wrap(SqliteStore(self._database))
+        async with open_runtime(
+            store=store,
+            models=Models({driver.name: driver}, driver.name),
+            toolbox=open_toolbox(hardware.provider, lambda: self._alive, repeatable=hardware.repeatable),
+            clock=hardware.clock,
+            new_id=hardware.new_id,
+            limits=LIMITS,
+            effectors=(hardware.tap,),
+            suspends=True,
+        ) as runtime:
+            self._vm = AgentVM(
+                config=ServerConfig(data_dir=None),
+                store=store,
+                runtime=runtime,
+                definitions=Definitions(),
+                clock=hardware.clock,
+                new_id=hardware.new_id,
+            )
+            async with anyio.create_task_group() as self._tasks:
+                self.up.set()
+                await self._leaving.wait()
+                if self._alive and self._grace is not None:
+                    await runtime.drain(self._grace)
+                    with anyio.move_on_after(LINGER):
+                        while self._sockets:
+                            self._emptied = anyio.Event()
+                            await self._emptied.wait()
+                self._tasks.cancel_scope.cancel()
+
+    async def _serve(self, socket: Socket) -> None:
+        assert self._vm is not None
+        try:
+            house = House(self._vm, _watch, Readers())
+            await serve_socket(house, None, socket.abort, socket.receive, socket.send)
+        finally:
+            socket.end()
+            del self._sockets[socket]
+            self._emptied.set()
+
+
+@contextmanager
+def _watch(peer: Peer, tasks: anyio.abc.TaskGroup) -> Iterator[None]:
+    yield

@@ -1,0 +1,183 @@
+"""Provider — a model that says anything, and tools that do anything. Both remember what really happened."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from agentvm.drivers.base import (
+    MessageStarted,
+    MessageStopped,
+    ModelOutput,
+    Prompt,
+    StopReason,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    ThinkingDelta,
+    ThinkingStarted,
+    ThinkingStopped,
+    ToolCallStarted,
+    ToolCallStopped,
+    ToolInputDelta,
+    ToolsAnswered,
+    ToolSpec,
+    UsageReported,
+)
+from agentvm.drivers.scripted import last_user_text
+from agentvm.errors import (
+    ProviderBadRequest,
+    ProviderError,
+    ProviderOverloaded,
+    ProviderRateLimited,
+    ProviderTimeout,
+    ProviderUnreachable,
+    ToolFailed,
+)
+from agentvm.model.usage import Usage
+from agentvm.runtime.tools import Tool, Toolbox
+from tests.simulation.loop import Dice
+
+Step = ModelOutput | ProviderError | float
+"""A number is a pause in seconds."""
+
+FOREVER = 100_000.0
+ERRORS = (ProviderBadRequest, ProviderOverloaded, ProviderRateLimited, ProviderTimeout, ProviderUnreachable)
+REPEATABLE = "look"
+ONCE = "save"
+TOOL_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """What one call came to, as the provider knows it."""
+
+    number: int
+    said: str
+    """What the user said: each says something else, so this names the turn."""
+    process: int
+    reported: Usage | None = None
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class Provider:
+    """The world beyond the process: outlives it."""
+
+    dice: Dice
+    calls: list[ModelCall] = field(default_factory=list)
+    runs: Counter[str] = field(default_factory=Counter)
+    """How often each call of a tool that must not be repeated was run."""
+    faults: Counter[str] = field(default_factory=Counter)
+    begins: Callable[[str], None] = lambda said: None
+    """Told whenever something is begun for what a user said."""
+
+
+class SimulatedDriver:
+    """One process's way to the provider; `alive` says whether that process still is."""
+
+    name = "simulated"
+    default_model = "simulated"
+
+    def __init__(self, provider: Provider, process: int, alive: Callable[[], bool]) -> None:
+        self._provider = provider
+        self._process = process
+        self._alive = alive
+
+    def context_window(self, model: str) -> int:
+        return 100_000
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        if not self._alive():
+            await anyio.sleep_forever()
+        provider = self._provider
+        said = last_user_text(prompt)
+        call = ModelCall(len(provider.calls), said, self._process)
+        provider.calls.append(call)
+        provider.begins(said)
+        for step in _script(provider, call, sum(isinstance(one, ToolsAnswered) for one in prompt.conversation)):
+            if isinstance(step, float):
+                await anyio.sleep(step)
+                if not self._alive():
+                    await anyio.sleep_forever()
+            elif isinstance(step, ProviderError):
+                raise step
+            else:
+                if isinstance(step, UsageReported):
+                    call.reported = step.usage
+                call.stopped = call.stopped or isinstance(step, MessageStopped)
+                yield step
+
+
+def open_toolbox(provider: Provider, alive: Callable[[], bool], *, repeatable: Sequence[str] = (REPEATABLE,)) -> Toolbox:
+    """The tools of one process. What they do is in the arguments."""
+
+    def tool(name: str) -> Tool:
+        async def run(arguments: dict[str, object]) -> object:
+            if not alive():
+                await anyio.sleep_forever()
+            if name == ONCE:
+                provider.runs[str(arguments["id"])] += 1
+            provider.begins(str(arguments["said"]))
+            await anyio.sleep(float(str(arguments["seconds"])))
+            if not alive():
+                await anyio.sleep_forever()
+            if arguments["fails"]:
+                raise ToolFailed(f"{name} does not work today")
+            return {"done": arguments["id"]}
+
+        spec = ToolSpec(name=name, description=name, input_schema={"type": "object"})
+        return Tool(spec=spec, run=run, deadline=TOOL_SECONDS, repeatable=name in repeatable)
+
+    return Toolbox([tool(REPEATABLE), tool(ONCE)])
+
+
+def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
+    dice = provider.dice
+    steps: list[Step] = [dice.pause(0.1), MessageStarted(f"provider_{call.number}", "simulated-1")]
+    if dice.happens(0.3):
+        steps.append(UsageReported(Usage(input_tokens=dice.randint(1, 500), output_tokens=1)))
+    if dice.happens(0.1):
+        steps += [ThinkingStarted(), ThinkingDelta("hm"), ThinkingDelta(" hm"), ThinkingStopped("signed")]
+    calls = dice.choice((1, 1, 2, 3)) if rounds < 3 and dice.happens(0.2) else 0
+    if not calls or dice.happens(0.6):
+        steps += _text(dice, call)
+    for number in range(calls):
+        steps += _tool_call(dice, call, number)
+    if dice.happens(0.9):
+        steps.append(UsageReported(Usage(input_tokens=dice.randint(500, 900), output_tokens=dice.randint(100, 300))))
+    reason: StopReason = "tool_use" if calls and dice.happens(0.9) else "end_turn"
+    steps.append(MessageStopped("max_tokens" if dice.happens(0.05) else reason))
+    return _spoil(provider, steps) if dice.happens(0.12) else steps
+
+
+def _spoil(provider: Provider, steps: list[Step]) -> list[Step]:
+    """The call goes wrong somewhere on its way."""
+    dice = provider.dice
+    kind = dice.choice(("error", "error", "stall", "truncated"))
+    provider.faults[f"provider {kind}"] += 1
+    kept = steps[: dice.randrange(len(steps))]
+    if kind == "error":
+        return [*kept, dice.choice(ERRORS)("the provider does not work today")]
+    return [*kept, FOREVER] if kind == "stall" else kept
+
+
+def _text(dice: Dice, call: ModelCall) -> list[Step]:
+    steps: list[Step] = [TextStarted(), TextDelta(f"#{call.number} ")]
+    for _ in range(dice.choice((0, 1, 2, 4))):
+        if dice.happens(0.3):
+            steps.append(dice.pause(0.05))
+        steps.append(TextDelta(dice.choice(("word ", "Wörter ", "字", "🙂", "", "\n"))))
+    return [*steps, TextStopped()]
+
+
+def _tool_call(dice: Dice, call: ModelCall, number: int) -> list[Step]:
+    call_id = f"call_{call.number}_{number}"
+    seconds = FOREVER if dice.happens(0.05) else dice.pause(0.3)
+    arguments = {"id": call_id, "said": call.said, "seconds": seconds, "fails": dice.happens(0.15)}
+    body = msgspec.json.encode(arguments).decode()
+    name = dice.choice((ONCE, ONCE, REPEATABLE, "nobody"))
+    middle = len(body) // 2
+    return [ToolCallStarted(call_id, name), ToolInputDelta(body[:middle]), ToolInputDelta(body[middle:]), ToolCallStopped()]

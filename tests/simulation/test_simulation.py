@@ -1,0 +1,101 @@
+"""F20: whole histories of the server under random faults, each from one seed; and proof that the checker can fail."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agentvm.storage.base import Committed, SessionWrite, Store
+from tests.simulation.history import Broken, run_history
+from tests.simulation.loop import Stuck, run_virtual
+from tests.simulation.provider import ONCE, REPEATABLE
+from tests.simulation.world import Setup
+
+CHUNK = 10
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_all(seeds: range, setup: Setup | None = None) -> None:
+    for seed in seeds:
+        run_history(seed, setup)
+
+
+@pytest.mark.parametrize("first", range(0, 200, CHUNK))
+def test_f20_every_promise_holds_in_every_history(first: int) -> None:
+    run_all(range(first, first + CHUNK))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_seed_is_a_history(seed: int) -> None:
+    first, second, another = run_history(seed), run_history(seed), run_history(seed + 100)
+    assert first.counts["frames"] > 0
+    assert (first.digest, first.counts, first.virtual_seconds) == (second.digest, second.counts, second.virtual_seconds)
+    assert first.digest != another.digest
+
+
+def test_a_seed_is_the_same_history_in_another_process() -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-m", "tests.simulation", "--seed", "4"]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60)
+        digests.add(next(line for line in done.stdout.splitlines() if line.startswith("digest")))
+    assert digests == {f"digest: {run_history(4).digest}"}
+
+
+def test_many_things_really_happen() -> None:
+    counts = sum((run_history(seed).counts for seed in range(1, 8)), run_history(0).counts)
+    for what in ("turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump"):
+        assert counts[what] > 0, what
+
+
+class Forgetful:
+    """A store that forgets the end of a turn: somebody will end it again."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        kept = [
+            SessionWrite(
+                tenant_id=write.tenant_id,
+                container_id=write.container_id,
+                session_id=write.session_id,
+                now=write.now,
+                messages=write.messages,
+                turns=[msgspec.structs.replace(turn, outcome=None) for turn in write.turns],
+                chunk=write.chunk,
+            )
+            for write in writes
+        ]
+        return await self._store.commit(kept, entry=entry, forget=forget)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        pytest.param(Setup(lying_disk=True), id="events that are told before they are safe"),
+        pytest.param(Setup(wrap=Forgetful), id="turns whose end is forgotten"),
+        pytest.param(Setup(repeatable=(REPEATABLE, ONCE)), id="tools that are run again"),
+    ],
+)
+def test_the_checker_finds_what_is_broken(setup: Setup) -> None:
+    with pytest.raises(Broken, match=r"python -m tests\.simulation --seed \d+ --trace"):
+        run_all(range(40), setup)
+
+
+def test_a_history_that_cannot_go_on_is_not_waited_for() -> None:
+    async def wait_for_nothing() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Stuck):
+        run_virtual(wait_for_nothing())

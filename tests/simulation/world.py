@@ -1,0 +1,320 @@
+"""World — one history: people, their devices, the server's lives, and everything that goes wrong meanwhile."""
+
+import asyncio
+import gc
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from agentvm.events.base import Event
+from agentvm.events.message import UserMessage
+from agentvm.events.turn import TurnResponse
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
+from agentvm.runtime import channel, journal, replay
+from agentvm.runtime.agent import Agent
+from agentvm.storage.base import Store
+from tests.simulation.device import Device, User
+from tests.simulation.disk import Disk
+from tests.simulation.frames import Frame
+from tests.simulation.loop import Dice
+from tests.simulation.network import Socket
+from tests.simulation.process import Hardware, Process
+from tests.simulation.provider import REPEATABLE, Provider
+
+START = 1_700_000_000_000
+"""The wall clock when every history begins, in milliseconds."""
+HOUR = 3_600_000
+PATIENCE = 20_000.0
+"""Virtual seconds in which everything must have come to rest."""
+
+# Constants of the runtime that some histories have smaller, so that the rare paths behind them are common.
+BOUNDS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
+    (channel, "MAX_FRAMES", (12, 60)),
+    (journal, "LONGEST_TAIL", (10, 40)),
+    (replay, "PAGE", (5, 30)),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Setup:
+    """What a test may want different from an ordinary history."""
+
+    trace: Callable[[str], None] | None = None
+    lying_disk: bool = False
+    wrap: Callable[[Store], Store] = lambda store: store
+    repeatable: tuple[str, ...] = (REPEATABLE,)
+
+
+@dataclass(slots=True)
+class Tap:
+    """Hears every event in the process, and knows which turns have an end that is stored."""
+
+    said: dict[str, str] = field(default_factory=dict)
+    """What the user said, by turn."""
+    ended: set[str] = field(default_factory=set)
+    accepted: int = 0
+
+    def react(self, event: Event) -> None:
+        turn_id = event.scope.turn_id
+        if turn_id is None or not event.seq:
+            return
+        if isinstance(event.data, UserMessage):
+            self.accepted += 1
+            self.said[turn_id] = str(getattr(event.data.message, "content", ""))
+        elif isinstance(event.data, TurnResponse):
+            self.ended.add(self.said.get(turn_id, ""))
+
+
+class World:
+    """Made for one history. After `run` everything in it can be examined."""
+
+    def __init__(self, seed: int, setup: Setup) -> None:
+        self.dice = Dice(seed)
+        self.complaints: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.told: dict[tuple[str, str], Frame] = {}
+        """What anybody heard, by session and cursor."""
+        self.users = [User(f"user-{number}") for number in range(self.dice.randint(1, 3))]
+        self.devices = [
+            Device(self, self.dice.choice(self.users), f"device-{n}") for n in range(self.dice.choice((1, 1, 2, 2, 3, 4)))
+        ]
+        self.disk = Disk(self.dice)
+        self.disk.lies = setup.lying_disk
+        self.provider = Provider(self.dice, begins=self._begins)
+        self.process: Process | None = None
+        self._setup = setup
+        self._digest = hashlib.blake2b()
+        self._number = 0
+        self._jumped = 0
+        self.tap = Tap()
+        self._doomed: int | None = None
+        """Commits until the process dies."""
+        self._survives_commit = False
+        self._tasks: anyio.abc.TaskGroup
+        self._stopping = False
+
+    @property
+    def digest(self) -> str:
+        return self._digest.hexdigest()
+
+    # What devices find.
+
+    def connect(self, socket: Socket) -> bool:
+        return self.process is not None and self.process.connect(socket)
+
+    def hear(self, device: Device, text: str, frame: Frame) -> None:
+        self.counts["frames"] += 1
+        self.note(f"{device.name} < {text}")
+        context = frame.context
+        if context.container_id not in (None, device.user.container_id):
+            self.object(f"{device.name} heard of {context.container_id}: {frame.type}")
+        if frame.cursor is not None and context.session_id is not None:
+            before = self.told.setdefault((context.session_id, frame.cursor), frame)
+            if not before.same(frame):
+                self.object(f"{context.session_id} has two events {frame.cursor}: {before.type} and {frame.type}")
+
+    def object(self, complaint: str) -> None:
+        self.note(f"!! {complaint}")
+        self.complaints.append(complaint)
+
+    def next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def clock(self) -> int:
+        return START + self._jumped + int(self._loop_time() * 1000)
+
+    @staticmethod
+    def _loop_time() -> float:
+        # Also in callbacks, where there is no task.
+        return asyncio.get_running_loop().time()
+
+    def note(self, line: str) -> None:
+        """Part of the history: two runs of one seed note the same."""
+        self._digest.update(line.encode())
+        if self._setup.trace is not None:
+            self._setup.trace(f"{self._loop_time():.6f} {line}")
+
+    # The history.
+
+    async def run(self) -> None:
+        self._started = anyio.Event()
+        self.disk.on_commit = lambda: self._lives_on(after=False)
+        self.disk.after_commit = lambda: self._lives_on(after=True)
+        with _smaller_bounds(self.dice):
+            async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(self._keep_running)
+                async with anyio.create_task_group() as chaos:
+                    for device in self.devices:
+                        chaos.start_soon(device.live, self.dice.randint(10, 60))
+                    chaos.start_soon(self._go_wrong)
+                await self._come_to_rest()
+
+    async def _keep_running(self) -> None:
+        """The operator's init system."""
+        number = 0
+        while not self._stopping:
+            number += 1
+            self.note(f"process {number} starts")
+            hardware = Hardware(
+                disk=self.disk,
+                provider=self.provider,
+                clock=self.clock,
+                new_id=id_factory(self.clock, self.dice.getrandbits),
+                tap=self.tap,
+                wrap=self._setup.wrap,
+                repeatable=self._setup.repeatable,
+            )
+            self.process = Process(hardware, number)
+            self._started.set()
+            self._tasks.start_soon(self.process.run)
+            await self.process.over.wait()
+            self.note(f"process {number} is over")
+            await anyio.sleep(self.dice.pause(0.2))
+
+    async def _go_wrong(self) -> None:
+        troubles = tuple(TROUBLES)
+        weights = tuple(TROUBLES.values())
+        for _ in range(self.dice.randint(2, 16)):
+            await anyio.sleep(self.dice.pause(1.0))
+            trouble = self.dice.choices(troubles, weights)[0]
+            self.counts[trouble.__name__.removeprefix("_")] += 1
+            self.note(f"** {trouble.__name__}")
+            await trouble(self)
+
+    async def _come_to_rest(self) -> None:
+        """Nothing goes wrong any more; everything accepted ends, survives one more restart, and everybody hears of it."""
+        self.disk.heal()
+        self._doomed = None
+        with anyio.fail_after(PATIENCE):
+            await self._rest()
+            assert self.process is not None
+            process = self.process
+            self._started = anyio.Event()
+            process.restart(self.dice.choice((0.0, 30.0)))
+            await process.over.wait()
+            await self._started.wait()
+            await self._rest()
+            for device in self.devices:
+                device.disconnect()
+            # Again and again: one that cannot take its replies as fast as the past is cut off, and comes back.
+            while not all(device.connected for device in self.devices):
+                for device in self.devices:
+                    device.connect()
+                await anyio.sleep(100.0)
+                await self._rest()
+            self._stopping = True
+            self.process.restart(0.0)
+            await self.process.over.wait()
+
+    async def _rest(self) -> None:
+        """Waits until no turn runs and nothing is on its way."""
+        quiet = 0
+        while quiet < 2:
+            await anyio.sleep(2.0)
+            assert self.process is not None
+            await self.process.up.wait()
+            runtime = self.process.runtime
+            quiet += 1
+            if runtime is None:
+                quiet = 0
+                continue
+            for user in self.users:
+                for agent in runtime.agents(DEFAULT_TENANT, ContainerId(user.container_id)):
+                    if isinstance(agent, Agent) and agent.busy:
+                        quiet = 0
+                        await agent.rest()
+
+    def _begins(self, said: str) -> None:
+        if said in self.tap.ended:
+            self.object(f"something was begun for {said!r} after its turn had ended")
+
+    def _lives_on(self, *, after: bool) -> bool:
+        if self._doomed is None or after != self._survives_commit:
+            return True
+        self._doomed -= 1
+        if self._doomed >= 0:
+            return True
+        self._doomed = None
+        self._kill()
+        return False
+
+    def _kill(self) -> None:
+        if self.process is not None and self.process.alive:
+            self.note("the process dies")
+            self.counts["crashes"] += 1
+            self.process.crash()
+
+    # What goes wrong.
+
+    async def _crash(self) -> None:
+        self._kill()
+
+    async def _crash_at_commit(self) -> None:
+        """Right before or right after one of the next commits."""
+        self._survives_commit = self.dice.happens(0.5)
+        self._doomed = self.dice.randint(0, 12)
+
+    async def _restart(self) -> None:
+        if self.process is not None:
+            self.process.restart(self.dice.choice((0.0, 0.2, 2.0)))
+
+    async def _disk_full(self) -> None:
+        await self._fail_for("full")
+
+    async def _disk_broken(self) -> None:
+        await self._fail_for("broken")
+
+    async def _fail_for(self, kind: str) -> None:
+        self.disk.failing = kind
+        await anyio.sleep(self.dice.pause(0.3))
+        self.disk.failing = None
+
+    async def _disk_slow(self) -> None:
+        self.disk.slow = True
+        await anyio.sleep(self.dice.pause(1.0))
+        self.disk.slow = False
+
+    async def _disk_unreadable(self) -> None:
+        self.disk.unreadable = self.dice.choice((0.1, 0.5))
+        await anyio.sleep(self.dice.pause(0.3))
+        self.disk.unreadable = 0.0
+
+    async def _clock_jump(self) -> None:
+        self._jumped += self.dice.choice((-24 * HOUR, -HOUR, HOUR, 24 * HOUR))
+
+    async def _garbage(self) -> None:
+        gc.collect()
+
+
+TROUBLES: dict[Callable[[World], Any], float] = {
+    World._crash: 1.0,
+    World._crash_at_commit: 3.0,
+    World._restart: 1.0,
+    World._disk_full: 0.7,
+    World._disk_broken: 0.7,
+    World._disk_slow: 0.7,
+    World._disk_unreadable: 0.5,
+    World._clock_jump: 1.0,
+    World._garbage: 0.2,
+}
+"""What goes wrong, and how often in comparison."""
+
+
+@contextmanager
+def _smaller_bounds(dice: Dice) -> Iterator[None]:
+    before = [(module, name, getattr(module, name)) for module, name, _ in BOUNDS]
+    try:
+        for module, name, values in BOUNDS:
+            if dice.happens(0.4):
+                setattr(module, name, dice.choice(values))
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
