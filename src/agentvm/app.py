@@ -83,7 +83,7 @@ async def open_agentvm(
             open_runtime(
                 store=store,
                 models=models,
-                toolbox=Toolbox(builtin_tools(clock)),
+                toolbox=Toolbox(builtin_tools(clock), config.limits),
                 clock=clock,
                 new_id=new_id,
                 limits=config.limits,

@@ -83,6 +83,12 @@ async def test_usage_counts_the_cache_and_the_last_report_wins(driver: Anthropic
     )
 
 
+async def test_a_count_below_zero_changes_nothing(driver: AnthropicDriver, provider: ScriptedProvider) -> None:
+    end = answers.message_end(usage={"input_tokens": -7, "output_tokens": -1, "cache_read_input_tokens": -3})
+    provider.play(answers.stream([answers.message_start(), *answers.text_block(0, "a"), *end]))
+    assert conformance.usage_of(await conformance.collect(driver, prompt())) == Usage(input_tokens=10, output_tokens=1)
+
+
 @pytest.mark.parametrize(
     ("told", "meant"),
     [

@@ -150,6 +150,17 @@ def test_cached_tokens_are_counted_once() -> None:
     assert usage_of(outputs) == Usage(input_tokens=40, output_tokens=20, cache_read_tokens=60, thinking_tokens=15)
 
 
+def test_a_usage_below_zero_counts_as_none() -> None:
+    usage: dict[str, object] = {
+        "prompt_tokens": -9,
+        "completion_tokens": -1,
+        "prompt_tokens_details": {"cached_tokens": -5, "cache_write_tokens": -5},
+        "completion_tokens_details": {"reasoning_tokens": -3},
+    }
+    outputs = feed(answers.delta({"content": "a"}), *answers.openai_end(usage=usage))
+    assert usage_of(outputs) == Usage(input_tokens=0, output_tokens=0)
+
+
 def test_missing_usage_is_estimated_and_says_so() -> None:
     outputs = feed(answers.delta({"content": "a" * 10 + "中" * 10}), answers.delta({}, finish="stop"), answers.DONE)
     assert usage_of(outputs) == Usage(input_tokens=7, output_tokens=10, estimated=True)

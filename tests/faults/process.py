@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -29,6 +29,11 @@ class Server:
     @property
     def url(self) -> str:
         return f"ws://127.0.0.1:{self.port}/ws"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     async def start(self, grace: float = 0.0) -> None:
         command = [sys.executable, "-m", "tests.faults.server", str(self.port), str(self._data_dir), str(grace)]
@@ -59,6 +64,25 @@ class Server:
     async def stop(self) -> None:
         if self._process is not None:
             await self.end(signal.SIGKILL)
+
+
+def rss(pid: int) -> int:
+    """Bytes of memory the process has in use."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+OPENED_LATE = 4
+"""Files that the database's readers open when they are first used, which may be at any time."""
+
+
+def open_files(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """For what tells nobody: tasks that end, files that are closed."""
+    while not done():  # noqa: ASYNC110  # there is no event to wait for
+        await anyio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -36,8 +36,11 @@ def script(prompt: Prompt) -> list[Step]:
 
 
 class Paced(ScriptedDriver):
+    """Takes its time, and does not remember its prompts: that would be a leak of the tests' own."""
+
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         async for output in super().run(prompt):
+            self.prompts.clear()
             await anyio.sleep(PACE)
             yield output
 

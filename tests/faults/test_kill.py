@@ -1,5 +1,6 @@
 """F1 and graceful restarts: a real process, a real socket, a real file; the server dies in the middle of turns."""
 
+import os
 import random
 import signal
 from pathlib import Path
@@ -17,7 +18,11 @@ from agentvm.errors import ChannelClosed
 
 pytestmark = pytest.mark.anyio
 
-SESSIONS, TURNS, KILLS = 12, 5, 6
+SESSIONS = 50
+TURNS = int(os.environ.get("AVM_FAULT_TURNS", "1000")) // SESSIONS
+"""Of each session."""
+BETWEEN_KILLS = (100 * SESSIONS, 200 * SESSIONS)
+"""Events. Most turns that were hit can end in that time: one that its server did not survive four times is given up."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +84,7 @@ async def reconnected(agentx: AgentX) -> None:
 
 
 class Killer:
-    """Kills and restarts the server after every so many events, wherever in a turn that is.
-
-    Not more often than turns can bear: one that its server did not survive four times is given up.
-    """
+    """Kills and restarts the server after every so many events, wherever in a turn that is."""
 
     def __init__(self, server: Server, agentx: AgentX) -> None:
         self._server = server
@@ -90,16 +92,18 @@ class Killer:
         self._left = 0
         self._enough = anyio.Event()
         self._done = False
+        self.kills = 0
         agentx.on("*", self._listen)
 
     async def run(self) -> None:
-        for _ in range(KILLS):
-            self._left, self._enough = self._chance.randint(450, 900), anyio.Event()
+        while True:
+            self._left, self._enough = self._chance.randint(*BETWEEN_KILLS), anyio.Event()
             await self._enough.wait()
             if self._done:
                 return
             await self._server.end(signal.SIGKILL)
             await self._server.start()
+            self.kills += 1
 
     def finish(self) -> None:
         self._done = True
@@ -112,7 +116,7 @@ class Killer:
 
 
 async def test_f1_a_server_that_is_killed_over_and_over_loses_nothing(tmp_path: Path) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(max(60, SESSIONS * TURNS / 10)):
         async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url, timeout=5)) as agentx:
             users = [User(agentx, f"u{number}") for number in range(SESSIONS)]
             for user in users:
@@ -144,7 +148,7 @@ async def test_f1_a_server_that_is_killed_over_and_over_loses_nothing(tmp_path: 
                     assert own[-1]["content"][-1]["text"] == text_of(text)
                     (end,) = [event for event in of_turn(events, turn_id) if event["type"] == "turn_response"]
                     assert end["data"]["outcome"] == "completed"
-            assert resumed > 0
+            assert resumed > killer.kills > 2
 
 
 @pytest.mark.parametrize("word", ["say", "tool"])

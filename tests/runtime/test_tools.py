@@ -1,8 +1,12 @@
+import asyncio
+import sys
+
 import anyio
 import pytest
 from tests.runtime.fixtures import tool
 
 from agentvm.errors import ToolFailed
+from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCall
 from agentvm.runtime.tools import Outcome, Toolbox
 
@@ -71,6 +75,64 @@ async def test_a_value_that_is_no_json_is_a_result_that_says_so(value: object) -
 
 async def test_text_comes_out_as_text_json_can_carry() -> None:
     assert await run(giving("a\ud800")) == Outcome("a\ufffd", False)
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("x" * 11, "xxxxxxxxxx\n[cut off: the result has 11 characters]"),
+        ("a" * 9 + "\ud800" + "b", "aaaaaaaaa\ufffd\n[cut off: the result has 11 characters]"),
+        ({"a": [1, 2, 3]}, '{"a":[1,2,\n[cut off: the result has 13 characters]'),
+        ("x" * 10, "x" * 10),
+        ([1, 2, 3], [1, 2, 3]),
+    ],
+)
+async def test_a_long_result_is_cut_off_and_says_so(value: object, kept: object) -> None:
+    async def run_it(arguments: dict[str, object]) -> object:
+        return value
+
+    toolbox = Toolbox([tool("given", run_it)], Limits(tool_output=10))
+    assert await run(toolbox) == Outcome(kept, False)
+
+
+async def test_a_long_error_is_cut_off_too() -> None:
+    async def fail(arguments: dict[str, object]) -> object:
+        raise ToolFailed("x" * 11)
+
+    outcome = await run(Toolbox([tool("fail", fail)], Limits(tool_output=10)), "fail")
+    assert outcome == Outcome("xxxxxxxxxx\n[cut off: the result has 11 characters]", True)
+
+
+async def test_a_tool_that_ends_its_process_ends_only_itself() -> None:
+    async def leave(arguments: dict[str, object]) -> object:
+        sys.exit(3)
+
+    assert await run(Toolbox([tool("leave", leave)]), "leave") == Outcome("leave tried to end its process", True)
+
+
+async def test_a_tool_whose_own_work_was_cancelled_is_a_failed_one() -> None:
+    async def wait(arguments: dict[str, object]) -> object:
+        raise asyncio.CancelledError
+
+    assert await run(Toolbox([tool("wait", wait)]), "wait") == Outcome("wait was cancelled from within", True)
+
+
+async def test_a_turn_that_is_cancelled_takes_its_tool_with_it() -> None:
+    begun, ended = anyio.Event(), list[Outcome]()
+
+    async def wait(arguments: dict[str, object]) -> object:
+        begun.set()
+        await anyio.sleep_forever()
+        return None
+
+    async def call() -> None:
+        ended.append(await run(Toolbox([tool("wait", wait)]), "wait"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call)
+        await begun.wait()
+        tasks.cancel_scope.cancel()
+    assert ended == []
 
 
 def test_specs_are_given_by_name_and_unknown_names_are_found() -> None:

@@ -37,6 +37,12 @@ R = TypeVar("R", bound=Reply)
 
 FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
 
+HEARTBEAT = 30.0
+"""Seconds between pings, and that a pong may take: a dead server is noticed within two."""
+
+FAREWELL = 1.0
+"""Seconds a server may take to answer a goodbye; one that is dead never does."""
+
 
 @dataclass(slots=True, eq=False)
 class _Pending:
@@ -127,8 +133,9 @@ class RemoteLink:
             additional_headers=self._headers,
             max_size=MAX_FRAME,
             compression=None,
-            ping_interval=30,
-            ping_timeout=30,
+            ping_interval=HEARTBEAT,
+            ping_timeout=HEARTBEAT,
+            close_timeout=FAREWELL,
             proxy=proxy,
         )
         self._socket = socket

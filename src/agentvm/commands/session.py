@@ -38,7 +38,9 @@ async def get(call: Call, command: ask.SessionGet) -> ask.SessionReply:
 
 async def list_of_image(call: Call, command: ask.SessionList) -> ask.SessionListReply:
     store, image = await call.image(command.image_id)
-    sessions = await store.list_sessions(image.image_id)
+    listed = await store.list_sessions(image.image_id)
+    # The default one leads whatever its time says: the clock may have been set back since.
+    sessions = tuple(sorted(listed, key=lambda session: session.session_id != image.session_id))
     for session in sessions:
         call.peer.subscribe(session)
     return ask.SessionListReply(sessions=sessions, subscriptions=tuple(session.session_id for session in sessions))

@@ -230,10 +230,10 @@ class MessagesDecoder:
 
 
 def _merge(known: Usage, told: _Usage) -> Usage:
-    """Counts are cumulative, and a count left out has not changed."""
+    """Counts are cumulative, and a count left out has not changed; one below zero says nothing."""
 
     def newest(now: int | None, before: int) -> int:
-        return before if now is None else now
+        return before if now is None or now < 0 else now
 
     details = told.output_tokens_details
     return Usage(

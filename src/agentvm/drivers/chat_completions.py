@@ -261,15 +261,16 @@ class ChatDecoder:
 
 
 def _read_usage(usage: _Usage) -> Usage:
+    """A count below zero says nothing: nobody is paid for being answered."""
     read, written, thought = 0, 0, 0
     if usage.prompt_tokens_details is not None:
-        read = usage.prompt_tokens_details.cached_tokens or 0
-        written = usage.prompt_tokens_details.cache_write_tokens or 0
+        read = max(0, usage.prompt_tokens_details.cached_tokens or 0)
+        written = max(0, usage.prompt_tokens_details.cache_write_tokens or 0)
     if usage.completion_tokens_details is not None:
-        thought = usage.completion_tokens_details.reasoning_tokens or 0
+        thought = max(0, usage.completion_tokens_details.reasoning_tokens or 0)
     return Usage(
         input_tokens=max(0, usage.prompt_tokens - read - written),
-        output_tokens=usage.completion_tokens,
+        output_tokens=max(0, usage.completion_tokens),
         cache_read_tokens=read,
         cache_write_tokens=written,
         thinking_tokens=thought,

@@ -25,6 +25,8 @@ class Limits:
     stop_seconds: float = 10.0
     log_days: float = 7.0
     """How long what happened can be heard again after a cursor; messages are kept for ever."""
+    tool_output: int = 100_000
+    """Characters of a tool's result that are kept: what is beyond would fill the model's window, and every client's."""
     log_bytes: int = 10 * 1024**3
     """How much of it is kept, of all sessions together; the oldest goes first."""
     idle_seconds: float = 300.0

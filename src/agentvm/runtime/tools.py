@@ -1,5 +1,6 @@
-"""Tools — the port through which a turn calls tools. A failing or hanging tool is a result, never the turn's failure."""
+"""Tools — the port through which a turn calls tools. A failing, hanging or loud tool is a result, never the turn's failure."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import msgspec
 
 from agentvm.drivers.base import ToolSpec
 from agentvm.errors import ToolFailed
+from agentvm.model.limits import Limits
 from agentvm.model.message import ToolCall
 from agentvm.model.text import sound
 
@@ -39,7 +41,8 @@ class Outcome:
 class Toolbox:
     """The tools of this process, by name."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool], limits: Limits | None = None) -> None:
+        self._longest = (limits or Limits()).tool_output
         self._tools: Mapping[str, Tool] = {tool.spec.name: tool for tool in tools}
 
     @property
@@ -63,19 +66,32 @@ class Toolbox:
             return Outcome(f"there is no tool named {call.name!r}; available: {', '.join(allowed) or 'none'}", True)
         try:
             with anyio.fail_after(tool.deadline):
-                return _checked(call.name, await tool.run(call.input))
+                return self._checked(call.name, await tool.run(call.input))
         except ToolFailed as error:
-            return Outcome(sound(str(error)), True)
+            return Outcome(self._cut(str(error)), True)
         except TimeoutError:
             return Outcome(f"{call.name} did not finish within {tool.deadline:g} seconds", True)
+        except SystemExit:
+            # It would end the server.
+            return Outcome(f"{call.name} tried to end its process", True)
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # Not the turn was cancelled, but something the tool waited for; passed on, it would end the calls beside it.
+            return Outcome(f"{call.name} was cancelled from within", True)
 
+    def _checked(self, name: str, result: object) -> Outcome:
+        """Here, because later it could only be the turn's failure."""
+        if isinstance(result, str):
+            return Outcome(self._cut(result), False)
+        try:
+            body = msgspec.json.encode(result)
+        except (TypeError, ValueError, RecursionError) as error:
+            return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
+        return Outcome(result if len(body) <= self._longest else self._cut(body.decode()), False)
 
-def _checked(name: str, result: object) -> Outcome:
-    """Here, because later it could only be the turn's failure."""
-    if isinstance(result, str):
-        return Outcome(sound(result), False)
-    try:
-        msgspec.json.encode(result)
-    except (TypeError, ValueError, RecursionError) as error:
-        return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
-    return Outcome(result, False)
+    def _cut(self, text: str) -> str:
+        """As much of the text as is kept, as text that JSON can carry; a note says what is missing."""
+        if len(text) <= self._longest:
+            return sound(text)
+        return f"{sound(text[: self._longest])}\n[cut off: the result has {len(text)} characters]"

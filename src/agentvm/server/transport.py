@@ -58,6 +58,12 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             # The handler's task was created just now and has not run yet.
             self.scope["extensions"][ABORT] = {"abort": self.transport.abort}
 
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        # A peer that is gone never takes what was already written, and `close` waits for that: for hours, if TCP lets it.
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+
 
 class PromptProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, for peers that have something to say: silent ones do not hold a file descriptor for ever."""

@@ -140,3 +140,15 @@ async def test_a_deletion_the_disk_refuses_deletes_nothing(disk: Disk, tmp_path:
             assert await home.list_images() == (image(),)
             assert await home.list_messages(SESSION) == (message("m1"),)
             assert await store.tenant(ACME).find_image(IMAGE) == ContainerId("home")
+
+
+@pytest.mark.parametrize("failure", ["sync", "write"])
+async def test_a_database_can_be_left_while_the_disk_fails_and_loses_nothing(disk: Disk, tmp_path: Path, failure: str) -> None:
+    with anyio.fail_after(5):
+        async with open_store(tmp_path / "a.db") as store:
+            home = await settle(store, image())
+            await home.log(SESSION).record(messages=[message("before")], now=2)
+            disk.refuses = failure
+        disk.refuses = None
+        async with open_store(tmp_path / "a.db") as store:
+            assert await store.tenant(ACME).container(HOME).list_messages(SESSION) == (message("before"),)

@@ -31,7 +31,10 @@ import anyio.to_thread
 import apsw
 
 from agentvm.errors import AgentVMError, StoreFailed
+from agentvm.log import get_logger
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
+
+logger = get_logger(__name__)
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -137,6 +140,9 @@ class _Lane:
         finally:
             try:
                 connection.close()
+            except apsw.Error as error:
+                # A disk that fails cannot take the write-ahead log into the file; the next start does it.
+                logger.error("database_not_folded", error=str(error))
             finally:
                 self._loop.call_soon_threadsafe(self._thread_ended, jobs)
 
