@@ -53,7 +53,11 @@ coverage: setup-test ## Run every test and show the lines and branches they miss
 bench: setup ## Run every benchmark in its quick form
 	.venv/bin/python -m bench.start --rounds 3
 	.venv/bin/python -m bench.turns --clients 20 --turns 10 --rounds 1
-	.venv/bin/python -m bench.density --users 1000
+	.venv/bin/python -m bench.density --users 1000 --containers 10000
+	.venv/bin/python -m bench.disk --turns 100
+	.venv/bin/python -m bench.recovery --turns 100
+	.venv/bin/python -m bench.replay --clients 500 --sessions 20
+	.venv/bin/python -m bench.stop --turns 50 --stops 20
 
 simulate: setup-test ## Run the server under random faults on virtual time: make simulate SEEDS=1000 ARGS="--first 5000"
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -1,8 +1,12 @@
 """Measuring — a child server's CPU and memory from /proc, percentiles, and a table. Linux only."""
 
 import os
+import resource
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,9 +34,11 @@ class Server:
 
 
 @contextmanager
-def running(kind: str, pace: float = 0.0) -> Iterator[Server]:
-    """`bench.servers KIND PACE`, ended when the block is left."""
-    command = [sys.executable, "-m", "bench.servers", kind, str(pace)]
+def running(kind: str, pace: float = 0.0, *, data_dir: Path | None = None, provider: str | None = None) -> Iterator[Server]:
+    """`bench.servers KIND`, killed when the block is left."""
+    command = [sys.executable, "-m", "bench.servers", kind, "--pace", str(pace)]
+    command += [] if data_dir is None else ["--data-dir", str(data_dir)]
+    command += [] if provider is None else ["--provider", provider]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:
         try:
             if process.stdout is None or not (line := process.stdout.readline()):
@@ -40,6 +46,22 @@ def running(kind: str, pace: float = 0.0) -> Iterator[Server]:
             yield Server(process, int(line))
         finally:
             process.kill()
+
+
+def wait_ready(server: Server) -> None:
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/ready", timeout=60):
+                return
+        except urllib.error.URLError:
+            time.sleep(0.005)
+
+
+def raise_file_limit() -> int:
+    """Every socket is a file; how many there may be."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -1,21 +1,29 @@
-"""Servers under test — `python -m bench.servers agentvm|floor [PACE]` serves a scripted 100-delta reply and prints its port.
+"""Servers under test — `python -m bench.servers agentvm|floor|uvicorn` serves a scripted 100-delta reply and prints its port.
+
+    --pace 0.02              seconds between two deltas; 0 for as fast as they can be taken
+    --data-dir DIR           agentvm only: keeps what is there, and leaves it
+    --provider http://…      agentvm only: a model over HTTP instead of the scripted one
 
 `floor` is the same stack (uvicorn, the same socket protocol, the same scripted model) that does nothing but forward: what lies
-between the two is what AgentVM itself costs.
+between the two is what AgentVM itself costs. `uvicorn` is the floor with uvicorn's own socket protocol.
 """
 
-import sys
+import argparse
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from agentvm import ServerConfig, start_server
 from agentvm.drivers.base import (
+    Driver,
     MessageStarted,
     MessageStopped,
     ModelOutput,
@@ -26,15 +34,13 @@ from agentvm.drivers.base import (
     UsageReported,
 )
 from agentvm.drivers.scripted import ScriptedDriver, Step
+from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import MAX_FRAME
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 
 DELTAS = 100
-PACE = float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
-"""Seconds between two deltas; 0 for as fast as they can be taken."""
-
 CONTEXT = {
     "containerId": "bench-0001",
     "imageId": "img_mwhhh3mx_5zwio2k0q1ab",
@@ -47,6 +53,7 @@ _ENVELOPE = (
     + f'"context":{CONTEXT!s}'.replace("'", '"').replace("{", "{{").replace("}", "}}")
     + "}}"
 )
+_STALE_DELTA = _ENVELOPE.format("text_delta", '{"text":"00000000000000000000 some words of an answer "}')
 
 
 def reply_of_deltas(prompt: Prompt) -> Iterable[Step]:
@@ -75,34 +82,47 @@ class StampingDriver(ScriptedDriver):
             yield output
 
 
-async def serve_agentvm() -> None:
-    with TemporaryDirectory() as data_dir:
-        config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0)
-        async with start_server(config, drivers={"scripted": StampingDriver(PACE)}) as running:
+async def serve_agentvm(pace: float, data_dir: Path | None, provider: str | None) -> None:
+    with TemporaryDirectory() as temporary:
+        config = ServerConfig(port=0, data_dir=data_dir or Path(temporary), grace=0)
+        drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace)}
+        if provider is not None:
+            config = replace(config, llm_model="anthropic/claude-bench", llm_base_url=provider, llm_api_key=Secret("bench"))
+            drivers = None
+        async with start_server(config, drivers=drivers) as running:
             print(running.port, flush=True)
             await anyio.sleep_forever()
 
 
-async def forward(scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
-    """Answers every frame with the model's deltas and a last frame; knows nothing else."""
-    driver = StampingDriver(PACE)
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+async def forward(pace: float, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """Answers every frame with the model's deltas and a last frame, a number with as many frames; knows nothing else."""
+    driver = StampingDriver(pace)
     prompt = Prompt(model="scripted", conversation=(), max_tokens=1)
     await receive()
     await send({"type": "websocket.accept"})
-    while (await receive())["type"] == "websocket.receive":
-        async for output in driver.run(prompt):
-            if isinstance(output, TextDelta):
-                data = f'{{"text":"{output.text}"}}'
-                await send({"type": "websocket.send", "text": _ENVELOPE.format("text_delta", data)})
+    while (message := await receive())["type"] == "websocket.receive":
+        if message["text"].isdigit():
+            for _ in range(int(message["text"]) - 1):
+                await send({"type": "websocket.send", "text": _STALE_DELTA})
+        else:
+            async for output in driver.run(prompt):
+                if isinstance(output, TextDelta):
+                    data = f'{{"text":"{output.text}"}}'
+                    await send({"type": "websocket.send", "text": _ENVELOPE.format("text_delta", data)})
         await send({"type": "websocket.send", "text": _ENVELOPE.format("turn_response", "{}")})
 
 
-async def serve_floor() -> None:
+async def serve_floor(pace: float, protocol: type[WebSocketsSansIOProtocol]) -> None:
     bound = bind("127.0.0.1", 0)
     config = uvicorn.Config(
-        forward,
+        partial(forward, pace),
+        interface="asgi3",
         http="httptools",
-        ws=JoiningProtocol,
+        ws=protocol,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -114,5 +134,13 @@ async def serve_floor() -> None:
 
 
 if __name__ == "__main__":
-    main = {"agentvm": serve_agentvm, "floor": serve_floor}[sys.argv[1]]
-    anyio.run(main, backend_options={"use_uvloop": True})
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["agentvm", "floor", "uvicorn"])
+    parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--provider")
+    chosen = parser.parse_args()
+    serve = partial(serve_floor, chosen.pace, JoiningProtocol if chosen.kind == "floor" else WebSocketsSansIOProtocol)
+    if chosen.kind == "agentvm":
+        serve = partial(serve_agentvm, chosen.pace, chosen.data_dir, chosen.provider)
+    anyio.run(serve, backend_options={"use_uvloop": True})

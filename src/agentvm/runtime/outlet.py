@@ -20,6 +20,8 @@ logger = get_logger(__name__)
 class Outlet:
     """Drains one channel."""
 
+    __slots__ = ("_channel", "_clock", "_replay")
+
     def __init__(self, channel: Channel, replay: Replay, clock: Clock) -> None:
         self._channel = channel
         self._replay = replay

@@ -107,21 +107,40 @@ class Listener:
 
         return unsubscribe
 
-    @contextmanager
-    def _watch(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> Iterator[None]:
+    def _watch(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> "_Watch":
+        return _Watch(self, peer, tasks)
+
+    def greet(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
+        """Tells the handlers of a peer that has come. One that fails ends the connection before it counts."""
+        if self._handlers:
+            mirror = peer.channel.mirror = Channel(peer.channel.principal)
+            link = LocalLink(peer, mirror)
+            tasks.start_soon(link.run)
+            view = RuntimeView(link)
+            for handler in tuple(self._handlers.values()):
+                handler(view)
         self._channels[peer.channel] = None
-        try:
-            if self._handlers:
-                mirror = peer.channel.mirror = Channel(peer.channel.principal)
-                link = LocalLink(peer, mirror)
-                tasks.start_soon(link.run)
-                view = RuntimeView(link)
-                for handler in tuple(self._handlers.values()):
-                    handler(view)
-            yield
-        finally:
-            del self._channels[peer.channel]
-            self._left.set()
+
+    def forget(self, peer: Peer) -> None:
+        del self._channels[peer.channel]
+        self._left.set()
+
+
+class _Watch:
+    """A peer's time at its listener. Not a generator: one that waits as long as a socket lives costs half a KB."""
+
+    __slots__ = ("_listener", "_peer", "_tasks")
+
+    def __init__(self, listener: Listener, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
+        self._listener = listener
+        self._peer = peer
+        self._tasks = tasks
+
+    def __enter__(self) -> None:
+        self._listener.greet(self._peer, self._tasks)
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.forget(self._peer)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -100,10 +100,12 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, send
                 await anyio.sleep(rested_until - now)
                 frames += peer.channel.take_nowait()
             rested_until = anyio.current_time() + REST
-            for frame in frames:
+            frames.reverse()
+            while frames:
                 if reader is not None:
                     await reader.room()
-                await send({"type": "websocket.send", "text": connection.send(frame)})
+                # Let go of one by one: an idle peer holds nothing of what it was sent.
+                await send({"type": "websocket.send", "text": connection.send(frames.pop())})
         closing = peer.channel.closing or GONE
         if closing is not GONE:
             if reader is not None:
@@ -124,7 +126,11 @@ async def _read(peer: Peer, connection: Connection, reader: Reader | None, recei
         text = message.get("text")
         if text is None:
             text = message["bytes"].decode(errors="replace")
-        await _act(peer, reader, connection.receive(text))
+        received = connection.receive(text)
+        # An idle peer holds nothing of what it said, which may have been a picture.
+        del message, text
+        await _act(peer, reader, received)
+        del received
 
 
 async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:

@@ -51,6 +51,8 @@ ORDER BY session_key
 class SqliteTenantStore:
     """See `agentvm.storage.base.TenantStore`."""
 
+    __slots__ = ("_database", "_tenant_id")
+
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database
         self._tenant_id = tenant_id
