@@ -116,3 +116,35 @@ async def test_a_session_that_is_deleted_while_its_log_is_read_is_gone(monkeypat
         monkeypatch.setattr(SqliteLogStore, "read", read_then_delete)
         with pytest.raises(SessionNotFound):
             await read(world, 0)
+
+
+async def test_many_who_come_back_at_once_are_read_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    really = SqliteLogStore.read
+
+    async def counted(self: SqliteLogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
+        reads.append(after)
+        return await really(self, after, limit)
+
+    monkeypatch.setattr(SqliteLogStore, "read", counted)
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        await world.say(agent, "one")
+        await world.hear("turn_response")
+        await agent.rest()
+        told = heard(world)
+        found: list[Missed] = []
+
+        async def come_back(after: int) -> None:
+            found.append(await read(world, after))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(40):
+                tasks.start_soon(come_back, number % 4)
+        assert len(reads) == 1
+        for missed in found:
+            first = missed.events[0].seq
+            assert [(event.seq, event.data.type) for event in missed.events] == told[first - 1 :]
+        # And what they are sent is encoded once.
+        last = [missed.frame(missed.events[-1]) for missed in found]
+        assert all(frame is last[0] for frame in last)

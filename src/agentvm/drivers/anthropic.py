@@ -39,7 +39,7 @@ from agentvm.drivers.failures import Failures, find_error
 from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk
 from agentvm.model.usage import Usage
 
-DEFAULT_MODEL = "claude-sonnet-4-20250514"
+DEFAULT_MODEL = "claude-sonnet-5"
 
 # Smaller windows than the one every model since Opus 4.6 has.
 _WINDOWS = {

@@ -64,7 +64,7 @@ class Outlet:
             self._channel.send(self._resync(subscription, missed.last))
             subscription.cursor = missed.last
         for event in missed.events:
-            if not self._channel.offer(encode_told(event)):
+            if not self._channel.offer(missed.frame(event)):
                 return False
             subscription.cursor = event.seq
         cursor = subscription.cursor or 0

@@ -2,14 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import anyio
 
 from agentvm.errors import SessionNotFound
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message
+from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
+from agentvm.runtime.pages import Page, Pages
 from agentvm.runtime.session_log import SessionLog
-from agentvm.storage.base import Store
+from agentvm.storage.base import LogChunk, LogStore, Store
 
 PAGE = 500
 """Events handed out at a time."""
@@ -23,6 +29,17 @@ class Missed:
     last: int
     lost: bool = False
     """The events right after the cursor are no longer there, or the cursor is from another history."""
+    frame: Callable[[Event], Frame] = encode_told
+    """One of the events as clients read it."""
+
+
+class _Turn:
+    """Whose turn it is to read a session's log; forgotten with the last who waits."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = anyio.Lock(fast_acquire=True)
 
 
 class Replay:
@@ -31,6 +48,8 @@ class Replay:
     def __init__(self, store: Store, find_log: Callable[[TenantId, SessionId], SessionLog | None]) -> None:
         self._store = store
         self._find_log = find_log
+        self._pages = Pages()
+        self._reading: WeakValueDictionary[tuple[TenantId, SessionId], _Turn] = WeakValueDictionary()
 
     async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
         """The next page after the cursor. `SessionNotFound` if the session is gone."""
@@ -43,20 +62,26 @@ class Replay:
         end = last if live is None else max(last, live.committed)
         if after > end or after < first - 1:
             return Missed([], end, lost=True)
-        events: list[Event] = []
-        for chunk in await log.read(after, 1):
-            body = open_chunk(chunk.body)
-            named = named_messages(body)
-            messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
-            if len(messages) < len(named):
-                # Deleted between the two reads: messages go only with their session.
-                raise SessionNotFound(session_id)
-            events += decode_events(body, tenant_id, messages)
-        events = [event for event in events if event.seq > after]
-        if events and events[0].seq > after + 1:
+        page = await self._page(log, tenant_id, session_id, after)
+        if page is None:
+            return Missed([], end)
+        if page.events[0].seq > after + 1:
             # Something in between could not be read.
             return Missed([], end, lost=True)
-        return Missed(events[:PAGE], end)
+        start = after + 1 - page.events[0].seq
+        return Missed(page.events[start : start + PAGE], end, frame=page.frame)
+
+    async def _page(self, log: LogStore, tenant_id: TenantId, session_id: SessionId, after: int) -> Page | None:
+        key = (tenant_id, session_id)
+        # One reads, the others wait and find it read.
+        turn = self._reading.setdefault(key, _Turn())
+        async with turn.lock:
+            page = self._pages.find(tenant_id, session_id, after + 1)
+            if page is None:
+                for chunk in await log.read(after, 1):
+                    page = Page(await _decode(log, chunk, tenant_id, session_id))
+                    self._pages.add(tenant_id, session_id, page)
+        return page
 
     def is_current(self, tenant_id: TenantId, session_id: SessionId, cursor: int, last: int) -> bool:
         """Whether nothing more was told than the cursor says, as far as is known without waiting."""
@@ -79,3 +104,13 @@ class Replay:
         start = after + 1 - log.tail[0].seq
         told = [event for event in log.tail[start : start + PAGE] if event.seq <= log.committed]
         return Missed(told, log.committed)
+
+
+async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> list[Event]:
+    body = open_chunk(chunk.body)
+    named = named_messages(body)
+    messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
+    if len(messages) < len(named):
+        # Deleted between the two reads: messages go only with their session.
+        raise SessionNotFound(session_id)
+    return decode_events(body, tenant_id, messages)

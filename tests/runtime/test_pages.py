@@ -1,0 +1,46 @@
+import pytest
+
+from agentvm.events.base import Event, Scope
+from agentvm.events.stream import TextDelta
+from agentvm.model.ids import SessionId, TenantId
+from agentvm.runtime import pages
+from agentvm.runtime.pages import Page, Pages
+
+A, B = TenantId("a"), TenantId("b")
+S1, S2 = SessionId("s1"), SessionId("s2")
+
+
+def page(first: int, last: int) -> Page:
+    return Page(
+        [Event(data=TextDelta(text="x"), scope=Scope(), timestamp=1, tenant_id=A, seq=n) for n in range(first, last + 1)]
+    )
+
+
+def test_a_page_is_found_by_its_tenant_its_session_and_any_of_its_events() -> None:
+    kept, one, two = Pages(), page(4, 6), page(7, 9)
+    for each in (one, two, page(4, 6)):
+        kept.add(A, S1, each)
+    assert [kept.find(A, S1, seq) for seq in (3, 4, 5, 6, 7, 9, 10)] == [None, one, one, one, two, two, None]
+    assert [kept.find(*key) for key in ((B, S1, 5), (A, S2, 5))] == [None] * 2
+
+
+def test_a_frame_is_encoded_once() -> None:
+    one = page(1, 2)
+    first = one.frame(one.events[0])
+    assert one.frame(one.events[0]) is first
+    assert '"cursor":"1"' in first.bare
+    assert '"cursor":"2"' in one.frame(one.events[1]).bare
+
+
+def test_the_pages_that_were_not_used_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST_EVENTS", 6)
+    kept = Pages()
+    for session_id in (S1, S2):
+        kept.add(A, session_id, page(1, 3))
+    assert kept.find(A, S1, 3) is not None
+    kept.add(B, S1, page(7, 9))
+    assert [kept.find(*key) is not None for key in ((A, S1, 3), (A, S2, 3), (B, S1, 9))] == [True, False, True]
+    # One that is too large by itself is not kept, and pushes nobody out.
+    kept.add(A, S2, page(1, 7))
+    assert kept.find(A, S2, 7) is None
+    assert kept.find(B, S1, 9) is not None
