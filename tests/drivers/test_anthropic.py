@@ -234,7 +234,7 @@ async def test_the_operator_may_choose_the_default_model(driver: AnthropicDriver
     async with open_driver(DriverSettings(api_key=Secret(KEY))) as plain:
         assert plain.default_model == DEFAULT_MODEL
         assert plain.context_window("claude-haiku-4-5") == 200_000
-        assert plain.context_window(DEFAULT_MODEL) == 200_000
+        assert plain.context_window(DEFAULT_MODEL) == 1_000_000
         assert plain.context_window("claude-sonnet-5-5") == 1_000_000
 
 
