@@ -315,3 +315,42 @@ async def test_a_session_known_from_its_events_alone_is_subscribed_again(monkeyp
     async with served_by(tell_and_drop) as url, create_agentx(remote_runtime(url)):
         await subscribed.wait()
     assert seen == ["first", {"type": "subscribe", "sessionId": "sess_1"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reply", "after"),
+    [
+        # A session that was just made has no past that could be missed.
+        ("session_create_request", {"__subscriptions": ["sess_1"]}, "0"),
+        # What was sent is followed by events, whether or not the first of them arrived.
+        ("message_send_request", {"sessionId": "sess_1", "cursor": "41"}, "41"),
+        # Of a session that was only looked at, the past is not asked for.
+        ("session_get_request", {"__subscriptions": ["sess_1"]}, None),
+    ],
+)
+async def test_a_socket_that_drops_before_the_first_event_misses_nothing_that_was_asked_for(
+    kind: str, reply: dict[str, object], after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    subscribed = anyio.Event()
+    asked: list[dict[str, object]] = []
+    connections = 0
+
+    async def behave(socket: ServerConnection) -> None:
+        nonlocal connections
+        connections += 1
+        text = await socket.recv()
+        if connections == 1:
+            request = json.loads(text)
+            body = {"requestId": request["data"]["requestId"], **reply}
+            name = kind.replace("_request", "_response")
+            await socket.send(json.dumps({"type": name, "category": "response", "data": body}))
+            return
+        asked.append(json.loads(text))
+        subscribed.set()
+        await socket.wait_closed()
+
+    async with served_by(behave) as url, create_agentx(remote_runtime(url)) as agentx:
+        await agentx.request(kind, {"imageId": "img_1", "sessionId": "sess_1", "content": "hi"})
+        await subscribed.wait()
+    assert (asked[0]["type"], asked[0]["sessionId"], asked[0].get("afterCursor")) == ("subscribe", "sess_1", after)

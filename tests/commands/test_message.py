@@ -17,7 +17,7 @@ async def test_a_message_to_a_cold_image_is_answered_before_its_turn_begins() ->
         image_id = (await desk.create_image())["imageId"]
         desk.forget()
         sent = await desk.ask("message_send", imageId=image_id, content="Hello")
-        assert set(sent) == {"imageId", "agentId", "messageId", "turnId"}
+        assert set(sent) == {"imageId", "agentId", "messageId", "turnId", "sessionId", "cursor"}
         assert sent["imageId"] == image_id
         await desk.hear("turn_response")
         assert desk.types() == [

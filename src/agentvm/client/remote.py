@@ -37,6 +37,8 @@ R = TypeVar("R", bound=Reply)
 
 FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
 
+_MAKING = ("image_create_response", "image_build_response", "session_create_response")
+
 HEARTBEAT = 30.0
 """Seconds between pings, and that a pong may take: a dead server is noticed within two."""
 
@@ -206,9 +208,17 @@ class RemoteLink:
 
     def _remember(self, response: WireEvent) -> None:
         named = response.data.get("__subscriptions")
+        # Nothing can have been missed of a session that was just made.
+        first = 0 if response.type in _MAKING else None
         for session_id in (*(named if isinstance(named, list) else ()), response.data.get("sessionId")):
             if isinstance(session_id, str):
-                self._sessions.setdefault(session_id, None)
+                self._sessions.setdefault(session_id, first)
+                self._catch_up_from(session_id, response.data.get("cursor"))
+
+    def _catch_up_from(self, session_id: str, cursor: object) -> None:
+        """What follows a message that was sent is heard, also if the socket drops before any of it came."""
+        if self._sessions[session_id] is None and isinstance(cursor, str) and cursor.isdigit():
+            self._sessions[session_id] = int(cursor)
 
     def _dropped(self) -> None:
         self._socket = None

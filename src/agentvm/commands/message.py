@@ -30,7 +30,7 @@ async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.Messa
             await call.peer.runtime.stop_agent(agent)
             raise
     call.after.append(lambda: agent.release(accepted))
-    return _reply(agent, accepted.state.user_message_id, accepted.state.turn_id)
+    return _reply(agent, accepted.state.user_message_id, accepted.state.turn_id, str(accepted.cursor))
 
 
 async def _make_way(call: Call, command: ask.MessageSend, agent: Agent) -> None:
@@ -46,8 +46,15 @@ async def _make_way(call: Call, command: ask.MessageSend, agent: Agent) -> None:
             call.after.append(lambda: agent.cancel(current))
 
 
-def _reply(agent: Agent, message_id: MessageId, turn_id: TurnId) -> ask.MessageSendReply:
-    return ask.MessageSendReply(agent_id=agent.agent_id, image_id=agent.image.image_id, message_id=message_id, turn_id=turn_id)
+def _reply(agent: Agent, message_id: MessageId, turn_id: TurnId, cursor: str | None = None) -> ask.MessageSendReply:
+    return ask.MessageSendReply(
+        agent_id=agent.agent_id,
+        image_id=agent.image_id,
+        message_id=message_id,
+        turn_id=turn_id,
+        session_id=agent.session_id,
+        cursor=cursor,
+    )
 
 
 async def _addressee(call: Call, command: ask.MessageSend) -> Agent:

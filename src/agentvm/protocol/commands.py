@@ -38,9 +38,6 @@ class Command(Record, Generic[R_co]):
         return Reply()
 
 
-# --- containers
-
-
 class ContainerIdReply(Reply):
     container_id: ContainerId | None = None
 
@@ -82,9 +79,6 @@ class ContainerList(Command[ContainerListReply]):
         return ContainerListReply(container_ids=())
 
 
-# --- definitions
-
-
 class DefinitionListReply(Reply):
     definitions: tuple[Definition, ...]
 
@@ -114,9 +108,6 @@ class DefinitionRegister(Command[DefinitionRegisterReply]):
     name = "definition_register"
     reply_type = DefinitionRegisterReply
     definition: Definition
-
-
-# --- images
 
 
 class SubscribingReply(Reply):
@@ -240,9 +231,6 @@ class ImageMessages(Command[ImageMessagesReply]):
         return ImageMessagesReply(image_id=self.image_id, messages=())
 
 
-# --- sessions
-
-
 class SessionReply(SubscribingReply):
     session: Session | None
 
@@ -300,9 +288,6 @@ class SessionMessages(Command[SessionMessagesReply]):
     name = "session_messages"
     reply_type = SessionMessagesReply
     session_id: SessionId
-
-
-# --- agents and messages
 
 
 class AgentGetReply(Reply):
@@ -373,12 +358,14 @@ class AgentInterrupt(Command[AgentInterruptReply]):
 
 
 class MessageSendReply(Reply):
-    """Accepted and stored; the answer comes as events."""
+    """Accepted and stored; the answer comes as events, all of them after `cursor`."""
 
     agent_id: str
     image_id: ImageId | None = None
     message_id: str | None = None
     turn_id: str | None = None
+    session_id: SessionId | None = None
+    cursor: str | None = None
 
 
 class MessageSend(Command[MessageSendReply]):

@@ -101,7 +101,7 @@ class Agent:
 
     async def receive(self, content: UserContent, client_key: str | None = None) -> Accepted:
         """Commits the user's message and its turn. The turn runs after `release`."""
-        await self._open_log()
+        log = await self._open_log()
         move(self._state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self._inbox) + self._accepting >= self._ports.limits.inbox:
@@ -118,6 +118,7 @@ class Agent:
         if self.busy:
             told.append(state.ConversationQueued(message_id=message_id))
         accepted = Accepted(turn.begin(turn_id, message_id, at), msgspec.structs.replace(self._scope, turn_id=turn_id))
+        accepted.cursor = log.head
         self._accepting += 1
         try:
             await self._emit(told, accepted.scope)

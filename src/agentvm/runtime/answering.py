@@ -32,6 +32,8 @@ class Accepted:
     state: turn.TurnState
     scope: Scope
     released: bool = False
+    cursor: int = 0
+    """The event before its first."""
     resumed: bool = False
     """Whether it goes on after a restart."""
     attempt: int = 0
