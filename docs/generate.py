@@ -42,7 +42,9 @@ EVENT_NOTES: dict[str, str] = {
     "tool_result_message": "A tool gave its result or failed.",
     "error_message": "The turn failed.",
     "turn_request": "A turn was accepted and stored, together with the user's message.",
-    "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds.",
+    "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in "
+    "nano-USD: what the turn costs the tenant.",
+    "quota_warning": "A soft limit is reached; nothing is refused yet. `resetAt` is when the window is renewed.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
     "the message after that is told again, under a new id.",

@@ -2,30 +2,61 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands.call import Peer
+from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
+from agentvm.errors import AgentVMError
+from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, Clock, NewId, id_factory
-from agentvm.model.principal import Principal
+from agentvm.model.ids import DEFAULT_TENANT, Clock, NewId, TenantId, UserId, id_factory
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.secret import Secret
 from agentvm.runtime.builtin_tools import builtin_tools
-from agentvm.runtime.channel import Channel
+from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.tenants.access import Access
+from agentvm.tenants.authentication import Ended, Named, Why
+from agentvm.tenants.metering import Metering
+from agentvm.tenants.office import Office
+from agentvm.tenants.own_keys import OwnKeys
+from agentvm.tenants.people import People
 from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import Quotas
+from agentvm.tenants.server_key import load_server_key
+from agentvm.tenants.vault import Vault
+
+if TYPE_CHECKING:
+    from agentvm.tenants.oidc import Oidc
+
+logger = get_logger(__name__)
 
 DATABASE = "agentvm.db"
 
-OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT)
+REVOKED = Closing(4401, "credentials revoked")
+SUSPENDED = Closing(4403, "suspended")
+EXPIRED = Closing(4408, "credentials expired")
+
+DOORS = 2.0
+"""Seconds between two looks for what has expired."""
+
+OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
 
 
@@ -37,30 +68,83 @@ class AgentVM:
     """A running AgentVM: what servers and local clients attach peers to."""
 
     def __init__(
-        self, *, config: ServerConfig, store: Store, runtime: Runtime, definitions: Definitions, clock: Clock, new_id: NewId
+        self,
+        *,
+        config: ServerConfig,
+        store: Store,
+        runtime: Runtime,
+        office: Office,
+        definitions: Definitions,
+        clock: Clock,
+        new_id: NewId,
+        first_key: Secret | None = None,
     ) -> None:
         self.config = config
         self.runtime = runtime
+        self.office = office
         self.clock = clock
         self.new_id = new_id
+        self.first_key = first_key
+        """The operator's key, if this start has made it: to be shown once."""
         self._store = store
         self._definitions = definitions
+        self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
+
+    async def authenticate(self, credential: str | None) -> Principal | None:
+        """Who a peer is; None for one that has not said so yet. `Unauthenticated` when the credential is not good."""
+        if not self.config.authenticates:
+            return OPEN_ACCESS
+        return None if credential is None else await self.office.access.authenticate(credential)
+
+    async def admit(self, principal: Principal) -> None:
+        """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
+
+        async def count() -> int:
+            return sum(number for (tenant_id, _), number in self._connected.items() if tenant_id == principal.tenant_id)
+
+        await self.office.quotas.check(principal.tenant_id, principal.user_id, "connections", count)
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
         channel = channel or Channel(principal)
         self.runtime.broadcaster.attach(channel)
+        self._connected[principal.tenant_id, principal.user_id] += 1
         return Peer(
             channel=channel,
-            store=self._store.tenant(principal.tenant_id),
+            store=Reach(self._store.tenant(principal.tenant_id), principal),
             runtime=self.runtime,
             definitions=self._definitions,
+            office=self.office,
             clock=self.clock,
             new_id=self.new_id,
         )
 
     def detach(self, peer: Peer) -> None:
         self.runtime.broadcaster.detach(peer.channel)
+        key = (peer.tenant_id, peer.principal.user_id)
+        self._connected[key] -= 1
+        if self._connected[key] <= 0:
+            del self._connected[key]
+
+    def dismiss(self, named: Callable[[Principal], bool], why: str) -> None:
+        """Closes the channels of those whose rights have ended."""
+        for channel in self.runtime.broadcaster.channels:
+            if named(channel.principal):
+                channel.close(SUSPENDED if why == "suspended" else REVOKED)
+
+    async def keep_doors(self) -> None:
+        """Ends what has expired, until cancelled."""
+        while True:
+            await anyio.sleep(DOORS)
+            now = self.clock()
+            for channel in self.runtime.broadcaster.channels:
+                expires_at = channel.principal.expires_at
+                if expires_at is not None and expires_at <= now:
+                    channel.close(EXPIRED)
+            try:
+                await self.office.access.flush_used()
+            except AgentVMError as error:
+                logger.error("uses_of_keys_not_stored", code=error.code, error=str(error))
 
 
 @asynccontextmanager
@@ -79,6 +163,9 @@ async def open_agentvm(
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
         models = await _open_models(config, drivers, stack)
+        office, ended = _open_office(config, store, models, clock, None if path is None else path.parent)
+        stack.push_async_callback(office.own_keys.aclose)
+        prices = Prices(config.prices)
         runtime = await stack.enter_async_context(
             open_runtime(
                 store=store,
@@ -87,20 +174,69 @@ async def open_agentvm(
                 clock=clock,
                 new_id=new_id,
                 limits=config.limits,
-                cost=Prices().cost,
+                cost=prices.cost,
+                meter=Metering(prices, office.quotas, clock, markup=config.markup, allow_unpriced=config.allows_unpriced),
+                choose=office.own_keys.choose,
                 suspends=config.data_dir is not None,
             )
         )
         for definition in definitions:
             runtime.check(definition)
-        yield AgentVM(
+        vm = AgentVM(
             config=config,
             store=store,
             runtime=runtime,
+            office=office,
             definitions=Definitions(definitions),
             clock=clock,
             new_id=new_id,
+            first_key=await office.access.bootstrap(config.admin_key) if config.authenticates else None,
         )
+        await office.access.ensure_default_tenant()
+        ended.append(vm.dismiss)
+        tasks = await stack.enter_async_context(open_tasks())
+        tasks.start_soon(vm.keep_doors)
+        stack.callback(tasks.cancel_scope.cancel)
+        yield vm
+
+
+def _open_office(
+    config: ServerConfig, store: Store, models: Models, clock: Clock, data_dir: Path | None
+) -> tuple[Office, list[Ended]]:
+    """The office, and where those add themselves who must hear of rights that have ended."""
+    keys = load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
+    ended: list[Ended] = []
+
+    def tell(named: Named, why: Why) -> None:
+        for listener in ended:
+            listener(named, why)
+
+    access = Access(store, pepper=keys.pepper, clock=clock, oidc=_oidc(config, clock), ended=tell)
+    vault = Vault(store, key=keys.vault, clock=clock)
+    office = Office(
+        access=access,
+        people=People(store, access, clock=clock),
+        quotas=Quotas(store, clock),
+        vault=vault,
+        own_keys=OwnKeys(models, vault, config.driver_settings, clock),
+        store=store,
+    )
+    return office, ended
+
+
+def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
+    if config.oidc_issuer is None or config.oidc_audience is None:
+        return None
+    # Here, because it costs a tenth of a second that few servers need.
+    from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
+
+    settings = OidcSettings(
+        issuer=config.oidc_issuer,
+        audience=config.oidc_audience,
+        jwks_url=config.oidc_jwks_url,
+        tenant_claim=config.oidc_tenant_claim,
+    )
+    return Oidc(settings, clock)
 
 
 async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None, stack: AsyncExitStack) -> Models:

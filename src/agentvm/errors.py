@@ -10,9 +10,15 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound
     ├── Conflict                the request contradicts what is already there
     │   └── DefinitionConflict · DataDirInUse · MigrationUnknown
+    ├── AccessDenied            who asks may not
+    │   ├── Unauthenticated     no credentials, or none that are good
+    │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   └── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
+    │   ├── QuotaExceeded · WalletEmpty
+    │   └── ModelUnpriced
     ├── StoreFailed             the disk did not take it; nothing was half-written
+    │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey
     ├── ProviderError           the model's side failed (see `retryable`)
@@ -114,8 +120,53 @@ class MigrationUnknown(Conflict):
     code = "migration_unknown"
 
 
+class AccessDenied(AgentVMError):
+    code = "access_denied"
+
+
+class Unauthenticated(AccessDenied):
+    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+
+    code = "unauthenticated"
+
+
+class PermissionDenied(AccessDenied):
+    code = "permission_denied"
+
+    def __init__(self, permission: str) -> None:
+        super().__init__(f"This needs the permission {permission}; use a key that has it")
+
+
+class ContainerForbidden(AccessDenied):
+    code = "container_forbidden"
+
+    def __init__(self, container_id: str) -> None:
+        super().__init__(f"Container {shorten(container_id)} is not yours")
+
+
 class Refused(AgentVMError):
     code = "refused"
+
+
+class QuotaExceeded(Refused):
+    """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
+
+    code = "quota_exceeded"
+
+    def __init__(self, metric: str, *, limit: int, used: int, reset_at: int | None = None) -> None:
+        wait = "" if reset_at is None else "; it is renewed later, see resetAt"
+        super().__init__(f"The quota {metric} is used up: {used:,} of {limit:,}{wait}")
+        self.details: dict[str, object] = {"metric": metric, "limit": limit, "used": used}
+        if reset_at is not None:
+            self.details["resetAt"] = reset_at
+
+
+class WalletEmpty(Refused):
+    code = "wallet_empty"
+
+
+class ModelUnpriced(Refused):
+    code = "model_unpriced"
 
 
 class InboxFull(Refused):
@@ -140,6 +191,10 @@ class ShuttingDown(Refused):
 
 class StoreFailed(AgentVMError):
     code = "store_failed"
+
+
+class RecordUnreadable(StoreFailed):
+    code = "record_unreadable"
 
 
 class ConfigInvalid(AgentVMError):

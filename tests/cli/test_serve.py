@@ -13,12 +13,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
-from agentvm.cli.serve import announce, describe_model
+from agentvm.cli.serve import announce, describe_model, show_first_key
 from agentvm.config import ServerConfig
 from agentvm.drivers.anthropic import DEFAULT_MODEL
 from agentvm.model.secret import Secret
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
+
+OFF = "Authentication is OFF: every program on this machine can read every conversation. Turn it on with --auth on.\n"
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +57,7 @@ async def test_it_says_where_it_listens_and_what_answers(tmp_path: Path) -> None
             assert (await web.get(f"{url}/health?key=sk-query")).json()["status"] == "ok"
         server.send_signal(signal.SIGINT)
         assert await server.wait() == 0
-        assert server.errors == ""
+        assert server.errors == OFF
 
 
 async def test_a_running_turn_ends_before_the_server_does_and_its_client_hears_of_both(tmp_path: Path) -> None:
@@ -75,7 +77,7 @@ async def test_a_running_turn_ends_before_the_server_does_and_its_client_hears_o
                 assert end["data"]["outcome"] == "completed"
                 assert await peer.wait_closed() == 1001
             assert await server.wait() == 0
-            assert server.errors == ""
+            assert server.errors == OFF
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
                 await server.line_with("Stopping")
                 server.send_signal(signal.SIGTERM)
                 assert await server.wait() == -signal.SIGTERM
-            assert server.errors == ""
+            assert server.errors == OFF
 
 
 async def test_a_second_server_on_the_same_data_is_refused(tmp_path: Path) -> None:
@@ -128,14 +130,28 @@ def test_other_machines_and_missing_weights_are_warned_of(tmp_path: Path, capsys
     announce(ServerConfig(host="0.0.0.0", data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
     said = capsys.readouterr()
     assert "Model: local/smollm2-135m (embedded, no API key needed)\nData: in memory\n" in said.out
-    assert "no authentication" in said.err
+    assert "Authentication: on; peers need a key\n" in said.out
+    assert "OFF" not in said.err
     assert said.err.endswith("Run: avm model pull\n")
 
 
 def test_a_safe_server_with_its_weights_warns_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    announce(ServerConfig(data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    announce(ServerConfig(data_dir=None, model_dir=tmp_path, auth="on"), "http://x", "ws://x/ws")
     assert capsys.readouterr().err == ""
+
+
+def test_a_server_without_authentication_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
+    announce(ServerConfig(data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    assert "Authentication is OFF" in capsys.readouterr().err
+
+
+def test_the_first_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_first_key(None)
+    assert capsys.readouterr().out == ""
+    show_first_key(Secret("avm_key"))
+    assert "shown this once: avm_key\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
 from agentvm.model.limits import Limits
-from agentvm.model.principal import Principal
+from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
 
 Event = dict[str, Any]
@@ -69,7 +69,7 @@ class Desk:
 
     def another(self, tenant: str | None = None) -> "Desk":
         """Another peer of the same AgentVM."""
-        principal = OPEN_ACCESS if tenant is None else Principal(tenant_id=TenantId(tenant))
+        principal = OPEN_ACCESS if tenant is None else Principal(tenant_id=TenantId(tenant), permissions=EVERYTHING)
         return Desk(self.vm, self.vm.attach(principal))
 
 

@@ -73,11 +73,12 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "image_deleted": LIFECYCLE,
     "thinking_delta": STREAM,
     # Ours: told after a restart, and to subscribers with a cursor. Provoked in tests/faults.
+    "quota_warning": SESSION,
     "turn_suspended": TURN,
     "turn_resumed": TURN,
     "resync_required": SESSION,
 }
-RARE = {"turn_suspended", "turn_resumed", "resync_required"}
+RARE = {"quota_warning", "turn_suspended", "turn_resumed", "resync_required"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.drivers.models import Models
+from agentvm.drivers.models import Chosen, Models
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import DriverNotFound
 
@@ -21,7 +21,7 @@ MODELS = Models({"one": ONE, "two": TWO}, "two/fast")
     ],
 )
 def test_a_name_chooses_its_driver_and_model(name: str | None, driver: ScriptedDriver, model: str) -> None:
-    assert MODELS.choose(name) == (driver, model)
+    assert MODELS.choose(name) == Chosen(driver, model)
 
 
 @pytest.mark.parametrize("name", ["three/big", "three", "/one", "ONE/big"])

@@ -118,7 +118,7 @@ async def finish(store: Store, runtime: Runtime) -> None:
     """Returns when every turn has its end."""
     with anyio.fail_after(10):
         while await store.list_unfinished():
-            for agent in runtime.agents(DEFAULT_TENANT, C1):
+            for agent in runtime.roster.of_container(DEFAULT_TENANT, C1):
                 assert isinstance(agent, Agent)
                 await agent.rest()
 

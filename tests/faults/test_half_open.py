@@ -86,8 +86,8 @@ async def test_f7_a_half_open_socket_is_dropped_within_two_heartbeats_without_a_
                     await attached.until(peers + PEERS)
                 held = open_files(os.getpid())
                 proxy.cut()
-                # Twice as long as promised: the machine has other things to do.
-                with anyio.fail_after(2 * 2 * HEARTBEAT + 5 * spoken_to):
+                # Longer than promised: the machine has other things to do, and a long answer takes its time.
+                with anyio.fail_after(2 * 2 * HEARTBEAT + 20 * spoken_to):
                     if spoken_to:
                         # What is written to a dead peer is never acknowledged; that must not keep its socket.
                         await alice.say(image_id, "is anybody there")

@@ -40,6 +40,7 @@ from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.billing import Meter
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, Tool, Toolbox
@@ -167,6 +168,12 @@ class FlakyStore:
             raise StoreFailed("the disk is full")
         return await self._store.commit(writes, entry=entry, forget=forget)
 
+    async def probe(self) -> None:
+        self.commits += 1
+        if self.fails(self.commits):
+            raise StoreFailed("the disk is full")
+        await self._store.probe()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
@@ -181,6 +188,7 @@ async def open_world(
     definition: Definition | None = None,
     path: Path | None = None,
     suspends: bool = False,
+    meter: Meter | None = None,
 ) -> AsyncIterator[World]:
     """`fails` says which commits the store refuses. A `path` that was used before has its image already."""
     clock = Ticking()
@@ -204,6 +212,7 @@ async def open_world(
             new_id=new_id,
             limits=limits or Limits(),
             suspends=suspends,
+            meter=meter,
         ) as runtime:
             channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
             runtime.broadcaster.attach(channel)

@@ -71,7 +71,7 @@ async def test_a_model_that_goes_in_circles_is_stopped_with_an_explanation_that_
         (turn,) = await world.turns()
         assert turn.outcome == "failed"
         # The next turn has a budget of its own.
-        assert world.runtime.find_agent(world.channel.principal.tenant_id, world.start().agent_id) is not None
+        assert world.runtime.roster.find(world.channel.principal.tenant_id, world.start().agent_id) is not None
 
 
 async def test_a_turn_that_has_used_its_tokens_makes_no_further_call() -> None:

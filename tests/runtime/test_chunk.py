@@ -36,10 +36,10 @@ def play(calls: list[list[ModelOutput]]) -> list[EventData]:
     for outputs in calls:
         for output in outputs:
             now, made = turn.step(now, output, clock())
-            told += [data for data in made if data.type != "silent_message"]
+            told += [data for data in made if data.told]
         for pending in now.pending:
             now, made = turn.tool_finished(now, pending.call, {"of": pending.call.input}, False, clock())
-            told += made
+            told += [data for data in made if data.told]
     return told
 
 

@@ -60,14 +60,14 @@ async def test_agents_are_found_by_their_tenant_only() -> None:
     async with open_world(ScriptedDriver()) as world:
         runtime, image, other = world.runtime, world.image, TenantId("other")
         assert runtime.agent_of(DEFAULT_TENANT, image) is None
-        assert runtime.agents(DEFAULT_TENANT, image.container_id) == ()
+        assert runtime.roster.of_container(DEFAULT_TENANT, image.container_id) == ()
         agent = world.start()
-        assert runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is agent
-        assert runtime.find_agent(other, agent.agent_id) is None
-        assert runtime.find_agent(DEFAULT_TENANT, AgentId("nobody")) is None
-        assert runtime.agents(DEFAULT_TENANT, image.container_id) == (agent,)
-        assert runtime.agents(other, image.container_id) == ()
-        assert runtime.agents(DEFAULT_TENANT, ContainerId("c2")) == ()
+        assert runtime.roster.find(DEFAULT_TENANT, agent.agent_id) is agent
+        assert runtime.roster.find(other, agent.agent_id) is None
+        assert runtime.roster.find(DEFAULT_TENANT, AgentId("nobody")) is None
+        assert runtime.roster.of_container(DEFAULT_TENANT, image.container_id) == (agent,)
+        assert runtime.roster.of_container(other, image.container_id) == ()
+        assert runtime.roster.of_container(DEFAULT_TENANT, ContainerId("c2")) == ()
         assert runtime.agent_of(DEFAULT_TENANT, image) is agent
         assert runtime.agent_of(other, image) is None
         assert runtime.agent_of(DEFAULT_TENANT, image, SessionId("sess_2")) is None
@@ -84,7 +84,7 @@ async def test_stopping_in_the_middle_of_a_turn_ends_the_turn_first() -> None:
             "message_stop", "assistant_message", "conversation_end", "turn_response",
             "session_destroyed", "agent_unregistered",
         ]  # fmt: skip
-        assert world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is None
+        assert world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id) is None
         assert world.start() is not agent
 
 
@@ -109,7 +109,7 @@ async def test_an_agent_whose_stopper_went_away_is_gone_nevertheless() -> None:
         with anyio.CancelScope() as asker:
             asker.cancel()
             await world.runtime.stop_agent(agent)
-        assert world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is None
+        assert world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id) is None
         turn_id = await world.say(world.start(), "hi again")
         await world.hear("text_delta", turn_id=turn_id)
 
@@ -121,9 +121,9 @@ async def test_stopping_an_image_stops_the_agents_of_all_its_sessions() -> None:
         world.start()
         runtime.start_agent(DEFAULT_TENANT, image, SessionId("sess_2"))
         await runtime.stop_image(TenantId("other"), image)
-        assert len(runtime.agents(DEFAULT_TENANT, image.container_id)) == 2
+        assert len(runtime.roster.of_container(DEFAULT_TENANT, image.container_id)) == 2
         await runtime.stop_image(DEFAULT_TENANT, image)
-        assert runtime.agents(DEFAULT_TENANT, image.container_id) == ()
+        assert runtime.roster.of_container(DEFAULT_TENANT, image.container_id) == ()
         assert types(world.hear_nowait()).count("agent_unregistered") == 2
 
 

@@ -31,7 +31,7 @@ def held() -> ScriptedDriver:
 async def asleep(world: World, agent: Agent) -> Sleeper | None:
     """What is left of the agent once it has left memory."""
     with anyio.fail_after(5):
-        while (found := world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id)) is agent:
+        while (found := world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id)) is agent:
             await anyio.lowlevel.checkpoint()
     assert not isinstance(found, Agent)
     return found
@@ -72,7 +72,7 @@ async def test_of_an_agent_whose_session_nobody_hears_nothing_is_left() -> None:
         agent = world.start()
         world.runtime.broadcaster.detach(world.channel)
         assert await asleep(world, agent) is None
-        assert world.runtime.agents(DEFAULT_TENANT, world.image.container_id) == ()
+        assert world.runtime.roster.of_container(DEFAULT_TENANT, world.image.container_id) == ()
         assert await world.runtime.wake_agent(DEFAULT_TENANT, agent.agent_id) is None
 
 
@@ -82,7 +82,7 @@ async def test_a_sleeper_is_forgotten_when_its_last_listener_goes() -> None:
         assert await asleep(world, agent) is not None
         world.runtime.broadcaster.detach(world.channel)
         with anyio.fail_after(5):
-            while world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is not None:
+            while world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id) is not None:
                 await anyio.lowlevel.checkpoint()
 
 
@@ -96,8 +96,8 @@ async def test_an_agent_that_works_or_is_about_to_stays() -> None:
             await world.say(working, "one")
             await world.hear("text_delta")
             await asleep(world, idle)
-            assert world.runtime.find_agent(DEFAULT_TENANT, working.agent_id) is working
-            assert world.runtime.find_agent(DEFAULT_TENANT, wanted.agent_id) is wanted
+            assert world.runtime.roster.find(DEFAULT_TENANT, working.agent_id) is working
+            assert world.runtime.roster.find(DEFAULT_TENANT, wanted.agent_id) is wanted
         await asleep(world, wanted)
 
 
@@ -107,7 +107,7 @@ async def test_when_there_are_too_many_agents_those_who_rested_longest_leave_fir
         # The eleventh is within the margin, the thirteenth lets the oldest go.
         with agents[0].in_use():
             world.runtime.start_agent(DEFAULT_TENANT, world.image, SessionId("one more"))
-            there = [isinstance(world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id), Agent) for agent in agents]
+            there = [isinstance(world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id), Agent) for agent in agents]
             assert there == [True, False, False, *[True] * 9]
 
 
@@ -120,7 +120,7 @@ async def test_a_sleeper_can_be_stopped_like_any_agent() -> None:
         heard = await world.hear("agent_unregistered")
         assert heard[-1]["data"]["agentId"] == agent.agent_id
         assert "session_destroyed" in types(heard)
-        assert world.runtime.find_agent(DEFAULT_TENANT, agent.agent_id) is None
+        assert world.runtime.roster.find(DEFAULT_TENANT, agent.agent_id) is None
 
 
 async def test_while_the_store_refuses_the_server_is_not_ready_and_finds_out_when_it_works_again(

@@ -15,6 +15,7 @@ async def test_health_says_ok_and_the_version() -> None:
         status, headers, body = await http(listener.app, "GET", "/health")
         assert (status, body) == (200, {"status": "ok", "version": VERSION})
         assert headers["content-type"] == "application/json"
+        assert headers["x-agentvm-auth"] == "off"
 
 
 async def test_a_server_is_ready_until_it_drains_and_stays_healthy() -> None:

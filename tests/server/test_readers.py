@@ -10,7 +10,7 @@ from agentvm.app import AgentVM
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import SessionId, TenantId
-from agentvm.model.principal import Principal
+from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server import readers
 from agentvm.server.readers import Reader, Readers, attach_reader, client_id_of
 from agentvm.storage.sqlite.store import SqliteTenantStore
@@ -50,7 +50,7 @@ async def fail(self: object, *given: object) -> NoReturn:
 
 
 async def entered(house: Readers, vm: AgentVM, tenant: str = "default", client_id: str = CLIENT) -> Reader:
-    reader = attach_reader(vm, client_id, Principal(tenant_id=TenantId(tenant)))
+    reader = attach_reader(vm, client_id, Principal(tenant_id=TenantId(tenant), permissions=EVERYTHING))
     with anyio.fail_after(5):
         await house.enter(reader)
     return reader

@@ -161,3 +161,26 @@ async def test_a_gate_holds_everybody_back_only_while_it_is_shut() -> None:
             assert passed == ["open"]
             gate.set()
     assert passed == ["open", "first", "second"]
+
+
+@pytest.mark.anyio
+async def test_a_request_whose_head_has_no_end_is_refused() -> None:
+    async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            start = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
+            await stream.send(start + b"x" * (transport_module.MAX_HEAD + 1 - len(start)))
+            with anyio.fail_after(5):
+                assert (await stream.receive()).startswith(b"HTTP/1.1 431 ")
+                with pytest.raises(anyio.EndOfStream):
+                    await stream.receive()
+
+
+@pytest.mark.anyio
+async def test_a_large_body_is_no_large_head() -> None:
+    async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+        async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+            size = 3 * transport_module.MAX_HEAD
+            head = f"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n"
+            with anyio.fail_after(5):
+                await stream.send(head.encode() + b"x" * size)
+                assert (await stream.receive()).startswith(b"HTTP/1.1 404 ")

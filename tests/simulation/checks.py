@@ -1,6 +1,7 @@
 """Checks — what must be true at the end of every history."""
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.faults.invariants import check_events, check_messages, check_stops, c
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
+from tests.simulation.provider import FIRST_CALL, ModelCall
 from tests.simulation.world import World
 
 Frame = dict[str, Any]
@@ -21,12 +23,44 @@ Frame = dict[str, Any]
 async def check(world: World) -> None:
     """Raises AssertionError with what is wrong."""
     assert not world.complaints, "\n".join(world.complaints)
-    assert world.disk.query("SELECT count(*) FROM journal") == [(0,)], "the journal is not empty"
+    left = world.disk.query("SELECT entry, body FROM journal")
+    assert not left, f"the journal is not empty: {left}"
     assert world.disk.query("SELECT turn_id FROM turns WHERE outcome IS NULL") == [], "turns have no end"
     repeated = {call_id: runs for call_id, runs in world.provider.runs.items() if runs > 1}
     assert not repeated, f"tools were run again: {repeated}"
+    check_ledger(world.disk.query(LEDGER), world.provider.calls)
+    _check_wallet(world)
     for user in world.users:
         await _check_user(world, user)
+
+
+LEDGER = "SELECT key, input_tokens, output_tokens, estimated, price FROM ledger"
+
+
+def check_ledger(rows: Sequence[tuple[str, int, int, int, int | None]], calls: Sequence[ModelCall]) -> None:
+    """F17: every call is billed at most once, and for exactly what its provider reported, unless it says that it estimates."""
+    billed: Counter[int] = Counter()
+    for key, read, written, estimated, price in rows:
+        assert price is not None, f"{key} has no price"
+        assert price >= 0, f"{key} costs {price}"
+        if read < FIRST_CALL:
+            assert estimated or not (read or written), f"{key} was billed for {read} and {written}, which nobody reported"
+            continue
+        number = read - FIRST_CALL
+        billed[number] += 1
+        reports = [report.output_tokens for report in calls[number].reports]
+        assert estimated or written in reports, f"call {number} reported {reports} and was billed for {written}"
+        # A crash may take the last report with it; then what was told before it counts.
+        assert not estimated or written > min(reports), f"call {number} reported {reports} and was estimated at {written}"
+    twice = {number: times for number, times in billed.items() if times > 1}
+    assert not twice, f"calls were billed more than once: {twice}"
+
+
+def _check_wallet(world: World) -> None:
+    for credited, spent, prepaid in world.disk.query("SELECT credited, spent, prepaid FROM wallets"):
+        sums = world.disk.query("SELECT coalesce(sum(price), 0) FROM ledger")
+        assert sums == [(spent,)], f"{spent} was spent, and the ledger has {sums}"
+        assert not prepaid or spent <= credited, f"{spent} of {credited} was spent"
 
 
 async def _check_user(world: World, user: User) -> None:
@@ -53,6 +87,7 @@ async def _check_user(world: World, user: User) -> None:
             check_stops(events)
             _check_sent(sent[session.session_id], events, messages)
             _check_usage(world, events, messages)
+            _check_bill(world, events, messages)
             _check_heard(world, user, session.session_id, len(events))
             world.counts["resumed"] += sum(event["type"] == "turn_resumed" for event in events)
             world.counts["events"] += len(events)
@@ -107,6 +142,25 @@ def _check_usage(world: World, events: list[Frame], messages: list[Frame]) -> No
             used[turn_id, "outputTokens"] += call.reported.output_tokens
     for (turn_id, kind), tokens in used.items():
         assert ends[turn_id]["usage"][kind] >= tokens, (turn_id, kind, ends[turn_id]["usage"], tokens)
+
+
+def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> None:
+    """Whatever was told of a call, it is in the ledger; what was finished, for all that was reported; and turns say the sum."""
+    rows = {str(row[0]): row for row in world.disk.query(LEDGER)}
+    told = [event["data"]["messageId"] for event in events if event["type"] == "message_start"]
+    unpaid = [message_id for message_id in told if message_id not in rows]
+    assert not unpaid, f"calls were made and not billed: {unpaid}"
+    for message_id, (_, number) in _calls_of(messages).items():
+        call = world.provider.calls[number]
+        if call.stopped and call.reported is not None and not rows[message_id][3]:
+            assert rows[message_id][2] == call.reported.output_tokens, f"call {number} is not billed for all it reported"
+    by_turn: Counter[str] = Counter()
+    for turn_id, price in world.disk.query("SELECT turn_id, price FROM ledger"):
+        by_turn[turn_id] += price or 0
+    for event in events:
+        if event["type"] == "turn_response":
+            data = event["data"]
+            assert data["price"] == by_turn[data["turnId"]], f"{data} and the ledger says {by_turn[data['turnId']]}"
 
 
 def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from agentvm.errors import StoreFailed
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.storage.sqlite.database import Database, Work, _connect, _Job, commit_together, read_one
 from tests.simulation.loop import Dice
 
@@ -63,6 +64,13 @@ class Disk:
         if self._images:
             self.connection.deserialize("main", self._images[0])
             self._images.clear()
+
+    def pay_in(self, amount: int) -> None:
+        """The tenant is prepaid with so many nano-USD."""
+        self.connection.execute(
+            "INSERT INTO credits (tenant_id, reference, at, amount, actor) VALUES (?, 'first', 0, ?, 'operator')",
+            (DEFAULT_TENANT, amount),
+        )
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """For the checks after the end."""

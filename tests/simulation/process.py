@@ -7,28 +7,40 @@ tasks are then ended like those of any process, because nobody can tell any more
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 
 import anyio
 import anyio.abc
 
-from agentvm.app import AgentVM
+from agentvm.app import OPEN_ACCESS, AgentVM
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands.call import Peer
 from agentvm.config import ServerConfig
+from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
 from agentvm.model.ids import Clock, NewId
 from agentvm.model.limits import Limits
+from agentvm.model.money import Rate
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
-from agentvm.server.websocket import LINGER, House, serve_socket
+from agentvm.server.websocket import LINGER, House, Knock, serve_socket
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import SqliteStore
+from agentvm.tenants.access import Access
+from agentvm.tenants.metering import Metering
+from agentvm.tenants.office import Office
+from agentvm.tenants.own_keys import OwnKeys
+from agentvm.tenants.people import People
+from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import Quotas
+from agentvm.tenants.vault import Vault
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
 
+RATE = Rate(input=Decimal(1), output=Decimal(5))
 LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
 
 
@@ -112,20 +124,32 @@ class Process:
         hardware = self._hardware
         driver = SimulatedDriver(hardware.provider, self._number, lambda: self._alive)
         store = hardware.wrap(SqliteStore(self._database))
+        quotas, vault = Quotas(store, hardware.clock), Vault(store, key=bytes(32), clock=hardware.clock)
+        models = Models({driver.name: driver}, driver.name)
+        access = Access(store, pepper=b"", clock=hardware.clock)
         async with open_runtime(
             store=store,
-            models=Models({driver.name: driver}, driver.name),
+            models=models,
             toolbox=open_toolbox(hardware.provider, lambda: self._alive, repeatable=hardware.repeatable),
             clock=hardware.clock,
             new_id=hardware.new_id,
             limits=LIMITS,
             effectors=(hardware.tap,),
+            meter=Metering(Prices({driver.name: RATE}), quotas, hardware.clock),
             suspends=True,
         ) as runtime:
             self._vm = AgentVM(
                 config=ServerConfig(data_dir=None),
                 store=store,
                 runtime=runtime,
+                office=Office(
+                    access=access,
+                    people=People(store, access, clock=hardware.clock),
+                    quotas=quotas,
+                    vault=vault,
+                    own_keys=OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock),
+                    store=store,
+                ),
                 definitions=Definitions(),
                 clock=hardware.clock,
                 new_id=hardware.new_id,
@@ -145,7 +169,7 @@ class Process:
         assert self._vm is not None
         try:
             house = House(self._vm, _watch, Readers())
-            await serve_socket(house, None, socket.abort, socket.receive, socket.send)
+            await serve_socket(house, Knock(OPEN_ACCESS), socket.abort, socket.receive, socket.send)
         finally:
             socket.end()
             del self._sockets[socket]

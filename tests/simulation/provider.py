@@ -44,6 +44,9 @@ Step = ModelOutput | ProviderError | float
 """A number is a pause in seconds."""
 
 FOREVER = 100_000.0
+
+FIRST_CALL = 100_000
+"""Input tokens of the first call; the next has one more. So a bill says which call it is for."""
 ERRORS = (ProviderBadRequest, ProviderOverloaded, ProviderRateLimited, ProviderTimeout, ProviderUnreachable)
 REPEATABLE = "look"
 ONCE = "save"
@@ -58,8 +61,12 @@ class ModelCall:
     said: str
     """What the user said: each says something else, so this names the turn."""
     process: int
-    reported: Usage | None = None
+    reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.reports[-1] if self.reports else None
 
 
 @dataclass(slots=True)
@@ -106,7 +113,7 @@ class SimulatedDriver:
                 raise step
             else:
                 if isinstance(step, UsageReported):
-                    call.reported = step.usage
+                    call.reports.append(step.usage)
                 call.stopped = call.stopped or isinstance(step, MessageStopped)
                 yield step
 
@@ -138,7 +145,7 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
     dice = provider.dice
     steps: list[Step] = [dice.pause(0.1), MessageStarted(f"provider_{call.number}", "simulated-1")]
     if dice.happens(0.3):
-        steps.append(UsageReported(Usage(input_tokens=dice.randint(1, 500), output_tokens=1)))
+        steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=1)))
     if dice.happens(0.1):
         steps += [ThinkingStarted(), ThinkingDelta("hm"), ThinkingDelta(" hm"), ThinkingStopped("signed")]
     calls = dice.choice((1, 1, 2, 3)) if rounds < 3 and dice.happens(0.2) else 0
@@ -147,7 +154,7 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
     for number in range(calls):
         steps += _tool_call(dice, call, number)
     if dice.happens(0.9):
-        steps.append(UsageReported(Usage(input_tokens=dice.randint(500, 900), output_tokens=dice.randint(100, 300))))
+        steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
     reason: StopReason = "tool_use" if calls and dice.happens(0.9) else "end_turn"
     steps.append(MessageStopped("max_tokens" if dice.happens(0.05) else reason))
     return _spoil(provider, steps) if dice.happens(0.12) else steps

@@ -86,6 +86,8 @@ class World:
         ]
         self.disk = Disk(self.dice)
         self.disk.lies = setup.lying_disk
+        if self.dice.happens(0.3):
+            self.disk.pay_in(self.dice.randint(10**8, 10**10))
         self.provider = Provider(self.dice, begins=self._begins)
         self.process: Process | None = None
         self._setup = setup
@@ -226,7 +228,7 @@ class World:
                 quiet = 0
                 continue
             for user in self.users:
-                for agent in runtime.agents(DEFAULT_TENANT, ContainerId(user.container_id)):
+                for agent in runtime.roster.of_container(DEFAULT_TENANT, ContainerId(user.container_id)):
                     if isinstance(agent, Agent) and agent.busy:
                         quiet = 0
                         await agent.rest()

@@ -2,8 +2,9 @@ from decimal import Decimal
 
 import pytest
 
+from agentvm.model.money import Rate
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.tenants.price import Prices, Rate
+from agentvm.tenants.price import Prices
 
 NOW = 1_794_725_960_366
 SPENT = Usage(input_tokens=1_000, output_tokens=500, cache_read_tokens=2_000, cache_write_tokens=100, thinking_tokens=40)

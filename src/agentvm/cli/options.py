@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -31,12 +31,22 @@ def server_options(command: C) -> C:
 
 
 def configure(
-    *, host: str | None = None, port: int | None = None, data_dir: Path | None = None, model: str | None = None
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    data_dir: Path | None = None,
+    model: str | None = None,
+    auth: Literal["on", "off"] | None = None,
 ) -> ServerConfig:
     """What the environment says, with the flags that were given laid over it."""
     config = from_environment()
+    if auth is not None:
+        # Before the host: whether the two go together is checked when both are known.
+        config = replace(config, auth=None)
     if host is not None:
         config = replace(config, host=host)
+    if auth is not None:
+        config = replace(config, auth=auth)
     if port is not None:
         config = replace(config, port=port)
     if data_dir is not None:

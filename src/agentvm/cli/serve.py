@@ -8,6 +8,7 @@ import importlib
 import signal
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -19,7 +20,7 @@ from agentvm.cli.options import configure, loop_options, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import DRIVERS
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
-from agentvm.model.address import is_loopback
+from agentvm.model.secret import Secret
 from agentvm.version import VERSION
 
 EXAMPLES = """\b
@@ -52,6 +53,11 @@ def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[st
     help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
     "(AVM_ALLOW_ORIGINS).",
 )
+@click.option(
+    "--auth",
+    type=click.Choice(("on", "off")),
+    help="Whether peers need a key (AVM_AUTH; on, unless only this machine can reach the server).",
+)
 @click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
 def serve(
     host: str | None,
@@ -60,19 +66,21 @@ def serve(
     model: str | None,
     memory: bool,
     allow_origins: tuple[str, ...],
+    auth: Literal["on", "off"] | None,
     log_level: str | None,
 ) -> None:
     """Run the server."""
     if memory and data_dir is not None:
         raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
-    config = configure(host=host, port=port, data_dir=data_dir, model=model)
+    config = configure(host=host, port=port, data_dir=data_dir, model=model, auth=auth)
     config = replace(
         config,
         data_dir=None if memory else config.data_dir,
         allow_origins=allow_origins or config.allow_origins,
         log_level=log_level or config.log_level,
     )
-    configure_logs(config.log_level, secrets=[config.llm_api_key, *config.provider_keys.values()])
+    secrets = [config.llm_api_key, config.admin_key, config.server_key, *config.provider_keys.values()]
+    configure_logs(config.log_level, secrets=secrets)
     anyio.run(run_server, config, backend_options=loop_options())
 
 
@@ -84,6 +92,7 @@ async def run_server(config: ServerConfig) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with start_server(config) as server:
             announce(config, server.url, server.ws_url)
+            show_first_key(server.first_key)
             async for _ in signals:
                 break
             # The operating system's own reaction: it works whatever this process is doing.
@@ -98,16 +107,23 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
     click.echo(f"WebSocket: {ws_url}")
     click.echo(f"Model: {describe_model(config)}")
     click.echo(f"Data: {'in memory' if config.data_dir is None else config.data_dir.expanduser().absolute()}")
-    if not is_loopback(config.host):
-        warn(
-            f"WARNING: {config.host} can be reached from other machines, and this version has no authentication. "
-            "Everybody who can connect can read every conversation and use your model. "
-            "Listen on 127.0.0.1, or put a proxy that authenticates in front."
-        )
+    if config.authenticates:
+        click.echo("Authentication: on; peers need a key")
+    else:
+        warn("Authentication is OFF: every program on this machine can read every conversation. Turn it on with --auth on.")
     if "*" in config.allow_origins:
         warn("WARNING: every web page may use this server, also one that a stranger made. Name the origins you trust instead.")
     if missing := missing_weights(config):
         warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
+
+
+def show_first_key(key: Secret | None) -> None:
+    """Once: it is stored as a hash, and nobody can read it again."""
+    if key is not None:
+        click.echo("")
+        click.echo(f"The operator's key, shown this once: {key.reveal()}")
+        click.echo("Keep it: it can do everything. Try it: AVM_KEY=<key> avm whoami")
+        click.echo("")
 
 
 def describe_model(config: ServerConfig) -> str:

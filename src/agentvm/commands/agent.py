@@ -1,8 +1,7 @@
 """Agent commands — look at, interrupt and end what runs."""
 
 from agentvm.commands.call import Call
-from agentvm.errors import AgentNotFound, InvalidInput
-from agentvm.model.ids import check_container_id
+from agentvm.errors import InvalidInput
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AgentRecord
 from agentvm.runtime.agent import Agent
@@ -10,20 +9,20 @@ from agentvm.runtime.roster import Present
 
 
 async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
-    agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
+    agent = call.find_agent(command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
     return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.container_id)
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
-    container_id = check_container_id(command.container_id)
-    agents = call.peer.runtime.agents(call.peer.tenant_id, container_id)
+    container_id = call.container_id(command.container_id)
+    agents = call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id)
     return ask.AgentListReply(agents=tuple(_record(agent) for agent in agents))
 
 
 async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyReply:
-    agent = call.peer.runtime.find_agent(call.peer.tenant_id, command.agent_id)
+    agent = call.find_agent(command.agent_id)
     if agent is not None:
         call.peer.join(agent.container_id)
         await call.peer.runtime.stop_agent(agent)
@@ -31,9 +30,9 @@ async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyRepl
 
 
 async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerIdReply:
-    container_id = check_container_id(command.container_id)
+    container_id = call.container_id(command.container_id)
     call.peer.join(container_id)
-    for agent in call.peer.runtime.agents(call.peer.tenant_id, container_id):
+    for agent in call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id):
         await call.peer.runtime.stop_agent(agent)
     return ask.ContainerIdReply(container_id=container_id)
 
@@ -55,10 +54,7 @@ async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None
         present = None if found is None else peer.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
         return None if present is None else await peer.runtime.wake_agent(peer.tenant_id, present.agent_id)
     if command.agent_id:
-        agent = await peer.runtime.wake_agent(peer.tenant_id, command.agent_id)
-        if agent is None:
-            raise AgentNotFound(command.agent_id)
-        return agent
+        return await call.agent(command.agent_id)
     raise InvalidInput("Either imageId or agentId must be provided")
 
 

@@ -3,18 +3,23 @@
 A Peer is one connection's light view of the process: its principal's part of the store, the runtime, its own channel.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agentvm.blueprint.definition import Definitions
-from agentvm.errors import ImageNotFound, SessionNotFound
-from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId
+from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
+from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
+from agentvm.model.principal import Principal
 from agentvm.model.session import Session
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.outlet import Outlet
+from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
+from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
+from agentvm.tenants.office import Office
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +30,25 @@ class Peer:
     store: TenantStore
     runtime: Runtime
     definitions: Definitions
+    office: Office
     clock: Clock
     new_id: NewId
 
     @property
+    def principal(self) -> Principal:
+        return self.channel.principal
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.office.store.accounts(self.tenant_id)
+
+    @property
     def tenant_id(self) -> TenantId:
         return self.channel.principal.tenant_id
+
+    async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
+        """`QuotaExceeded` when there may not be so much more of it; counted only if there is a limit."""
+        await self.office.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
         self.runtime.broadcaster.join(self.channel, container_id, follow=follow)
@@ -57,6 +75,26 @@ class Call:
 
     peer: Peer
     after: list[Callable[[], None]] = field(default_factory=list)
+
+    def container_id(self, named: str) -> ContainerId:
+        """The container that a request names; whether it exists is another question."""
+        container_id = check_container_id(named)
+        if not self.peer.principal.reaches(container_id):
+            raise ContainerForbidden(container_id)
+        return container_id
+
+    def find_agent(self, agent_id: AgentId) -> Present | None:
+        """Awake or asleep, and within reach."""
+        found = self.peer.runtime.roster.find(self.peer.tenant_id, agent_id)
+        return found if found is not None and self.peer.principal.reaches(found.container_id) else None
+
+    async def agent(self, agent_id: AgentId) -> Agent:
+        """Awake."""
+        found = self.find_agent(agent_id)
+        woken = None if found is None else await self.peer.runtime.wake_agent(self.peer.tenant_id, agent_id)
+        if woken is None:
+            raise AgentNotFound(agent_id)
+        return woken
 
     async def find_image(self, image_id: ImageId) -> tuple[ContainerStore, Image] | None:
         container_id = await self.peer.store.find_image(image_id)

@@ -3,7 +3,7 @@
 from agentvm.commands.call import Call
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ContainerCreated
-from agentvm.model.ids import ContainerId, check_container_id
+from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
 
 
@@ -13,7 +13,7 @@ async def create(call: Call, command: ask.ContainerCreate) -> ask.ContainerIdRep
 
 
 async def get(call: Call, command: ask.ContainerGet) -> ask.ContainerGetReply:
-    container_id = check_container_id(command.container_id)
+    container_id = call.container_id(command.container_id)
     found = await call.peer.store.container(container_id).get()
     if found is None:
         return ask.ContainerGetReply(exists=False)
@@ -27,11 +27,18 @@ async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListR
 
 async def ensure(call: Call, wanted: str) -> ContainerId:
     """Get-or-create; the peer hears of the container from now on, its creation included."""
-    container_id = check_container_id(wanted)
+    container_id = call.container_id(wanted)
     peer = call.peer
+    container = peer.store.container(container_id)
+
+    async def count() -> int:
+        # One that is there already is not one more.
+        return -1 if await container.get() is not None else await peer.accounts.quotas.count_containers()
+
+    await peer.check_quota("containers", count)
     peer.join(container_id)
     now = peer.clock()
-    if await peer.store.container(container_id).create(now):
+    if await container.create(now):
         scope = Scope(container_id=container_id)
         peer.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
     return container_id

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentvm.commands import agent, container, definition, image, message, session
+from agentvm.commands import agent, container, definition, gate, image, message, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -49,6 +49,9 @@ TABLE: CommandTable[Call] = CommandTable(
 
 async def carry_out(call: Call, command: Command[R_co]) -> R_co:
     """Runs the command; the caller sends the reply and then calls `call.after`."""
+    principal = call.peer.principal
+    gate.check(principal, command)
+    await call.peer.office.quotas.hit(principal.tenant_id, principal.user_id)
     reply: R_co = await getattr(TABLE, command.name)(call, command)
     return reply
 

@@ -6,11 +6,11 @@ from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import DEFAULT_NAME, apply_config, build
 from agentvm.commands import container
 from agentvm.commands.call import Call, Peer
-from agentvm.errors import ImageNotFound
+from agentvm.errors import DriverNotFound, ImageNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition
-from agentvm.model.ids import SessionId, check_container_id
+from agentvm.model.ids import SessionId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import ImageRecord
@@ -61,10 +61,12 @@ async def update(call: Call, command: ask.ImageUpdate) -> ask.ImageReply:
 
 
 async def list_some(call: Call, command: ask.ImageList) -> ask.ImageListReply:
-    if command.container_id is None:
-        wanted = sorted(call.peer.joined())
+    home = call.peer.principal.home
+    if command.container_id is not None:
+        wanted = [call.container_id(command.container_id)]
     else:
-        wanted = [check_container_id(command.container_id)]
+        # Never everybody's: the one that is bound, or those this connection has named.
+        wanted = sorted(call.peer.joined()) if home is None else [home]
     for container_id in wanted:
         # Who shows a container's images shows also those that another device makes.
         call.peer.join(container_id, follow=True)
@@ -96,7 +98,7 @@ async def delete(call: Call, command: ask.ImageDelete) -> ask.ImageIdReply:
             # A peer that had read the image just before may have started another agent meanwhile.
             await call.peer.runtime.stop_image(call.peer.tenant_id, image)
             for session in sessions:
-                call.peer.runtime.broadcaster.forget(call.peer.tenant_id, session.session_id)
+                call.peer.runtime.forget_session(call.peer.tenant_id, session.session_id)
             told = ImageDeleted(image_id=image.image_id, container_id=image.container_id)
             call.peer.runtime.tell(call.peer.tenant_id, _scope(image), told)
     return ask.ImageIdReply(image_id=command.image_id)
@@ -111,14 +113,30 @@ async def messages(call: Call, command: ask.ImageMessages) -> ask.ImageMessagesR
 async def _build(call: Call, wanted: str, definition: Definition, config: ImageConfig | None, name: str) -> ask.ImageReply:
     peer, config = call.peer, config or ImageConfig()
     check_size(definition, config)
-    peer.runtime.check(apply_config(definition, config))
+    await _check(peer, apply_config(definition, config))
     container_id = await container.ensure(call, wanted)
+    store = peer.store.container(container_id)
+
+    async def count() -> int:
+        return len(await store.list_images())
+
+    await peer.check_quota("images_per_container", count)
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
     image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
-    await peer.store.container(container_id).add_image(image, session)
+    await store.add_image(image, session)
     peer.subscribe(session)
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
     peer.runtime.tell(peer.tenant_id, _scope(image), told)
     return ask.ImageReply(record=_record(peer, image), subscriptions=(session.session_id,))
+
+
+async def _check(peer: Peer, definition: Definition) -> None:
+    try:
+        peer.runtime.check(definition)
+    except DriverNotFound:
+        # The server has no key for that provider, but the tenant may.
+        if not await peer.office.own_keys.has(peer.tenant_id, definition.model):
+            raise
 
 
 def _listen(peer: Peer, images: Sequence[Image]) -> tuple[SessionId, ...]:

@@ -1,7 +1,7 @@
 """Message commands — a user says something: committed, answered, and only then a turn starts."""
 
 from agentvm.commands.call import Call
-from agentvm.errors import AgentBusy, AgentNotFound, InvalidInput, SessionNotFound, ShuttingDown
+from agentvm.errors import AgentBusy, InvalidInput, SessionNotFound, ShuttingDown
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.protocol import commands as ask
 from agentvm.runtime.agent import Agent
@@ -23,14 +23,30 @@ async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.Messa
         if earlier is not None:
             return _reply(agent, earlier.message_id, earlier.turn_id)
         await _make_way(call, command, agent)
+        await _check_quotas(call, command, agent)
         try:
-            accepted = await agent.receive(command.content, command.client_message_id)
+            accepted = await agent.receive(command.content, command.client_message_id, call.peer.principal.user_id)
         except SessionNotFound:
             # The image was deleted after the agent was found or started; nobody else would end it.
             await call.peer.runtime.stop_agent(agent)
             raise
     call.after.append(lambda: agent.release(accepted))
     return _reply(agent, accepted.state.user_message_id, accepted.state.turn_id, str(accepted.cursor))
+
+
+async def _check_quotas(call: Call, command: ask.MessageSend, agent: Agent) -> None:
+    peer = call.peer
+
+    async def running() -> int:
+        # One that runs already is not one more.
+        return -1 if agent.busy else peer.runtime.roster.count_running(peer.tenant_id)
+
+    async def waiting() -> int:
+        return peer.runtime.roster.count_waiting(peer.tenant_id) if agent.busy else -1
+
+    await peer.check_quota("running_agents", running)
+    await peer.check_quota("queued_messages", waiting)
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(command.content))
 
 
 async def _make_way(call: Call, command: ask.MessageSend, agent: Agent) -> None:
@@ -70,8 +86,5 @@ async def _addressee(call: Call, command: ask.MessageSend) -> Agent:
         call.peer.listen(image.container_id, session_id)
         return runtime.start_agent(tenant_id, image, session_id)[0]
     if command.agent_id:
-        agent = await runtime.wake_agent(tenant_id, command.agent_id)
-        if agent is None:
-            raise AgentNotFound(command.agent_id)
-        return agent
+        return await call.agent(command.agent_id)
     raise InvalidInput("Either imageId or agentId must be provided")

@@ -9,7 +9,7 @@ def _leaves(kind: type[EventData]) -> list[type[EventData]]:
     return [kind] if not children else [leaf for child in children for leaf in _leaves(child)]
 
 
-CATALOGUE: dict[str, type[EventData]] = {kind.type: kind for kind in _leaves(EventData) if kind is not message.SilentMessage}
+CATALOGUE: dict[str, type[EventData]] = {kind.type: kind for kind in _leaves(EventData) if kind.told}
 """Every kind of event a client can receive, by its type."""
 
 __all__ = ["CATALOGUE", "Event", "EventData", "Scope", "error", "lifecycle", "message", "state", "stream", "turn"]

@@ -23,6 +23,8 @@ class EventData(Record):
     source: ClassVar[Source]
     category: ClassVar[Category]
     intent: ClassVar[Intent] = "notification"
+    told: ClassVar[bool] = True
+    """False for what is only stored: no client hears of it, so it has no place in the order of what they do."""
 
 
 class Scope(Record):

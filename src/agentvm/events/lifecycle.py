@@ -92,6 +92,16 @@ class ResyncRequired(SessionEvent):
     cursor: str
 
 
+class QuotaWarning(SessionEvent):
+    """A soft limit is reached: nothing is refused yet. `resetAt` is absent where time does not help."""
+
+    type = "quota_warning"
+    metric: str
+    limit: int
+    used: int
+    reset_at: int | None = None
+
+
 class Interrupted(EventData):
     """An interrupt was accepted; the end of the turn it stops follows, if it stops one."""
 

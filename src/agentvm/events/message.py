@@ -37,6 +37,7 @@ class SilentMessage(MessageEvent):
     """Stored, not sent: an assistant message without text, to which its tool calls refer."""
 
     type = "silent_message"
+    told = False
 
 
 class MessagePersisted(EventData):

@@ -3,7 +3,8 @@
 from typing import Literal
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.ids import MessageId, TurnId, UserId
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.turn import Outcome
 from agentvm.model.usage import Usage
 
@@ -23,6 +24,7 @@ class TurnRequest(TurnEvent):
     message_id: MessageId
     timestamp: int
     client_key: str | None = None
+    user_id: UserId | None = None
 
 
 class TurnSuspended(TurnEvent):
@@ -47,8 +49,22 @@ class TurnResumed(TurnEvent):
     timestamp: int
 
 
+class ModelCalled(TurnEvent):
+    """A model call has ended, by itself or cut off; `usage` is the provider's, or an estimate that says so."""
+
+    type = "model_called"
+    told = False
+    call_id: str
+    model: str
+    usage: Usage
+    entry: LedgerEntry | None = None
+
+
 class TurnResponse(TurnEvent):
-    """The terminal event: exactly one per turn, last of the turn, whatever happened. `usage` is the provider's."""
+    """The terminal event: exactly one per turn, last of the turn, whatever happened. `usage` is the provider's.
+
+    `price` is what the turn costs its tenant, in nano-USD.
+    """
 
     type = "turn_response"
     turn_id: TurnId
@@ -59,3 +75,4 @@ class TurnResponse(TurnEvent):
     usage: Usage
     timestamp: int
     model: str | None = None
+    price: int | None = None

@@ -16,6 +16,8 @@ SessionId = NewType("SessionId", str)
 AgentId = NewType("AgentId", str)
 MessageId = NewType("MessageId", str)
 TurnId = NewType("TurnId", str)
+UserId = NewType("UserId", str)
+KeyId = NewType("KeyId", str)
 
 Clock = Callable[[], int]
 """Unix milliseconds now."""

@@ -2,6 +2,9 @@
 
 from decimal import ROUND_HALF_EVEN, Decimal
 
+from agentvm.model.base import Record
+from agentvm.model.usage import Usage
+
 NANO = 1_000_000_000
 """Nano-USD in one dollar."""
 
@@ -16,3 +19,27 @@ def dollars(nano: int) -> str:
     sign, whole, rest = "-" if nano < 0 else "", abs(nano) // NANO, abs(nano) % NANO
     cents = f"{rest:09d}".rstrip("0").ljust(2, "0")
     return f"{sign}${whole:,}.{cents}"
+
+
+_MILLION = Decimal(1_000_000)
+
+
+class Rate(Record):
+    """An operator's own price of a model, in dollars per million tokens; what is not said costs as much as plain input."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+
+    def cost(self, usage: Usage) -> int:
+        read = self.input if self.cache_read is None else self.cache_read
+        write = self.input if self.cache_write is None else self.cache_write
+        # Thinking is part of the output, for every provider.
+        total = (
+            usage.input_tokens * self.input
+            + usage.output_tokens * self.output
+            + usage.cache_read_tokens * read
+            + usage.cache_write_tokens * write
+        )
+        return to_nano(total / _MILLION)

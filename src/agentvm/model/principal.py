@@ -1,8 +1,70 @@
-"""Principal — who is asking. Comes only from authentication, never from what a client claims."""
+"""Principal — who is asking, and what they may do. Comes only from authentication, never from what a client claims."""
+
+from fnmatch import fnmatchcase
 
 from agentvm.model.base import Record
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
+
+PERMISSIONS: tuple[str, ...] = (
+    "agent:use",
+    "images:read",
+    "images:write",
+    "sessions:read",
+    "sessions:export",
+    "resources:read",
+    "resources:write",
+    "resources:publish",
+    "tools:invoke",
+    "config:read",
+    "config:write",
+    "metrics:read",
+    "logs:read",
+    "usage:read",
+    "tenants:admin",
+    "keys:admin",
+    "system:admin",
+)
+"""What a key may be allowed. `tenants:admin` is for the users, quotas and secrets of one's own tenant; `system:admin` is for
+the operator of the server, and alone reaches across tenants."""
+
+EVERYTHING = frozenset(PERMISSIONS)
+MEMBER = EVERYTHING & {
+    "agent:use",
+    "images:read",
+    "images:write",
+    "sessions:read",
+    "sessions:export",
+    "resources:read",
+    "tools:invoke",
+    "usage:read",
+}
+"""What a user's own key may do, if nothing else is said."""
 
 
 class Principal(Record):
+    """`containers` are the ones it may reach: None for all of its tenant, else names or patterns (`user-*`)."""
+
     tenant_id: TenantId
+    user_id: UserId | None = None
+    key_id: KeyId | None = None
+    permissions: frozenset[str] = frozenset()
+    containers: tuple[str, ...] | None = None
+    expires_at: int | None = None
+    """When its credentials end, in ms; a socket is closed then."""
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions
+
+    def reaches(self, container_id: ContainerId | str) -> bool:
+        return self.containers is None or any(fnmatchcase(container_id, pattern) for pattern in self.containers)
+
+    @property
+    def home(self) -> ContainerId | None:
+        """The container that is meant when none is named: the first that is bound by name."""
+        named = (pattern for pattern in self.containers or () if not set(pattern) & set("*?["))
+        return next((ContainerId(name) for name in named), None)
+
+    @property
+    def actor(self) -> str:
+        """For the audit log."""
+        return self.user_id or self.key_id or "anonymous"

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.usage import Usage
 
 Outcome = Literal["completed", "interrupted", "failed"]
@@ -24,3 +24,5 @@ class Turn(Record):
     client_key: str | None = None
     """The sender's own name for the message: sending it again changes nothing."""
     attempts: int = 0
+    user_id: UserId | None = None
+    """Who sent the message, and is billed for the turn whenever it goes on."""

@@ -1,5 +1,7 @@
 """Usage — tokens as the provider reports them."""
 
+import msgspec
+
 from agentvm.model.base import Record
 
 
@@ -29,6 +31,17 @@ class Usage(Record):
 
 
 NO_USAGE = Usage(input_tokens=0, output_tokens=0)
+
+
+def at_least(reported: Usage, produced: str) -> Usage:
+    """What a call that was cut off consumed: as the provider said, else an estimate that says so.
+
+    Some providers report a first token at once and the rest at the end, so what was said counts at least.
+    """
+    tokens = estimate_tokens(produced) if produced else 0
+    if reported.output_tokens >= tokens:
+        return reported
+    return msgspec.structs.replace(reported, output_tokens=tokens, estimated=True)
 
 
 def estimate_tokens(text: str) -> int:

@@ -3,7 +3,7 @@
 import msgspec
 
 from agentvm.events.base import Event, EventData, Scope
-from agentvm.events.message import MessageEvent, SilentMessage
+from agentvm.events.message import MessageEvent
 from agentvm.model.base import Record
 from agentvm.model.message import Message
 from agentvm.protocol.codec import Frame, encode
@@ -38,7 +38,7 @@ class _RequestId(Record):
 
 def encode_event(event: Event) -> Frame | None:
     """None for what is only stored."""
-    return None if isinstance(event.data, SilentMessage) else encode_told(event)
+    return encode_told(event) if event.data.told else None
 
 
 def encode_told(event: Event) -> Frame:

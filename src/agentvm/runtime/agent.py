@@ -16,12 +16,13 @@ from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.log import get_logger
-from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId
+from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import recovery, turn
 from agentvm.runtime.answering import Accepted, Answering
+from agentvm.runtime.billing import Bill
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
@@ -45,7 +46,8 @@ class Agent:
         self._ports = ports
         self._scope = Scope(container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id)
         self._state = AgentState.IDLE
-        self._inbox: deque[Accepted] = deque()
+        self.inbox: deque[Accepted] = deque()
+        """Turns that wait, in order."""
         self._accepting = 0
         self._running: Accepted | None = None
         self._rested = anyio.Event()
@@ -67,7 +69,7 @@ class Agent:
     @property
     def resting(self) -> bool:
         """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
-        return self._state is AgentState.IDLE and not (self._users or self._inbox or self._accepting or self._owed)
+        return self._state is AgentState.IDLE and not (self._users or self.inbox or self._accepting or self._owed)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -82,7 +84,7 @@ class Agent:
     @property
     def busy(self) -> bool:
         """Whether a message would have to wait."""
-        return self._running is not None or bool(self._inbox)
+        return self._running is not None or bool(self.inbox)
 
     @asynccontextmanager
     async def sending(self, client_key: str | None) -> AsyncIterator[Turn | None]:
@@ -99,12 +101,12 @@ class Agent:
         finally:
             self._sending.pop(client_key).set()
 
-    async def receive(self, content: UserContent, client_key: str | None = None) -> Accepted:
-        """Commits the user's message and its turn. The turn runs after `release`."""
+    async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
+        """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
         log = await self._open_log()
         move(self._state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
-        if len(self._inbox) + self._accepting >= self._ports.limits.inbox:
+        if len(self.inbox) + self._accepting >= self._ports.limits.inbox:
             raise InboxFull(f"{self._ports.limits.inbox} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
         turn_id = TurnId(self._ports.new_id("turn"))
@@ -113,18 +115,20 @@ class Agent:
         told: list[EventData] = [
             message.MessagePersisted(session_id=self.session_id, message_id=message_id, saved_at=at),
             message.UserMessage(message=user),
-            turn_events.TurnRequest(turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key),
+            turn_events.TurnRequest(
+                turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id
+            ),
         ]
         if self.busy:
             told.append(state.ConversationQueued(message_id=message_id))
-        accepted = Accepted(turn.begin(turn_id, message_id, at), msgspec.structs.replace(self._scope, turn_id=turn_id))
+        accepted = self._accept(turn.begin(turn_id, message_id, at), user_id)
         accepted.cursor = log.head
         self._accepting += 1
         try:
             await self._emit(told, accepted.scope)
         finally:
             self._accepting -= 1
-        self._inbox.append(accepted)
+        self.inbox.append(accepted)
         return accepted
 
     def release(self, accepted: Accepted) -> None:
@@ -141,7 +145,7 @@ class Agent:
     async def interrupt(self) -> Accepted | None:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
-        current = self._running or (self._inbox[0] if self._inbox and self._inbox[0].released else None)
+        current = self._running or (self.inbox[0] if self.inbox and self.inbox[0].released else None)
         turn_id, container_id = current.state.turn_id if current else None, self.image.container_id
         await self._tell_all((lifecycle.Interrupted(agent_id=self.agent_id, container_id=container_id, turn_id=turn_id),))
         return current
@@ -198,19 +202,49 @@ class Agent:
             self._state = move(self._state, what)
         self._ended = self._rested
 
-    def resume(self, left: Turn, done: recovery.Done, *, stopped: bool = False, suspended: bool = False) -> Accepted:
+    def resume(
+        self,
+        left: Turn,
+        done: recovery.Done,
+        *,
+        cut: recovery.Cut | None = None,
+        stopped: bool = False,
+        suspended: bool = False,
+    ) -> Accepted:
         """Takes a turn from before a restart, to go on from its last finished message, or to end if it was `stopped`.
 
         A turn that died with its process has used up an attempt, one that was `suspended` has not.
         """
         begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
         begun = msgspec.structs.replace(begun, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
-        accepted = Accepted(begun, msgspec.structs.replace(self._scope, turn_id=left.turn_id), resumed=True)
-        accepted.attempt = left.attempts + (0 if suspended else 1)
+        accepted = self._accept(begun, left.user_id)
+        accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
         if stopped:
             accepted.cancelling.cancel()
-        self._inbox.append(accepted)
+        self.inbox.append(accepted)
         return accepted
+
+    def _accept(self, begun: turn.TurnState, user_id: UserId | None) -> Accepted:
+        scope = msgspec.structs.replace(self._scope, turn_id=begun.turn_id)
+        return Accepted(begun, scope, Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope))
+
+    async def _settle_up(self, accepted: Accepted) -> None:
+        """What a turn used before a restart counts, and the call it was in when its process died is charged, once."""
+        if not accepted.resumed or accepted.settled:
+            return
+        ledger = self._ports.store.accounts(self.tenant_id).ledger
+        used, accepted.bill.price = await ledger.turn_total(accepted.state.turn_id)
+        if not used.total:
+            # From before there was a ledger: what its messages say.
+            used = accepted.state.usage
+        cut = accepted.cut
+        if cut is not None:
+            async with self._ports.choose(self.tenant_id, self.image.definition.model) as chosen:
+                await accepted.bill.admit(chosen.driver.name, chosen.model, own_key=chosen.own_key, force=True)
+            accepted.bill.enter((turn_events.ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
+            used += cut.usage
+        accepted.state = msgspec.structs.replace(accepted.state, usage=used)
+        accepted.settled = True
 
     async def rest(self) -> None:
         """Returns when no turn runs."""
@@ -218,8 +252,8 @@ class Agent:
 
     async def _run(self) -> None:
         try:
-            while self._state is AgentState.RUNNING and self._inbox and self._inbox[0].released:
-                await self._run_turn(self._inbox.popleft())
+            while self._state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
+                await self._run_turn(self.inbox.popleft())
         finally:
             self._running = None
             self.used_at = anyio.current_time()
@@ -228,8 +262,12 @@ class Agent:
             self._rested.set()
 
     async def _drop_waiting(self) -> None:
-        while self._inbox:
-            accepted = self._inbox.popleft()
+        while self.inbox:
+            accepted = self.inbox.popleft()
+            try:
+                await self._settle_up(accepted)
+            except AgentVMError as error:
+                logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
             await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
 
     async def _run_turn(self, accepted: Accepted) -> None:
@@ -237,6 +275,8 @@ class Agent:
         limits = self._ports.limits
         failure: Failure | None = None
         try:
+            with anyio.CancelScope(shield=True):
+                await self._settle_up(accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self._open_log()
                 if accepted.resumed:
@@ -254,6 +294,7 @@ class Agent:
             # Also when the whole runtime is being cancelled.
             if not self._suspending:
                 await self._end(accepted, failure)
+            accepted.bill.close()
 
     async def _end(self, accepted: Accepted, failure: Failure | None) -> None:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
@@ -272,6 +313,7 @@ class Agent:
     async def _finish(self, accepted: Accepted, end: turn.Step) -> None:
         """Not interruptible: a turn has one end, also when everything is being cancelled."""
         accepted.state, told = end
+        told = (*accepted.bill.repeat(), *accepted.bill.enter(told))
         with anyio.CancelScope(shield=True):
             try:
                 if not await self._tell_all(told, accepted.scope):
@@ -319,6 +361,9 @@ class Agent:
     async def _open_log(self) -> SessionLog:
         if self._log is None:
             self._log = await self._ports.journal.open(self.tenant_id, self.image.container_id, self.session_id)
+            for accepted in self.inbox if self._running is None else (self._running, *self.inbox):
+                # From before a restart: whatever happens to them, a stop for one, must stay in the journal until they end.
+                self._log.open_turns.setdefault(accepted.state.turn_id)
         return self._log
 
 

@@ -9,6 +9,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import Driver, Prompt
+from agentvm.drivers.models import Chosen
 from agentvm.errors import ProviderProtocolError, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
@@ -17,6 +18,7 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCall
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime import budget, context, recovery, turn
+from agentvm.runtime.billing import Bill
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
@@ -31,11 +33,16 @@ class Accepted:
 
     state: turn.TurnState
     scope: Scope
+    bill: Bill
     released: bool = False
     cursor: int = 0
     """The event before its first."""
     resumed: bool = False
     """Whether it goes on after a restart."""
+    cut: recovery.Cut | None = None
+    """The model call it was in when its process died."""
+    settled: bool = False
+    """Whether what it used before a restart was charged."""
     attempt: int = 0
     """How often it was begun before and died with its process."""
     cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -53,35 +60,54 @@ class Answering:
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
-        now, log = self._accepted, self._log
+        log = self._log
         self._ports.quarantine.check(log.tenant_id, log.session_id)
-        driver, model = self._ports.models.choose(self._image.definition.model)
-        if now.resumed:
+        if self._accepted.resumed:
             await self._begin_again()
-        while True:
-            if now.state.pending:
-                # What a tool does cannot be taken back, so that it was called is on disk first.
-                await self._settle()
-                await self._run_tools()
-                # The next prompt is made from the history: the results must be in it.
-                await self._settle()
-            history = await self._history()
-            self._check_budget(driver, model, history)
-            prompt = self._prompt(driver, model, history)
-            sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-            now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
-            async with aclosing(driver.run(prompt)) as outputs:
-                async for output in outputs:
-                    await self._advance(turn.step(now.state, output, self._ports.clock()))
-            if now.state.ended:
-                return
-            if now.state.message_id is not None or not now.state.pending:
-                raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
+        async with self._ports.choose(log.tenant_id, self._image.definition.model) as chosen:
+            while not self._accepted.state.ended:
+                await self._step(chosen)
+
+    async def _step(self, chosen: Chosen) -> None:
+        """The tools the model has asked for, then the model."""
+        now, driver = self._accepted, chosen.driver
+        if now.state.pending:
+            # What a tool does cannot be taken back, so that it was called is on disk first.
+            await self._settle()
+            await self._run_tools()
+            # The next prompt is made from the history: the results must be in it.
+            await self._settle()
+        history = await self._history()
+        self._check_budget(driver, chosen.model, history)
+        prompt = self._prompt(driver, chosen.model, history)
+        sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
+        await self._admit(chosen, prompt)
+        async with aclosing(driver.run(prompt)) as outputs:
+            async for output in outputs:
+                await self._advance(turn.step(now.state, output, self._ports.clock()))
+        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
+            raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
 
     def _check_budget(self, driver: Driver, model: str, history: Sequence[Message]) -> None:
         done = recovery.review(history, self._accepted.state.turn_id)
         cost = self._ports.cost(driver.name, model, done.usage, self._ports.clock()) if done.steps else 0
         budget.check(self._ports.limits, done, cost or 0)
+
+    async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
+        """Nothing is called that could not be paid for."""
+        # A token has at least one byte, so this is the most that the prompt can be.
+        most_input = context.most_tokens(prompt)
+        most_output = prompt.max_tokens + (prompt.thinking or 0)
+        warnings = await self._accepted.bill.admit(
+            chosen.driver.name,
+            prompt.model,
+            most_input=most_input,
+            most_output=most_output,
+            own_key=chosen.own_key,
+        )
+        if warnings:
+            self._ports.journal.post(self._log, warnings, self._accepted.scope)
 
     async def _begin_again(self) -> None:
         accepted, limits = self._accepted, self._ports.limits
@@ -94,7 +120,7 @@ class Answering:
         said = turn_events.TurnResumed(
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
         )
-        await self._ports.journal.emit(self._log, (said,), accepted.scope)
+        await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
         again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
         accepted.state = msgspec.structs.replace(now, pending=again)
         for pending in now.pending:
@@ -155,7 +181,7 @@ class Answering:
         await done.send((pending.call, outcome))
 
     async def _advance(self, made: turn.Step) -> None:
-        self._ports.journal.post(self._log, made[1], self._accepted.scope)
+        self._ports.journal.post(self._log, self._accepted.bill.enter(made[1]), self._accepted.scope)
         self._accepted.state = made[0]
         if self._ports.journal.crowded:
             await self._settle()

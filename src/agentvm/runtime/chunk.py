@@ -11,7 +11,7 @@ import msgspec
 
 from agentvm.events import CATALOGUE
 from agentvm.events.base import Event, EventData, Scope
-from agentvm.events.message import AssistantMessage, MessageEvent, SilentMessage
+from agentvm.events.message import AssistantMessage, MessageEvent
 from agentvm.events.stream import MessageStart, TextDelta
 from agentvm.model import message as model
 from agentvm.model.ids import TenantId
@@ -19,7 +19,7 @@ from agentvm.model.ids import TenantId
 Messages = Mapping[str, model.Message]
 """The messages that `named_messages` asked for, by id."""
 
-_KINDS: dict[str, type[EventData]] = {**CATALOGUE, SilentMessage.type: SilentMessage}
+_KINDS = CATALOGUE
 
 
 class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):

@@ -6,7 +6,9 @@ stays; a tool call is never separated from its result. An exchange is a user mes
 
 from collections.abc import Sequence
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, ToolSpec, UserSaid
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
 from agentvm.model.ids import TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -44,6 +46,12 @@ def build(
             break
         kept.append(exchange)
     return tuple(said for exchange in reversed(kept) for said in exchange)
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
+    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
+    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
 
 
 def weigh(said: Sequence[Said]) -> int:

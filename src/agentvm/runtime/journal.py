@@ -23,9 +23,10 @@ import msgspec
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.message import MessageEvent
-from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
+from agentvm.events.turn import ModelCalled, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
@@ -115,6 +116,18 @@ class Journal:
         self._logs[log.tenant_id, log.session_id] = log
         self._unfolded[log] = None
 
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """The session was deleted: its log need not be kept until it is folded, which will never be."""
+        log = self._logs.pop((tenant_id, session_id), None)
+        if log is not None:
+            self._unfolded.pop(log, None)
+
+    async def tidy(self) -> None:
+        """Drops entries from before the process started that nobody needs, such as those of deleted sessions."""
+        needed = min((log.entry for log in self._unfolded), default=_EVERY_ENTRY)
+        if any(entry < needed for entry, _ in await self._store.read_journal()):
+            await self._store.commit((), forget=needed)
+
     @property
     def crowded(self) -> bool:
         return self._batch.size > CROWDED
@@ -173,8 +186,7 @@ class Journal:
             await anyio.sleep(PROBE)
             if self.failing:
                 try:
-                    # Something that must reach the disk; the next entry that is forgotten takes it along.
-                    await self._store.commit((), entry=pack({}))
+                    await self._store.probe()
                 except AgentVMError as error:
                     logger.info("store_still_failing", code=error.code)
                 else:
@@ -289,12 +301,15 @@ _EVERY_ENTRY = 2**62
 def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
     messages: list[Message] = []
     turns: list[Turn] = []
+    ledger: list[LedgerEntry] = []
     for event in events:
         match event.data:
             case MessageEvent(message=message):
                 messages.append(message)
             case TurnRequest() | TurnResumed() | TurnResponse() as data:
                 turns.append(_turn(event, data))
+            case ModelCalled(entry=entry) if entry is not None:
+                ledger.append(entry)
             case _:
                 pass
     chunk = None
@@ -307,6 +322,7 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
         now=now,
         messages=messages,
         turns=turns,
+        ledger=ledger,
         chunk=chunk,
     )
 
@@ -324,8 +340,8 @@ def _turn(event: Event, data: TurnRequest | TurnResumed | TurnResponse) -> Turn:
         accepted_at=data.timestamp,
     )
     match data:
-        case TurnRequest(client_key=key):
-            return msgspec.structs.replace(turn, client_key=key)
+        case TurnRequest(client_key=key, user_id=user_id):
+            return msgspec.structs.replace(turn, client_key=key, user_id=user_id)
         case TurnResumed(attempt=attempt):
             return msgspec.structs.replace(turn, attempts=attempt)
         case TurnResponse(timestamp=at, duration=duration, outcome=outcome, usage=usage):

@@ -1,19 +1,24 @@
 """Ports — what every agent of a process shares."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import anyio.abc
 
-from agentvm.drivers.models import Models
+from agentvm.drivers.models import Chosen, Models
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, NewId
+from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
+from agentvm.runtime.billing import Meter
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
+
+Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Chosen]]
+"""Who answers for a tenant under a model's name, for as long as the context lasts."""
 
 Cost = Callable[[str, str, Usage, int], int | None]
 """What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
@@ -29,9 +34,11 @@ class Ports:
     store: Store
     quarantine: Quarantine
     models: Models
+    choose: Choose
     toolbox: Toolbox
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
     limits: Limits
     cost: Cost
+    meter: Meter

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agentvm.model.ids import TurnId
+from agentvm.events.base import Event
+from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta
+from agentvm.events.turn import TurnResumed
+from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
-from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.model.usage import NO_USAGE, Usage, at_least
 from agentvm.runtime.turn import PendingCall
 
 
@@ -30,6 +33,37 @@ class Done:
     """The tool that was called most often with one and the same input, and how often."""
     call_ids: frozenset[str] = frozenset()
     """Of every call it made, also of those that do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A model call that was cut off by a crash: what is known of it."""
+
+    call_id: MessageId
+    model: str
+    usage: Usage
+
+
+def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
+    """The call that a turn was in when its process died, from what had been told of it."""
+    call: MessageStart | None = None
+    reported, said = NO_USAGE, ""
+    for event in tail:
+        if event.scope.turn_id != turn_id:
+            continue
+        match event.data:
+            case MessageStart() as call:
+                reported, said = NO_USAGE, ""
+            case MessageDelta(usage=usage) if usage is not None:
+                reported = usage
+            case TextDelta(text=text) | ThinkingDelta(text=text):
+                said += text
+            case MessageStop() | TurnResumed():
+                # It ended, or an earlier recovery has seen to it.
+                call = None
+            case _:
+                pass
+    return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, said))
 
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."

@@ -67,6 +67,13 @@ class Roster:
             del self._by_container[key]
         return True
 
+    def count_running(self, tenant_id: TenantId) -> int:
+        return sum(agent.busy for agent in self._awake.values() if agent.tenant_id == tenant_id)
+
+    def count_waiting(self, tenant_id: TenantId) -> int:
+        """Messages that wait for a turn to end."""
+        return sum(len(agent.inbox) for agent in self._awake.values() if agent.tenant_id == tenant_id)
+
     def resting(self) -> Sequence[Agent]:
         """Those that could leave memory, who rested longest first."""
         return sorted((agent for agent in self._awake.values() if agent.resting), key=lambda agent: agent.used_at)

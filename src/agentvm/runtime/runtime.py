@@ -4,31 +4,33 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 import anyio
 import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, ShuttingDown, StoreFailed, ToolNotFound
+from agentvm.errors import AgentVMError, RecordUnreadable, ShuttingDown, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.turn import TurnRequest
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId, TurnId
+from agentvm.model.ids import AgentId, Clock, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.turn import Turn
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import Accepted
+from agentvm.runtime.billing import Meter, Unmetered
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.ports import Cost, Ports
+from agentvm.runtime.ports import Choose, Cost, Ports
 from agentvm.runtime.quarantine import Quarantine
-from agentvm.runtime.recovery import Done, review
+from agentvm.runtime.recovery import Cut, Done, find_cut, review
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.roster import Present, Roster, Sleeper
 from agentvm.runtime.session_log import read_tails
@@ -38,6 +40,9 @@ from agentvm.storage.base import Store
 
 logger = get_logger(__name__)
 
+
+FOLDED = 10_000
+"""Events before the tail among which the beginning of a running model call is looked for."""
 
 SUSPICION = 5.0
 """Seconds that a turn which may be the one that kills the server runs before the next of them is begun."""
@@ -49,7 +54,7 @@ class Runtime:
     def __init__(self, ports: Ports, broadcaster: Broadcaster, *, suspends: bool = False) -> None:
         self._ports = ports
         self._suspends = suspends
-        self._roster = Roster()
+        self.roster = Roster()
         self._draining = False
         self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
@@ -71,14 +76,14 @@ class Runtime:
         """The session's agent, and whether it was already there. Never waits, so two askers cannot both create one."""
         if self._draining:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
-        found = self._roster.get(tenant_id, image.container_id, session_id)
+        found = self.roster.get(tenant_id, image.container_id, session_id)
         if isinstance(found, Agent):
             return found, True
         agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
-        if len(self._roster) > self._ports.limits.agents * 1.1:
+        if len(self.roster) > self._ports.limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
-        self._roster.add(agent)
+        self.roster.add(agent)
         if found is None:
             told = lifecycle.AgentRegistered(
                 container_id=image.container_id,
@@ -96,21 +101,14 @@ class Runtime:
         if unknown:
             raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(self._ports.toolbox.names)}")
 
-    def find_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Present | None:
-        """Awake or asleep."""
-        return self._roster.find(tenant_id, agent_id)
-
     async def wake_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Agent | None:
         """The agent, back in memory if it slept."""
-        found = self._roster.find(tenant_id, agent_id)
+        found = self.roster.find(tenant_id, agent_id)
         return await self._wake(found) if isinstance(found, Sleeper) else found
-
-    def agents(self, tenant_id: TenantId, container_id: ContainerId) -> Sequence[Present]:
-        return self._roster.of_container(tenant_id, container_id)
 
     def agent_of(self, tenant_id: TenantId, image: Image, session_id: SessionId | None = None) -> Present | None:
         """The agent of a session of the image, by default of its default session."""
-        found = self._roster.get(tenant_id, image.container_id, session_id or image.session_id)
+        found = self.roster.get(tenant_id, image.container_id, session_id or image.session_id)
         return found if found is not None and found.image_id == image.image_id else None
 
     async def stop_agent(self, present: Present) -> None:
@@ -119,16 +117,21 @@ class Runtime:
         if agent is None:
             return
         await agent.stop()
-        if not self._roster.remove(agent):
+        if not self.roster.remove(agent):
             return
         await agent.say_goodbye()
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
         self.tell(agent.tenant_id, Scope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image) -> None:
-        for present in self._roster.of_container(tenant_id, image.container_id):
+        for present in self.roster.of_container(tenant_id, image.container_id):
             if present.image_id == image.image_id:
                 await self.stop_agent(present)
+
+    def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """It was deleted: nobody hears of it any more, and nothing is kept for it."""
+        self.broadcaster.forget(tenant_id, session_id)
+        self._ports.journal.forget(tenant_id, session_id)
 
     def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
@@ -149,10 +152,18 @@ class Runtime:
             self._ports.journal.adopt(log)
             stopped |= log.stopped
             suspended |= log.suspended
+        await self._ports.journal.tidy()
+        cut = {left.turn_id: await self._find_cut(tenant_id, left) for tenant_id, _, left, _ in found}
         # From here on nothing can fail: either every turn goes on, or none has been touched.
         for tenant_id, image, left, done in found:
             agent, _ = self.start_agent(tenant_id, image, left.session_id)
-            accepted = agent.resume(left, done, stopped=left.turn_id in stopped, suspended=left.turn_id in suspended)
+            accepted = agent.resume(
+                left,
+                done,
+                cut=cut[left.turn_id],
+                stopped=left.turn_id in stopped,
+                suspended=left.turn_id in suspended,
+            )
             logger.info("turn_resumed", turn_id=left.turn_id, attempts=left.attempts)
             if accepted.attempt < self._ports.limits.attempts:
                 agent.release(accepted)
@@ -172,12 +183,37 @@ class Runtime:
             with anyio.move_on_after(SUSPICION):
                 await agent.rest()
 
+    async def _find_cut(self, tenant_id: TenantId, left: Turn) -> Cut | None:
+        try:
+            return find_cut(await self._end_of(tenant_id, left), left.turn_id)
+        except RecordUnreadable as error:
+            # Nobody is kept from going on by a call that cannot be billed.
+            logger.error("cut_call_unknown", turn_id=left.turn_id, code=error.code, error=str(error))
+            return None
+
+    async def _end_of(self, tenant_id: TenantId, left: Turn) -> list[Event]:
+        """What was told last of a turn's session: the tail of its log, and what was folded of a long turn while it ran."""
+        log = self._ports.journal.find(tenant_id, left.session_id)
+        tail = [] if log is None else log.tail
+        if any(isinstance(event.data, TurnRequest) and event.data.turn_id == left.turn_id for event in tail):
+            return tail
+        stored = self._ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
+        last = tail[0].seq - 1 if tail else (await stored.range())[1]
+        events, after = list[Event](), max(0, last - FOLDED)
+        while after < last:
+            missed = await self.replay.read(tenant_id, left.container_id, left.session_id, after)
+            if not missed.events:
+                break
+            events += [event for event in missed.events if event.seq <= last]
+            after = missed.events[-1].seq
+        return events + tail
+
     async def _review(self, tenant_id: TenantId, left: Turn) -> Done:
         """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
         container = self._ports.store.tenant(tenant_id).container(left.container_id)
         try:
             return review(await container.list_messages(left.session_id), left.turn_id)
-        except StoreFailed as error:
+        except RecordUnreadable as error:
             await self.quarantine.put(tenant_id, left.container_id, left.session_id, f"its history cannot be read ({error})")
             return Done()
 
@@ -201,19 +237,19 @@ class Runtime:
     def _evict(self) -> None:
         """They come back with the next message, under the same id if somebody still listens."""
         limits = self._ports.limits
-        resting = self._roster.resting()
-        surplus = len(self._roster) - limits.agents
+        resting = self.roster.resting()
+        surplus = len(self.roster) - limits.agents
         oldest = anyio.current_time() - limits.idle_seconds
         leaving = [agent for number, agent in enumerate(resting) if number < surplus or agent.used_at <= oldest]
         for agent in leaving:
             agent.leave()
             if self.broadcaster.is_heard(agent.tenant_id, agent.session_id):
-                self._roster.put_to_sleep(agent)
+                self.roster.put_to_sleep(agent)
             else:
-                self._roster.remove(agent)
-        self._roster.forget_sleepers(self.broadcaster.is_heard)
+                self.roster.remove(agent)
+        self.roster.forget_sleepers(self.broadcaster.is_heard)
         if leaving:
-            logger.debug("agents_evicted", agents=len(leaving), left=len(self._roster))
+            logger.debug("agents_evicted", agents=len(leaving), left=len(self.roster))
 
     async def _wake(self, names: Sleeper) -> Agent | None:
         image = await self._ports.store.tenant(names.tenant_id).container(names.container_id).get_image(names.image_id)
@@ -222,7 +258,7 @@ class Runtime:
     async def drain(self, grace: float) -> None:
         """Takes no new work and lets turns finish for `grace` seconds; the rest is ended, or suspended until the restart."""
         self._draining = True
-        agents = tuple(agent for agent in self._roster if agent.state is not AgentState.STOPPED)
+        agents = tuple(agent for agent in self.roster if agent.state is not AgentState.STOPPED)
         with anyio.move_on_after(grace) as deadline:
             for agent in agents:
                 await agent.rest()
@@ -245,6 +281,8 @@ async def open_runtime(
     new_id: NewId,
     limits: Limits,
     cost: Cost = lambda driver, model, usage, at: None,
+    meter: Meter | None = None,
+    choose: Choose | None = None,
     effectors: Sequence[Effector] = (),
     suspends: bool = False,
 ) -> AsyncIterator[Runtime]:
@@ -264,6 +302,8 @@ async def open_runtime(
             tasks=tasks,
             limits=limits,
             cost=cost,
+            meter=meter or Unmetered(),
+            choose=choose or (lambda tenant_id, name: nullcontext(models.choose(name))),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
         await runtime.recover()

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import AgentVMError, SessionNotFound, StoreFailed
+from agentvm.errors import AgentVMError, RecordUnreadable, SessionNotFound
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
-from agentvm.events.message import SilentMessage
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
@@ -60,8 +59,7 @@ class SessionLog:
     def number(self, told: Sequence[EventData], scope: Scope, at: int) -> list[Event]:
         events = []
         for data in told:
-            if isinstance(data, SilentMessage):
-                # Stored only: nobody is told, so it has no place in the order of what is.
+            if not data.told:
                 events.append(Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id))
                 continue
             self.head += 1
@@ -171,7 +169,7 @@ async def _restore(store: Store, logs: dict[tuple[TenantId, SessionId], SessionL
         named = named_messages(part.events)
         found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
         events = decode_events(part.events, part.tenant_id, found)
-    except (msgspec.DecodeError, KeyError, IndexError, StoreFailed) as problem:
+    except (msgspec.DecodeError, KeyError, IndexError, RecordUnreadable) as problem:
         logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
         log.skip(last, entry)
         return

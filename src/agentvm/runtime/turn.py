@@ -28,7 +28,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.text import sound
 from agentvm.model.turn import Outcome
-from agentvm.model.usage import NO_USAGE, Usage, estimate_tokens
+from agentvm.model.usage import NO_USAGE, Usage, at_least
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
@@ -222,6 +222,7 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
     closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE)
     if now.message_id is None:
         return closed, ()
+    called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
     parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
     record = AssistantMessage(
@@ -233,10 +234,10 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
         usage=used,
     )
     if text.strip():
-        return closed, (message.AssistantMessage(message=record),)
+        return closed, (called, message.AssistantMessage(message=record))
     if parts or now.pending:
-        return closed, (message.SilentMessage(message=record),)
-    return closed, ()
+        return closed, (called, message.SilentMessage(message=record))
+    return closed, (called,)
 
 
 def _used(now: TurnState, text: str) -> Usage:
@@ -244,16 +245,11 @@ def _used(now: TurnState, text: str) -> Usage:
     if now.message_id is None:
         return now.call_usage
     thought = "".join(part.reasoning for part in now.thinking) + _join(now.open_thinking)
-    produced = estimate_tokens(text + thought)
-    # Some providers report a first token at once and the rest at the end.
-    if now.call_usage.output_tokens >= produced:
-        return now.call_usage
-    return _replace(
-        now.call_usage,
-        input_tokens=now.call_usage.input_tokens or now.prompt_tokens,
-        output_tokens=produced,
-        estimated=True,
-    )
+    used = at_least(now.call_usage, text + thought)
+    if used.total > used.output_tokens:
+        return used
+    # The provider had not said what it read, and it read all of it.
+    return _replace(used, input_tokens=now.prompt_tokens, estimated=True)
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:

@@ -1,19 +1,25 @@
 """ASGI — one port, two worlds: sockets go straight to their peer, everything else through the management API."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from litestar import Litestar, Response, get, head
+from litestar.datastructures import State
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 from uvicorn.protocols.utils import ClientDisconnected
 
-from agentvm.app import AgentVM
-from agentvm.errors import shorten
-from agentvm.server.errors import explain
+from agentvm.app import AgentVM, system_clock
+from agentvm.errors import AgentVMError, shorten
+from agentvm.model.ids import Clock
+from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
+from agentvm.server.errors import explain, name_request, status_of
+from agentvm.server.http import handlers
+from agentvm.server.http.gate import MAX_BODY, check_gated
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
-from agentvm.server.websocket import House, Receive, Send, Watch, serve_socket
+from agentvm.server.websocket import House, Knock, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
 
 SOCKET_PATHS = ("/ws", "/")
@@ -30,26 +36,54 @@ class Application:
         self._house = House(vm, watch, Readers())
         self.bound_to = vm.config.host
         """The address peers come to."""
-        self._http = management_api(lambda: vm.runtime.hindrance)
+        self.http = management_api(
+            lambda: vm.runtime.hindrance,
+            authenticates=vm.config.authenticates,
+            behind_gate=handlers(vm, lambda: self.bound_to),
+            clock=vm.clock,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self._http(scope, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+            await self.http(scope, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
             await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
-            client_id = client_id_of(scope.get("query_string", b""))
-            await serve_socket(self._house, client_id, _abort_of(scope), receive, send)
+            await self._open_socket(scope, receive, send)
+
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whoever brings credentials is known before the socket opens, or it does not open."""
+        query, subprotocols = scope.get("query_string", b""), scope.get("subprotocols", ())
+        # Whoever logs the address of the socket must not log a credential with it.
+        scope["query_string"] = without_token(query)
+        try:
+            principal = await self._vm.authenticate(of_socket(scope["headers"], query, subprotocols))
+            if principal is not None:
+                await self._vm.admit(principal)
+        except AgentVMError as error:
+            await _refuse_socket(status_of(error), str(error), receive, send)
+            return
+        chosen = next((name for name in subprotocols if name.startswith(SUBPROTOCOL)), None)
+        knock = Knock(principal, client_id_of(query), chosen)
+        await serve_socket(self._house, knock, _abort_of(scope), receive, send)
 
 
-def management_api(hindrance: Callable[[], str | None]) -> Litestar:
+def management_api(
+    hindrance: Callable[[], str | None],
+    *,
+    authenticates: bool = True,
+    behind_gate: Sequence[HTTPRouteHandler] = (),
+    clock: Clock = system_clock,
+) -> Litestar:
     """`hindrance` says why no new work is taken, if so."""
 
     @get("/health", sync_to_thread=False)
-    def health() -> dict[str, str]:
-        return {"status": "ok", "version": VERSION}
+    def health() -> Response[dict[str, str]]:
+        # The body is what 1.x probes compare; that authentication is off must be seen all the same.
+        said = {} if authenticates else {"X-AgentVM-Auth": "off"}
+        return Response({"status": "ok", "version": VERSION}, headers=said)
 
     @get("/ready", sync_to_thread=False)
     def ready() -> Response[dict[str, str]]:
@@ -64,13 +98,18 @@ def management_api(hindrance: Callable[[], str | None]) -> Litestar:
     def socket_by_http() -> None:
         raise HTTPException(status_code=426, headers={"Upgrade": "websocket"})
 
-    return Litestar(
-        [health, health_head, ready, socket_by_http],
+    app = Litestar(
+        [health, health_head, ready, socket_by_http, *behind_gate],
         openapi_config=None,
         logging_config=None,
         exception_handlers={Exception: explain},
+        before_send=[name_request],
+        request_max_body_size=MAX_BODY,
+        state=State({"clock": clock}),
         debug=False,
     )
+    check_gated(app)
+    return app
 
 
 def _abort_of(scope: Scope) -> Callable[[], None]:

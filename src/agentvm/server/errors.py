@@ -1,28 +1,70 @@
 """HTTP errors — every failure of a route in one shape: `{"error": {code, message, details, requestId}}`."""
 
 import secrets
+from collections.abc import MutableMapping
 from http import HTTPStatus
 from typing import Any
 
 from litestar import Request, Response
+from litestar.datastructures import MutableScopeHeaders
 from litestar.exceptions import HTTPException
+from litestar.types import Message, Scope
 
-from agentvm.errors import AgentVMError, Conflict, InvalidInput, NotFound, Refused, shorten
+from agentvm.app import system_clock
+from agentvm.errors import (
+    AccessDenied,
+    AgentVMError,
+    Conflict,
+    InvalidInput,
+    NotFound,
+    QuotaExceeded,
+    Refused,
+    Unauthenticated,
+    WalletEmpty,
+    shorten,
+)
 from agentvm.log import get_logger
 
 logger = get_logger(__name__)
 
-STATUS: tuple[tuple[type[AgentVMError], int], ...] = ((InvalidInput, 400), (NotFound, 404), (Conflict, 409), (Refused, 503))
+STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
+    (InvalidInput, 400),
+    (Unauthenticated, 401),
+    (AccessDenied, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (WalletEmpty, 402),
+    (QuotaExceeded, 429),
+    (Refused, 503),
+)
+
+
+def status_of(error: AgentVMError) -> int:
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+def request_id_of(scope: MutableMapping[str, Any] | Scope) -> str:
+    """The request's name in its answer, in the log and in the audit log. Ours, never the client's."""
+    found: str = scope.setdefault("state", {}).setdefault("request_id", f"req_{secrets.token_hex(8)}")
+    return found
+
+
+async def name_request(message: Message, scope: Scope) -> None:
+    """For Litestar's `before_send`: every answer tells the id of its request."""
+    if message["type"] == "http.response.start":
+        MutableScopeHeaders.from_message(message)["X-Request-Id"] = request_id_of(scope)
 
 
 def explain(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, object]]:
     """The one place where an exception becomes an HTTP answer. Says nothing of the server's insides."""
-    request_id = f"req_{secrets.token_hex(8)}"
+    request_id = request_id_of(request.scope)
     # From the scope: `request.url` is made of the Host header, which may be anything.
     path = shorten(request.scope["path"])
+    details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
-        status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-        code, message = error.code, str(error)
+        status, code, message = status_of(error), error.code, str(error)
+        # An error that another process told of has none.
+        details = getattr(error, "details", {})
     elif isinstance(error, HTTPException):
         status = error.status_code
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")
@@ -30,6 +72,17 @@ def explain(request: Request[Any, Any, Any], error: Exception) -> Response[dict[
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
-    body: dict[str, object] = {"code": code, "message": message, "details": {}, "requestId": request_id}
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    body: dict[str, object] = {"code": code, "message": message, "details": details, "requestId": request_id}
+    headers = _headers(request, error, details)
     return Response({"error": body}, status_code=status, media_type="application/json", headers=headers)
+
+
+def _headers(request: Request[Any, Any, Any], error: Exception, details: dict[str, object]) -> dict[str, str]:
+    if isinstance(error, HTTPException):
+        return dict(error.headers or {})
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(reset_at := details.get("resetAt"), int):
+        now = request.app.state.get("clock", system_clock)()
+        return {"Retry-After": str(max(1, -((now - reset_at) // 1000)))}
+    return {}

@@ -13,6 +13,7 @@ from agentvm.config import ServerConfig, from_environment
 from agentvm.drivers.base import Driver
 from agentvm.errors import Conflict
 from agentvm.model.definition import Definition
+from agentvm.model.secret import Secret
 from agentvm.protocol.verbs import AgentX, RuntimeView, Unsubscribe
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
@@ -23,6 +24,7 @@ class LocalServer:
     """The `server` of a local AgentX: `listen`, `close`, `on_connection`."""
 
     def __init__(self, vm: AgentVM, tasks: anyio.abc.TaskGroup) -> None:
+        self.vm = vm
         self._tasks = tasks
         self._stop: anyio.Event | None = None
         self._stopped = anyio.Event()
@@ -124,6 +126,11 @@ class RunningServer:
     server: LocalServer
     host: str
     port: int
+
+    @property
+    def first_key(self) -> Secret | None:
+        """The operator's key, if this start has made it."""
+        return self.server.vm.first_key
 
     @property
     def url(self) -> str:

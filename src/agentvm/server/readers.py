@@ -22,7 +22,7 @@ from agentvm.app import OPEN_ACCESS, AgentVM
 from agentvm.commands.call import Peer
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
-from agentvm.model.ids import SessionId, TenantId
+from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.protocol.acks import MAX_PENDING, Acks
 from agentvm.protocol.codec import Frame
@@ -170,11 +170,11 @@ class Readers:
     """Those that are connected, each the last socket of its client."""
 
     def __init__(self) -> None:
-        self._connected: dict[tuple[TenantId, str], Reader] = {}
+        self._connected: dict[tuple[TenantId, UserId | None, str], Reader] = {}
 
     async def enter(self, reader: Reader) -> None:
         """Finds out where the client was. If the store fails, that is unknown, and nothing is sent again."""
-        key = (reader.peer.tenant_id, reader.client_id)
+        key = (reader.peer.tenant_id, reader.peer.principal.user_id, reader.client_id)
         earlier = self._connected.get(key)
         self._connected[key] = reader
         try:
@@ -191,7 +191,7 @@ class Readers:
 
     async def leave(self, reader: Reader) -> None:
         """Saves where the client is. To be called before its channel is detached; never raises, also not when cancelled."""
-        key = (reader.peer.tenant_id, reader.client_id)
+        key = (reader.peer.tenant_id, reader.peer.principal.user_id, reader.client_id)
         if self._connected.get(key) is reader:
             del self._connected[key]
         with anyio.move_on_after(SAVING, shield=True) as patience:

@@ -65,6 +65,8 @@ class Listener:
             ws=JoiningProtocol,
             lifespan="off",
             log_config=None,
+            # Not further down: there requests are logged with their headers, and so with their credentials.
+            log_level="warning",
             access_log=False,
             server_header=False,
             ws_max_size=MAX_FRAME,

@@ -23,6 +23,12 @@ FIRST_REQUEST = 20.0
 """Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
 
 
+MAX_HEAD = 65_536
+"""Bytes of a request's head that are read while it has no end; what arrives in one piece may be a little more."""
+
+TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
 class JoiningTransport:
     """A transport whose writes leave together at the end of the loop's tick."""
 
@@ -144,19 +150,33 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
 
 
 class PromptProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol, for peers that have something to say: silent ones do not hold a file descriptor for ever."""
+    """uvicorn's HTTP protocol, for peers that have something to say, and come to the point.
+
+    Silent ones do not hold a file descriptor for ever, and a head without end does not fill the memory.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._head: int | None = 0
         self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > MAX_HEAD and not self.transport.is_closing():
+                self.transport.write(TOO_LARGE)
+                self.transport.close()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._head = 0
         if self._patience.cancelled():
             # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
             self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
 
     def on_headers_complete(self) -> None:
+        self._head = None
         self._patience.cancel()
         super().on_headers_complete()
 

@@ -1,19 +1,21 @@
 """WebSocket — one peer's socket: reads frames into commands, writes its channel's outbox. The only file that knows both."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 import anyio.abc
 
 from agentvm.app import AgentVM
+from agentvm.commands import gate
 from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, QuotaExceeded
 from agentvm.events.base import Scope
 from agentvm.model.ids import SessionId
+from agentvm.model.principal import Principal
 from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
@@ -26,7 +28,8 @@ from agentvm.protocol.connection import (
     Received,
     SubscribeReceived,
 )
-from agentvm.runtime.channel import GONE
+from agentvm.runtime.channel import GONE, Closing
+from agentvm.server.anteroom import Anteroom
 from agentvm.server.readers import Reader, Readers, attach_reader
 
 # ASGI messages are untyped dictionaries; they stop in this file.
@@ -39,6 +42,8 @@ Watch = Callable[[Peer, anyio.abc.TaskGroup], AbstractContextManager[None]]
 
 REST = 0.005
 """Seconds between two writes to one peer: a burst of deltas leaves as one write, a lone frame is never delayed."""
+
+TOO_MANY = Closing(4429, "quota exceeded")
 
 LINGER = 5.0
 """Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
@@ -53,19 +58,71 @@ class House:
     readers: Readers
 
 
-async def serve_socket(house: House, client_id: str | None, abort: Callable[[], None], receive: Receive, send: Send) -> None:
+@dataclass(frozen=True, slots=True)
+class Knock:
+    """What is known of a peer before its socket is open. Without a principal it must still say who it is."""
+
+    principal: Principal | None
+    client_id: str | None = None
+    subprotocol: str | None = None
+
+
+async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], receive: Receive, send: Send) -> None:
     """Lives as long as the socket."""
     await receive()  # websocket.connect
-    await send({"type": "websocket.accept"})
     vm = house.vm
-    reader = None if client_id is None else attach_reader(vm, client_id)
-    peer = vm.attach() if reader is None else reader.peer
-    connection = Connection(vm.new_id("conn"), None if reader is None else reader.acks)
+    if knock.principal is not None:
+        # Attached before the first wait: rights that end meanwhile must find it.
+        await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
+        return
+    await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
+    connection = Connection(vm.new_id("conn"))
+    await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
+    room = Anteroom(connection, vm.office.access.authenticate, vm.clock)
+    found = await room.wait(lambda: _read_text(receive), lambda text: send({"type": "websocket.send", "text": text}))
+    if isinstance(found, Principal):
+        try:
+            await vm.admit(found)
+        except QuotaExceeded:
+            found = TOO_MANY
+    if isinstance(found, Principal):
+        known = replace(knock, principal=found)
+        await _converse(house, known, _attach(vm, known, found), room.kept, abort, receive, send, connection)
+    elif found is not None:
+        await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
+
+
+def _attach(vm: AgentVM, knock: Knock, principal: Principal) -> Reader | Peer:
+    return vm.attach(principal) if knock.client_id is None else attach_reader(vm, knock.client_id, principal)
+
+
+async def _converse(
+    house: House,
+    knock: Knock,
+    attached: Reader | Peer,
+    kept: Sequence[SubscribeReceived],
+    abort: Callable[[], None],
+    receive: Receive,
+    send: Send,
+    connection: Connection | None = None,
+) -> None:
+    """With a peer that is known; `connection` when it was open before."""
+    vm = house.vm
+    reader = attached if isinstance(attached, Reader) else None
+    peer = attached.peer if isinstance(attached, Reader) else attached
     ended = False
     try:
+        if connection is None:
+            await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
         if reader is not None:
             await house.readers.enter(reader)
-        await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
+        if connection is None or reader is not None:
+            # A reader's acknowledgements are followed from the first frame on, so it is greeted anew.
+            connection = Connection(vm.new_id("conn"), None if reader is None else reader.acks)
+            await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
+        await _come_home(peer)
+        for wish in kept:
+            await _subscribe(peer, reader, wish.session_id, wish.after)
         async with anyio.create_task_group() as tasks:
             with house.watch(peer, tasks):
                 tasks.start_soon(_write, peer, connection, reader, send)
@@ -116,19 +173,36 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, send
         peer.channel.close(GONE)
 
 
+async def _come_home(peer: Peer) -> None:
+    """Who is bound to a container finds it there."""
+    home = peer.principal.home
+    if home is not None:
+        try:
+            await peer.store.container(home).create(peer.clock())
+        except AgentVMError as error:
+            refuse(peer, error, None, Scope(), Reply())
+        else:
+            peer.join(home)
+
+
+async def _read_text(receive: Receive) -> str | None:
+    message = await receive()
+    if message["type"] != "websocket.receive":
+        return None
+    text: str | None = message.get("text")
+    return message["bytes"].decode(errors="replace") if text is None else text
+
+
 async def _read(peer: Peer, connection: Connection, reader: Reader | None, receive: Receive) -> None:
     """Ends when the peer has gone, or when the writer has closed the socket."""
     while True:
-        message = await receive()
-        if message["type"] != "websocket.receive":
+        text = await _read_text(receive)
+        if text is None:
             peer.channel.close(GONE)
             return
-        text = message.get("text")
-        if text is None:
-            text = message["bytes"].decode(errors="replace")
         received = connection.receive(text)
         # An idle peer holds nothing of what it said, which may have been a picture.
-        del message, text
+        del text
         await _act(peer, reader, received)
         del received
 
@@ -153,6 +227,7 @@ async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:
 async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
     """A session that is not the peer's is ignored: it is not to learn whether there is one."""
     try:
+        gate.require(peer.principal, gate.LISTENING)
         container_id = await peer.store.find_session(session_id)
     except AgentVMError as error:
         refuse(peer, error, None, Scope(), Reply())

@@ -15,9 +15,11 @@ from typing import Protocol
 from agentvm.model.container import Container
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.accounts import Accounts, Directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,10 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWrite:
-    """What one commit adds to one session: messages, turns, and the part of the log that is complete."""
+    """What one commit adds to one session: messages, turns, the part of the log that is complete, and what they cost.
+
+    `ledger` is entered under the tenant of the write, whatever an entry says; an entry whose key is there is left alone.
+    """
 
     tenant_id: TenantId
     container_id: ContainerId
@@ -41,6 +46,7 @@ class SessionWrite:
     messages: Sequence[Message] = ()
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
+    ledger: Sequence[LedgerEntry] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +144,21 @@ class TenantStore(Protocol):
 class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
+    directory: Directory
+
     def tenant(self, tenant_id: TenantId) -> TenantStore: ...
+
+    def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> "Committed":
         """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
+        Only its ledger entries are kept all the same: what was used is owed, also when the image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
         """
+
+    async def probe(self) -> None:
+        """Makes the disk take something that leaves no trace; raises as a commit would."""
 
     async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
         """What the journal still holds, in order: the events that were told but are in no chunk."""

@@ -6,40 +6,15 @@ operator's own goes before it. It is loaded with the first question, because it 
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from decimal import Decimal
 
 from agentvm.log import get_logger
-from agentvm.model.base import Record
-from agentvm.model.money import to_nano
+from agentvm.model.money import Rate, to_nano
 from agentvm.model.usage import Usage
 
 logger = get_logger(__name__)
 
 FREE = frozenset({"local", "scripted"})
 """Drivers whose model runs here: a call costs what the machine costs."""
-
-_MILLION = Decimal(1_000_000)
-
-
-class Rate(Record):
-    """An operator's own price of a model, in dollars per million tokens; what is not said costs as much as plain input."""
-
-    input: Decimal
-    output: Decimal
-    cache_read: Decimal | None = None
-    cache_write: Decimal | None = None
-
-    def cost(self, usage: Usage) -> int:
-        read = self.input if self.cache_read is None else self.cache_read
-        write = self.input if self.cache_write is None else self.cache_write
-        # Thinking is part of the output, for every provider.
-        total = (
-            usage.input_tokens * self.input
-            + usage.output_tokens * self.output
-            + usage.cache_read_tokens * read
-            + usage.cache_write_tokens * write
-        )
-        return to_nano(total / _MILLION)
 
 
 class Prices:

@@ -29,8 +29,9 @@ from typing import Generic, TypeVar
 import anyio
 import anyio.to_thread
 import apsw
+import msgspec
 
-from agentvm.errors import AgentVMError, StoreFailed
+from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
 from agentvm.log import get_logger
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
 
@@ -65,7 +66,8 @@ class _Job(Generic[T]):
             self.error = cause
         else:
             # One exception each: waiters in different tasks would otherwise share a traceback.
-            self.error = StoreFailed(f"{complaint}: {cause}")
+            kind = RecordUnreadable if isinstance(cause, msgspec.DecodeError) else StoreFailed
+            self.error = kind(f"{complaint}: {cause}")
             self.error.__cause__ = cause
 
     def deliver(self) -> None:

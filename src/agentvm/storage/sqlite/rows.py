@@ -44,7 +44,8 @@ IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
 _TURNS = """
-SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts
+SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
+       user_id
 FROM sessions JOIN turns USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
@@ -52,7 +53,7 @@ TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       tenant_id
+       user_id, tenant_id
 FROM turns JOIN sessions USING (session_key)
 WHERE outcome IS NULL
 ORDER BY position
@@ -114,7 +115,8 @@ def read_unfinished(connection: apsw.Connection) -> tuple[tuple[TenantId, Turn],
 
 
 def decode_turn(row: tuple[Any, ...]) -> Turn:
-    turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts = row
+    turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, *sender = row
+    client_key, attempts, user_id = sender
     return Turn(
         turn_id=turn_id,
         container_id=container_id,
@@ -127,10 +129,11 @@ def decode_turn(row: tuple[Any, ...]) -> Turn:
         ended_at=ended_at,
         client_key=client_key,
         attempts=attempts,
+        user_id=user_id,
     )
 
 
-def fetch(connection: apsw.Connection, query: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
+def fetch(connection: apsw.Connection, query: str, parameters: tuple[str | int | bytes | None, ...]) -> list[tuple[Any, ...]]:
     # Any: the tables are STRICT, so a column has the type the schema gives it.
     return list(connection.execute(query, parameters))
 

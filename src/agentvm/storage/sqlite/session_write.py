@@ -8,6 +8,7 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.message import encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.ledger import enter
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
@@ -16,10 +17,10 @@ _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND contain
 _ADD_MESSAGE = """
 INSERT INTO messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
 """
-# A turn ends once: what is already finished is left alone.
+# A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """
-INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
     attempts = max(attempts, excluded.attempts)
@@ -41,11 +42,13 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
             turn.ended_at,
             turn.client_key,
             turn.attempts,
+            turn.user_id,
         )
         for turn in write.turns
     ]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
+    bill = enter(write.tenant_id, write.ledger)
 
     def work(connection: apsw.Connection) -> None:
         touched = connection.execute(_TOUCH_SESSION, (write.now, *scope, write.session_id)).fetchall()
@@ -57,5 +60,6 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
+        bill(connection)
 
     return work

@@ -10,7 +10,11 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.sqlite.accounts import SqliteAccounts
+from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
+from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
@@ -107,22 +111,27 @@ class SqliteStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.directory: Directory = SqliteDirectory(database)
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
         return SqliteTenantStore(self._database, tenant_id)
 
+    def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
+        return SqliteAccounts(self._database, tenant_id)
+
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        prepared = [(write.session_id, prepare(write)) for write in writes]
+        prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]
 
         def work(connection: apsw.Connection) -> Committed:
             gone: set[SessionId] = set()
-            for session_id, add in prepared:
+            for session_id, add, bill in prepared:
                 connection.execute("SAVEPOINT session")
                 try:
                     add(connection)
                 except SessionNotFound:
                     gone.add(session_id)
                     connection.execute("ROLLBACK TO session")
+                    bill(connection)
                 connection.execute("RELEASE session")
             if forget:
                 connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
@@ -132,6 +141,13 @@ class SqliteStore:
             return Committed(connection.last_insert_rowid(), frozenset(gone))
 
         return await self._database.write(work)
+
+    async def probe(self) -> None:
+        def work(connection: apsw.Connection) -> None:
+            connection.execute("INSERT INTO journal (body) VALUES (zeroblob(1))")
+            connection.execute("DELETE FROM journal WHERE entry = ?", (connection.last_insert_rowid(),))
+
+        await self._database.write(work)
 
     async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
         def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:

@@ -113,6 +113,14 @@ async def check_the_journal_keeps_what_is_not_forgotten(store: Store) -> None:
     assert await store.read_journal() == ((last, b"four"),)
 
 
+async def check_a_probe_leaves_no_trace(store: Store) -> None:
+    await settle(store, image())
+    before = await store.commit([write()], entry=b"one")
+    await store.probe()
+    assert [body for _, body in await store.read_journal()] == [b"one"]
+    assert (await store.commit([write()], entry=b"two")).entry > before.entry
+
+
 async def check_messages_of_a_log_are_found_by_their_ids(store: Store) -> None:
     home = await settle(store, image(), image("img_2"))
     await store.commit([write(text="m1"), write(SessionId("img_2-default"), text="m2")])
@@ -139,6 +147,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_log_that_is_too_large_loses_its_oldest_part,
     check_a_session_is_set_aside_and_released,
     check_the_journal_keeps_what_is_not_forgotten,
+    check_a_probe_leaves_no_trace,
     check_messages_of_a_log_are_found_by_their_ids,
     check_turns_without_an_end_are_listed_in_the_order_they_were_accepted,
 )

@@ -1,0 +1,52 @@
+"""Gate — what each command needs to be allowed, in one table, and the one place where it is checked.
+
+Whose things a command may touch is not checked here but cannot be asked otherwise: see `agentvm.commands.reach`.
+"""
+
+from agentvm.errors import PermissionDenied
+from agentvm.model.principal import Principal
+from agentvm.protocol.commands import Command, Reply
+
+NEEDS: dict[str, str] = {
+    "container_create": "agent:use",
+    "container_get": "agent:use",
+    "container_list": "agent:use",
+    "definition_list": "images:read",
+    "definition_get": "images:read",
+    "definition_register": "images:write",
+    "image_create": "images:write",
+    "image_build": "images:write",
+    "image_run": "agent:use",
+    "image_stop": "agent:use",
+    "image_update": "images:write",
+    "image_list": "images:read",
+    "image_get": "images:read",
+    "image_delete": "images:write",
+    "image_messages": "sessions:read",
+    "session_create": "agent:use",
+    "session_get": "sessions:read",
+    "session_list": "sessions:read",
+    "session_set_title": "agent:use",
+    "session_release": "agent:use",
+    "session_resume": "agent:use",
+    "session_messages": "sessions:read",
+    "agent_get": "agent:use",
+    "agent_list": "agent:use",
+    "agent_destroy": "agent:use",
+    "agent_destroy_all": "agent:use",
+    "agent_interrupt": "agent:use",
+    "message_send": "agent:use",
+}
+"""By the name of the command. Its keys are those of the command table: a test says so."""
+
+LISTENING = "sessions:read"
+"""What a subscription needs."""
+
+
+def check(principal: Principal, command: Command[Reply]) -> None:
+    require(principal, NEEDS[command.name])
+
+
+def require(principal: Principal, permission: str) -> None:
+    if not principal.may(permission):
+        raise PermissionDenied(permission)

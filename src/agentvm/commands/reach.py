@@ -1,0 +1,49 @@
+"""Reach — one principal's view of its tenant: containers it may not reach are not there.
+
+A thing in such a container is answered exactly as one that does not exist. Naming such a container is refused, whether it
+exists or not.
+"""
+
+from collections.abc import Awaitable, Mapping
+
+from agentvm.errors import ContainerForbidden
+from agentvm.model.ids import ContainerId, ImageId, SessionId
+from agentvm.model.principal import Principal
+from agentvm.storage.base import ContainerStore, Place, TenantStore
+
+
+class Reach:
+    """A `TenantStore` that ends where the principal's rights end."""
+
+    def __init__(self, store: TenantStore, principal: Principal) -> None:
+        self._store = store
+        self._principal = principal
+
+    def container(self, container_id: ContainerId) -> ContainerStore:
+        if not self._principal.reaches(container_id):
+            raise ContainerForbidden(container_id)
+        return self._store.container(container_id)
+
+    async def list_containers(self) -> tuple[ContainerId, ...]:
+        return tuple(found for found in await self._store.list_containers() if self._principal.reaches(found))
+
+    async def find_image(self, image_id: ImageId) -> ContainerId | None:
+        return await self._within(self._store.find_image(image_id))
+
+    async def find_session(self, session_id: SessionId) -> ContainerId | None:
+        return await self._within(self._store.find_session(session_id))
+
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+        await self._store.save_reader(self._own(client_id), places)
+
+    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+        return await self._store.take_reader(self._own(client_id))
+
+    def _own(self, client_id: str) -> str:
+        """Clients choose their ids: those of one user are not those of another."""
+        user_id = self._principal.user_id
+        return client_id if user_id is None else f"{user_id}:{client_id}"
+
+    async def _within(self, finding: Awaitable[ContainerId | None]) -> ContainerId | None:
+        found = await finding
+        return found if found is not None and self._principal.reaches(found) else None

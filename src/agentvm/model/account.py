@@ -1,0 +1,93 @@
+"""Accounts — tenants, their users, keys and quotas, and what was done about them."""
+
+from typing import Literal
+
+from agentvm.model.base import Record
+from agentvm.model.ids import KeyId, TenantId, UserId
+
+Status = Literal["active", "suspended"]
+Role = Literal["owner", "admin", "member", "viewer"]
+
+
+class Tenant(Record):
+    """A customer. `slug` is its name in URLs and commands; unique among tenants that are not deleted."""
+
+    tenant_id: TenantId
+    slug: str
+    name: str
+    description: str | None = None
+    status: Status = "active"
+    plan: str | None = None
+    created_at: int
+    updated_at: int
+
+
+class User(Record):
+    """Somebody of a tenant. `external_id` is the tenant's own name for them; unique within it."""
+
+    user_id: UserId
+    tenant_id: TenantId
+    external_id: str
+    display_name: str | None = None
+    role: Role = "member"
+    status: Status = "active"
+    created_at: int
+    updated_at: int
+
+
+class ApiKey(Record):
+    """Everything about a key but the key. `containers` as in `Principal`; None for a key of a user: the user's own."""
+
+    key_id: KeyId
+    tenant_id: TenantId
+    name: str
+    user_id: UserId | None = None
+    permissions: tuple[str, ...] = ()
+    containers: tuple[str, ...] | None = None
+    expires_at: int | None = None
+    created_by: str
+    created_at: int
+    last_used_at: int | None = None
+    revoked_at: int | None = None
+
+
+Window = Literal["minute", "day", "month"]
+
+METRICS: dict[str, Window | None] = {
+    "requests_per_minute": "minute",
+    "connections": None,
+    "containers": None,
+    "images_per_container": None,
+    "running_agents": None,
+    "queued_messages": None,
+    "tokens_per_day": "day",
+    "tokens_per_month": "month",
+    "budget_per_month": "month",
+    "storage_bytes": None,
+    "sandbox_seconds_per_day": "day",
+    "resources": None,
+    "export_bytes_per_day": "day",
+}
+"""What can be limited, and the window after which it is renewed. `budget_per_month` counts nano-USD of price."""
+
+
+class Quota(Record):
+    """A limit of a tenant, or with `user_id` of one user of it. `soft` warns, `hard` refuses; either may be absent."""
+
+    metric: str
+    hard: int | None = None
+    soft: int | None = None
+    user_id: UserId | None = None
+
+
+class AuditEntry(Record):
+    """One administrative write: who did what to what, when, and with what result."""
+
+    at: int
+    tenant_id: TenantId
+    actor: str
+    action: str
+    target: str
+    result: str
+    address: str | None = None
+    request_id: str | None = None

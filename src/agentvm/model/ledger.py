@@ -1,0 +1,94 @@
+"""Ledger — what each model call used and cost. Rows are only ever added, each once."""
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.usage import Usage
+
+
+class LedgerEntry(Record):
+    """One model call. `key` names it: adding it again changes nothing, so that no replay bills twice.
+
+    `cost` is what the provider takes, `price` what the tenant pays, both in nano-USD and None where nobody knows the price.
+    """
+
+    key: str
+    at: int
+    tenant_id: TenantId
+    user_id: UserId | None = None
+    container_id: ContainerId
+    image_id: ImageId
+    session_id: SessionId
+    turn_id: TurnId
+    driver: str
+    model: str
+    usage: Usage
+    cost: int | None = None
+    price: int | None = None
+
+
+class Planned(Record):
+    """A model call that is about to be made, and the most tokens it can use."""
+
+    tenant_id: TenantId
+    user_id: UserId | None
+    driver: str
+    model: str
+    most_input: int
+    most_output: int
+    own_key: bool = False
+    """Paid by the tenant to the provider, with a key of its own: it costs nothing here."""
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """In nano-USD; None when nobody knows the price."""
+
+    cost: int | None
+    price: int | None
+
+
+class UsageRow(Record):
+    """A sum over ledger entries; the members that were not grouped by are absent."""
+
+    tenant_id: TenantId | None = None
+    user_id: UserId | None = None
+    container_id: ContainerId | None = None
+    image_id: ImageId | None = None
+    driver: str | None = None
+    model: str | None = None
+    day: str | None = None
+    """`2026-11-15`, in UTC."""
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    thinking_tokens: int
+    estimated_calls: int
+    """How many of the calls are estimates, because the provider did not say."""
+    unpriced_calls: int
+    cost: int
+    price: int
+
+
+class Credit(Record):
+    """Money that a tenant paid in, or that was taken back. `reference` makes it once."""
+
+    reference: str
+    at: int
+    amount: int
+    note: str | None = None
+    actor: str
+
+
+class Wallet(Record):
+    """A tenant's prepaid money, in nano-USD. Without any credit ever, the tenant is not prepaid and nothing is refused."""
+
+    credited: int = 0
+    spent: int = 0
+    prepaid: bool = False
+
+    @property
+    def balance(self) -> int:
+        return self.credited - self.spent

@@ -1,0 +1,139 @@
+"""Billing — what a turn's model calls cost: admitted before each call, settled after it, once.
+
+Every call that was begun has one ledger entry, named after the message it answers with. It is committed together with what
+the call said. If that commit is lost the entry is posted again with the turn's end; the ledger takes each name once.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from agentvm.events import turn as turn_events
+from agentvm.events.base import EventData, Scope
+from agentvm.events.lifecycle import QuotaWarning
+from agentvm.model.ids import Clock, TenantId, UserId
+from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.usage import Usage
+
+Events = tuple[EventData, ...]
+
+
+class Hold(Protocol):
+    """What is set aside for one call. Exactly one of the two is called, once."""
+
+    @property
+    def warnings(self) -> tuple[QuotaWarning, ...]: ...
+
+    def settle(self, usage: Usage) -> Charge:
+        """The call has used this much."""
+
+    def release(self) -> None:
+        """The call was never begun."""
+
+
+class Meter(Protocol):
+    """Who decides whether a call may be made, and what it costs."""
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> Hold:
+        """Raises `QuotaExceeded`, `WalletEmpty` or `ModelUnpriced` when the call must not be made.
+
+        With `force` the call was already made: it is charged, whatever remains.
+        """
+
+
+class Unmetered:
+    """Admits everything and asks no price: for a runtime without accounts."""
+
+    warnings: tuple[QuotaWarning, ...] = ()
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> "Unmetered":
+        return self
+
+    def settle(self, usage: Usage) -> Charge:
+        return Charge(None, None)
+
+    def release(self) -> None:
+        """There is nothing set aside."""
+
+
+class Bill:
+    """The account of one turn."""
+
+    def __init__(self, meter: Meter, clock: Clock, tenant_id: TenantId, user_id: UserId | None, scope: Scope) -> None:
+        self._meter = meter
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self._scope = scope
+        self._planned: Planned | None = None
+        self._hold: Hold | None = None
+        self.user_id = user_id
+        self.price = 0
+        """Of all calls of the turn so far, also of those before a restart."""
+        self.entries: list[LedgerEntry] = []
+
+    async def admit(
+        self, driver: str, model: str, *, most_input: int = 0, most_output: int = 0, own_key: bool = False, force: bool = False
+    ) -> Events:
+        """Sets aside what the next call may use; says what its user should be warned of."""
+        self._planned = Planned(
+            tenant_id=self._tenant_id,
+            user_id=self.user_id,
+            driver=driver,
+            model=model,
+            most_input=most_input,
+            most_output=most_output,
+            own_key=own_key,
+        )
+        self._hold = await self._meter.admit(self._planned, force=force)
+        return self._hold.warnings
+
+    def enter(self, told: Events) -> Events:
+        """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""
+        return tuple(self._enter(data) for data in told)
+
+    def close(self) -> None:
+        """A call that was admitted and never begun used nothing."""
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+
+    def repeat(self) -> Events:
+        """The entries of the turn once more, in case the commit they were in was lost."""
+        return tuple(
+            turn_events.ModelCalled(call_id=entry.key, model=entry.model, usage=entry.usage, entry=entry)
+            for entry in self.entries
+        )
+
+    def _enter(self, data: EventData) -> EventData:
+        match data:
+            case turn_events.ModelCalled(entry=None) if self._planned is not None:
+                charge = Charge(None, None) if self._hold is None else self._hold.settle(data.usage)
+                self._hold = None
+                entry = self._entry(self._planned, data, charge)
+                self.entries.append(entry)
+                self.price += charge.price or 0
+                return msgspec.structs.replace(data, entry=entry)
+            case turn_events.TurnResponse():
+                return msgspec.structs.replace(data, price=self.price)
+            case _:
+                return data
+
+    def _entry(self, planned: Planned, called: turn_events.ModelCalled, charge: Charge) -> LedgerEntry:
+        scope = self._scope
+        if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
+            raise ValueError(f"{called.call_id} belongs to no turn")
+        return LedgerEntry(
+            key=called.call_id,
+            at=self._clock(),
+            tenant_id=self._tenant_id,
+            user_id=self.user_id,
+            container_id=scope.container_id,
+            image_id=scope.image_id,
+            session_id=scope.session_id,
+            turn_id=scope.turn_id,
+            driver=planned.driver,
+            model=planned.model,
+            usage=called.usage,
+            cost=charge.cost,
+            price=charge.price,
+        )

@@ -1,0 +1,217 @@
+"""Gate — the one way to a route: who is asking, whether they may, about whose tenant; and the audit log of what they did.
+
+Theory of operation. Every request goes the same way: a web page that must not ask is refused, the asker is recognised, the
+request is counted, the permission is looked up in the route, the tenant is found, the body is read. From the moment the asker
+is known and counted, what becomes of a route that writes is entered in the audit log, also when it is refused. A handler
+that is neither public nor made here is refused when the server starts (`check_gated`).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import anyio
+import msgspec
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
+from litestar.routes import HTTPRoute
+
+from agentvm.app import AgentVM
+from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
+from agentvm.log import get_logger
+from agentvm.model.account import AuditEntry, Tenant
+from agentvm.model.ids import TenantId
+from agentvm.model.principal import Principal
+from agentvm.server.credentials import of_headers
+from agentvm.server.errors import request_id_of
+from agentvm.server.http.route import Answer, Ask, Given, Route
+from agentvm.server.origin import refusal
+from agentvm.tenants import tickets
+from agentvm.tenants.authentication import REFUSED
+
+logger = get_logger(__name__)
+
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws"})
+"""What is served without the gate."""
+
+MAX_BODY = 1024 * 1024
+BODY_SECONDS = 30.0
+"""How long a body may take to arrive."""
+AUDIT_SECONDS = 10.0
+"""How long a request that is being cancelled waits for its entry in the audit log."""
+MAX_PARAMETERS = 50
+
+NO_TENANT = "There is no such tenant"
+_ROUTE = "gated"
+
+
+class Gate:
+    """Serves routes. `bound_to` is the address that peers come to."""
+
+    def __init__(self, vm: AgentVM, bound_to: Callable[[], str]) -> None:
+        self._vm = vm
+        self._bound_to = bound_to
+
+    def handler(self, route: Route) -> HTTPRouteHandler:
+        async def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
+            return await self._serve(route, request)
+
+        # The status is the answer's own; this one only keeps Litestar from thinking of 204.
+        made = HTTPRouteHandler(route.path, http_method=route.method, status_code=200, opt={_ROUTE: route})
+        return made(serve)
+
+    async def _serve(self, route: Route, request: Request[Any, Any, Any]) -> Response[bytes]:
+        headers = request.scope["headers"]
+        if reason := refusal(headers, bound_to=self._bound_to(), allowed=self._vm.config.allow_origins):
+            raise AccessDenied(f"Refused: {reason}; see --allow-origin")
+        principal = await self._recognise(request)
+        await self._vm.office.quotas.hit(principal.tenant_id, principal.user_id)
+        ask = Ask(
+            vm=self._vm,
+            principal=principal,
+            tenant_id=principal.tenant_id,
+            path={name: str(value) for name, value in request.path_params.items()},
+            given=Given(),
+            accept=request.headers.get("accept", ""),
+        )
+        ask.target = "/".join(ask.path.values())
+        result = f"refused:{AgentVMError.code}"
+        try:
+            answer = await self._answer(route, ask, request)
+            result = "ok"
+        except AgentVMError as error:
+            result = f"refused:{error.code}"
+            raise
+        except HTTPException as error:
+            result = f"refused:{error.status_code}"
+            raise
+        finally:
+            if route.action is not None:
+                await self._audit(route.action, ask, result, request)
+        return _response(answer)
+
+    async def _recognise(self, request: Request[Any, Any, Any]) -> Principal:
+        credential = of_headers(request.scope["headers"])
+        if credential is not None and credential.startswith(tickets.PREFIX):
+            # It is for one WebSocket: whoever found it in a URL must not be able to make a key with it.
+            raise Unauthenticated(REFUSED)
+        principal = await self._vm.authenticate(credential)
+        if principal is None:
+            raise Unauthenticated(REFUSED)
+        return principal
+
+    async def _answer(self, route: Route, ask: Ask[Given], request: Request[Any, Any, Any]) -> object:
+        if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
+            if not (route.own and ask.principal.user_id is not None):
+                raise PermissionDenied(route.needs[0])
+        query = _query(request.scope["query_string"])
+        if route.across and (named := query.pop("tenant", None)) is not None:
+            ask.tenant_id = (await reach_tenant(ask, named)).tenant_id
+        if route.method in ("POST", "PUT"):
+            _decode(query, Given)
+            ask.given = _read(await _body(request), route.takes)
+        else:
+            ask.given = _decode(query, route.takes)
+        return await route.function(ask)
+
+    async def _audit(self, action: str, ask: Ask[Given], result: str, request: Request[Any, Any, Any]) -> None:
+        client = request.scope.get("client")
+        entry = AuditEntry(
+            at=self._vm.clock(),
+            tenant_id=ask.tenant_id,
+            actor=ask.principal.actor,
+            action=action,
+            target=shorten(ask.target),
+            result=result,
+            address=client[0] if client else None,
+            request_id=request_id_of(request.scope),
+        )
+        try:
+            with anyio.move_on_after(AUDIT_SECONDS, shield=True):
+                await self._vm.office.store.accounts(ask.tenant_id).audit.add(entry)
+        except AgentVMError as error:
+            logger.error("audit_not_stored", action=action, result=result, request_id=entry.request_id, code=error.code)
+            if result == "ok":
+                # Who cannot be answered for is told so; a refusal says more itself.
+                raise
+
+
+async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
+    """A tenant by id or slug. One that is not the asker's does not exist for them, unless they operate the server."""
+    directory = ask.office.store.directory
+    found = await directory.get_tenant(TenantId(named)) or await directory.find_tenant(named)
+    if found is None or not (ask.principal.may("system:admin") or found.tenant_id == ask.principal.tenant_id):
+        raise NotFound(NO_TENANT)
+    return found
+
+
+def check_gated(app: Litestar) -> None:
+    """Refuses to start with a handler that somebody forgot to put behind the gate, or whose writing would leave no trace."""
+    for route in app.routes:
+        if route.path in PUBLIC:
+            continue
+        if not isinstance(route, HTTPRoute):
+            raise RuntimeError(f"{route.path} is not behind the gate")
+        for method, (handler, _) in route.route_handler_map.items():
+            # Litestar answers OPTIONS by itself, with the methods there are.
+            if method != "OPTIONS" and not isinstance(handler.opt.get(_ROUTE), Route):
+                raise RuntimeError(f"{method} {route.path} is not behind the gate")
+
+
+def gated(app: Litestar) -> Iterable[Route]:
+    """The routes that an application serves."""
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            yield from (found for handler in route.route_handlers if isinstance(found := handler.opt.get(_ROUTE), Route))
+
+
+def _query(text: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise InvalidInput(f"A query has at most {MAX_PARAMETERS} parameters") from None
+    if len(query := dict(pairs)) != len(pairs):
+        raise InvalidInput("A parameter must be given once")
+    return query
+
+
+async def _body(request: Request[Any, Any, Any]) -> bytes:
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            return await request.body()
+    except TimeoutError:
+        raise HTTPException(status_code=408) from None
+
+
+def _read(body: bytes, kind: type[Given]) -> Given:
+    try:
+        given = msgspec.json.decode(body or b"{}", type=kind)
+        # What cannot be written again cannot be stored either: half of a surrogate pair.
+        msgspec.json.encode(given)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(shorten(str(error))) from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidInput("The body must be JSON") from None
+    return given
+
+
+def _decode(query: dict[str, str], kind: type[Given]) -> Given:
+    try:
+        return msgspec.convert(query, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"In the query: {shorten(str(error))}") from None
+
+
+def _response(answer: object) -> Response[bytes]:
+    known = answer if isinstance(answer, Answer) else Answer(content=answer)
+    match known.content:
+        case None:
+            content = b""
+        case bytes(raw):
+            content = raw
+        case record:
+            content = msgspec.json.encode(record)
+    # Answers hold keys and money: no cache on the way may keep them.
+    headers = {"Cache-Control": "no-store"}
+    return Response(content, status_code=known.status, media_type=known.media_type, headers=headers)

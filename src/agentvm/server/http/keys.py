@@ -1,0 +1,179 @@
+"""Keys — `/v1/auth`: making, renewing and ending API keys, and who one is."""
+
+from msgspec.structs import replace
+
+from agentvm.errors import NotFound
+from agentvm.model.account import ApiKey
+from agentvm.model.base import Record
+from agentvm.model.ids import KeyId, TenantId, UserId
+from agentvm.model.principal import MEMBER, PERMISSIONS, Principal
+from agentvm.model.secret import Secret
+from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+from agentvm.tenants.rights import check_permissions
+from agentvm.tenants.tickets import AGE_MS
+
+routes = Routes()
+
+NO_KEY = "There is no such key"
+ADMIN = "keys:admin"
+
+
+class NewKey(Given):
+    name: str
+    user_id: UserId | None = None
+    permissions: tuple[str, ...] | None = None
+    """None: what a member may."""
+    containers: tuple[str, ...] | None = None
+    expires_at: Amount | None = None
+
+
+class Rotation(Given):
+    grace_seconds: int = 0
+
+
+class KeysGiven(PageGiven):
+    user_id: UserId | None = None
+
+
+class KeyView(Record):
+    """A key as it is shown. `key` is the key itself, only in the answer that made it."""
+
+    key_id: KeyId
+    tenant_id: TenantId
+    name: str
+    user_id: UserId | None = None
+    permissions: tuple[str, ...]
+    containers: tuple[str, ...] | None = None
+    expires_at: int | None = None
+    created_by: str
+    created_at: int
+    last_used_at: int | None = None
+    revoked_at: int | None = None
+    key: str | None = None
+
+
+class Whoami(Record):
+    """`containers` is absent for who reaches all of their tenant."""
+
+    tenant_id: TenantId
+    tenant: str | None = None
+    """The slug."""
+    user_id: UserId | None = None
+    user: str | None = None
+    """The tenant's own name for them."""
+    role: str | None = None
+    key_id: KeyId | None = None
+    permissions: tuple[str, ...]
+    containers: tuple[str, ...] | None = None
+    expires_at: int | None = None
+    auth: str
+
+
+class SocketToken(Record):
+    token: str
+    expires_at: int
+
+
+@routes.add("POST", "/v1/auth/keys", needs=(ADMIN,), takes=NewKey, action="key.create")
+async def create(ask: Ask[NewKey]) -> Answer:
+    given = ask.given
+    key, text = await ask.office.access.issue(
+        ask.tenant_id,
+        name=given.name,
+        granter=ask.principal,
+        user_id=given.user_id,
+        permissions=MEMBER if given.permissions is None else given.permissions,
+        containers=given.containers,
+        expires_at=given.expires_at,
+    )
+    ask.target = key.key_id
+    return Answer(content=_shown(key, text), status=201)
+
+
+@routes.add("GET", "/v1/auth/keys", needs=(ADMIN,), own=True, takes=KeysGiven)
+async def list_all(ask: Ask[KeysGiven]) -> Page:
+    """Newest first, revoked ones too."""
+    of_user = ask.given.user_id if ask.principal.may(ADMIN) else ask.principal.user_id
+    found = await ask.accounts.keys.list(user_id=of_user)
+    return page_of([_shown(key) for key in found], ask.given, (key.key_id for key in found))
+
+
+@routes.add("GET", "/v1/auth/keys/{key_id:str}", needs=(ADMIN,), own=True, takes=Nothing)
+async def get(ask: Ask[Nothing]) -> KeyView:
+    return _shown(await _find(ask))
+
+
+@routes.add("DELETE", "/v1/auth/keys/{key_id:str}", needs=(ADMIN,), own=True, takes=Nothing, action="key.revoke")
+async def revoke(ask: Ask[Nothing]) -> Answer:
+    key = await _find(ask)
+    if not _owns(ask.principal, key):
+        # Who could end the operator's keys would need no permission to lock the operator out.
+        check_permissions(key.permissions, ask.principal)
+    await ask.office.access.revoke(ask.tenant_id, key.key_id)
+    return NO_CONTENT
+
+
+@routes.add("POST", "/v1/auth/keys/{key_id:str}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate")
+async def rotate(ask: Ask[Rotation]) -> Answer:
+    key = await _find(ask)
+    granter = ask.principal
+    if key.key_id == granter.key_id:
+        # Who holds the key has it already, also what their role does not let them use of it.
+        granter = replace(granter, permissions=granter.permissions | set(key.permissions))
+    made, text = await ask.office.access.rotate(ask.tenant_id, key.key_id, ask.given.grace_seconds, granter=granter)
+    return Answer(content=_shown(made, text), status=201)
+
+
+@routes.add("GET", "/v1/auth/whoami", needs=(), takes=Nothing, across=False)
+async def whoami(ask: Ask[Nothing]) -> Whoami:
+    one = ask.principal
+    tenant = await ask.office.store.directory.get_tenant(one.tenant_id)
+    user = None if one.user_id is None else await ask.accounts.users.get(one.user_id)
+    return Whoami(
+        tenant_id=one.tenant_id,
+        tenant=None if tenant is None else tenant.slug,
+        user_id=one.user_id,
+        user=None if user is None else user.external_id,
+        role=None if user is None else user.role,
+        key_id=one.key_id,
+        permissions=tuple(name for name in PERMISSIONS if one.may(name)),
+        containers=one.containers,
+        expires_at=one.expires_at,
+        auth="on" if ask.vm.config.authenticates else "off",
+    )
+
+
+@routes.add("POST", "/v1/auth/ws-token", needs=(), takes=Nothing, across=False)
+async def ws_token(ask: Ask[Nothing]) -> Answer:
+    """For one WebSocket within a minute: it may be seen in a URL, and is then of no use."""
+    token = ask.office.access.ws_token(ask.principal)
+    return Answer(content=SocketToken(token=token, expires_at=ask.vm.clock() + AGE_MS), status=201)
+
+
+async def _find(ask: Ask[Nothing] | Ask[Rotation]) -> ApiKey:
+    """Who administers no keys sees only their own."""
+    key = await ask.accounts.keys.get(KeyId(ask.path["key_id"]))
+    if key is None or not (ask.principal.may(ADMIN) or _owns(ask.principal, key)):
+        raise NotFound(NO_KEY)
+    return key
+
+
+def _owns(one: Principal, key: ApiKey) -> bool:
+    return one.user_id is not None and (key.tenant_id, key.user_id) == (one.tenant_id, one.user_id)
+
+
+def _shown(key: ApiKey, text: Secret | None = None) -> KeyView:
+    return KeyView(
+        key_id=key.key_id,
+        tenant_id=key.tenant_id,
+        name=key.name,
+        user_id=key.user_id,
+        permissions=key.permissions,
+        containers=key.containers,
+        expires_at=key.expires_at,
+        created_by=key.created_by,
+        created_at=key.created_at,
+        last_used_at=key.last_used_at,
+        revoked_at=key.revoked_at,
+        key=None if text is None else text.reveal(),
+    )

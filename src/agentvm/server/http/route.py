@@ -1,0 +1,188 @@
+"""Route — what a route of the management API declares, and what its function is asked with.
+
+A noun's file lists its routes. Nothing here is served: `agentvm.server.http.gate` does that, and nothing else can.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import Meta
+
+from agentvm.app import AgentVM
+from agentvm.errors import InvalidInput, shorten
+from agentvm.model.base import Record
+from agentvm.model.ids import TenantId
+from agentvm.model.principal import Principal
+from agentvm.storage.accounts import Accounts
+from agentvm.tenants.office import Office
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+MAX_PAGE = 1_000
+MAX_TEXT = 2_000
+BIG = 2**53 - 1
+"""The largest number that every reader of JSON reads right."""
+
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+Amount = Annotated[int, Meta(ge=0, le=BIG)]
+
+
+class Given(Record, forbid_unknown_fields=True):
+    """What a request brings: its body if it is POST or PUT, else its query. A member nobody knows is a typo, so refused."""
+
+
+class Nothing(Given):
+    """For routes that take nothing."""
+
+
+class PageGiven(Given):
+    """Which part of a list: what follows `after`, the `next` of the page before."""
+
+    after: str | None = None
+    limit: Limit = 100
+
+
+class Page(Record):
+    """A part of a list. `next` is absent on the last."""
+
+    items: Sequence[object]
+    next: str | None = None
+
+
+G = TypeVar("G", bound=Given)
+
+
+@dataclass(slots=True, kw_only=True)
+class Ask(Generic[G]):
+    """One request that has passed the gate."""
+
+    vm: AgentVM
+    principal: Principal
+    tenant_id: TenantId
+    """Whose things it is about: the asker's own tenant, or the one that the operator names with `?tenant=`."""
+    path: Mapping[str, str]
+    given: G
+    accept: str = ""
+    target: str = ""
+    """What the audit log says was written to; a function that makes something says what."""
+
+    @property
+    def office(self) -> Office:
+        return self.vm.office
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.vm.office.store.accounts(self.tenant_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer that is more than a record with 200."""
+
+    content: object = None
+    status: int = 200
+    media_type: str = "application/json"
+
+
+NO_CONTENT = Answer(status=204)
+
+Function = Callable[[Ask[G]], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One route. Its permissions have no default, so that none is forgotten."""
+
+    method: Method
+    path: str
+    needs: tuple[str, ...]
+    """Any of them will do; none: whoever is known."""
+    own: bool
+    """Users are also let in without the permission; the function keeps them to what is theirs."""
+    across: bool
+    """Whether the operator may name another tenant with `?tenant=`."""
+    action: str | None
+    """Its name in the audit log, for what writes."""
+    takes: type[Given]
+    function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Routes:
+    """The routes of one noun, in the order they are written."""
+
+    def __init__(self) -> None:
+        self.all: list[Route] = []
+
+    def add(
+        self,
+        method: Method,
+        path: str,
+        *,
+        needs: tuple[str, ...],
+        takes: type[G],
+        action: str | None = None,
+        own: bool = False,
+        across: bool = True,
+    ) -> Callable[[Function[G]], Function[G]]:
+        def note(function: Function[G]) -> Function[G]:
+            self.all.append(
+                Route(
+                    method=method,
+                    path=path,
+                    needs=needs,
+                    own=own,
+                    across=across,
+                    action=action,
+                    takes=takes,
+                    function=function,  # type: ignore[arg-type]  # The gate hands it what `takes` says.
+                )
+            )
+            return function
+
+        return note
+
+
+def paged(items: Sequence[object], limit: int, cursor: Callable[[int], str]) -> Page:
+    """Of one more than `limit` items, the page; `cursor` names the item at an index."""
+    if len(items) <= limit:
+        return Page(items=items)
+    return Page(items=items[:limit], next=cursor(limit - 1))
+
+
+def page_of(items: Sequence[object], given: PageGiven, names: Iterable[str]) -> Page:
+    """The page of a list that is in memory, whose items have these names."""
+    named = list(names)
+    start = 0
+    if given.after is not None:
+        if given.after not in named:
+            raise InvalidInput("`after` must be the `next` of another page of this list")
+        start = named.index(given.after) + 1
+    return paged(items[start : start + given.limit + 1], given.limit, lambda index: named[start + index])
+
+
+def check_text(text: str, member: str, most: int = MAX_TEXT) -> str:
+    """A line for people to read."""
+    if not text.strip() or len(text) > most or not text.isprintable():
+        raise InvalidInput(f"{member} must have 1 to {most} characters that can be printed")
+    return text
+
+
+def moment(text: str | None, member: str) -> int | None:
+    """A time as `2026-11-15`, `2026-11-15T10:00:00Z` or in ms; without a zone it is UTC."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit():
+        if len(text) > 15:
+            raise InvalidInput(f"{member} is too far away")
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{member} is {shorten(text)!r}; it must be like 2026-11-15, 2026-11-15T10:00:00Z or ms") from None

@@ -1,0 +1,45 @@
+"""Secrets — `/v1/secrets`: what a tenant entrusts to the server. Values go in and are never shown."""
+
+from agentvm.errors import NotFound
+from agentvm.model.base import Record
+from agentvm.model.secret import Secret
+from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+
+routes = Routes()
+
+ADMIN = ("tenants:admin",)
+
+_ALL, _ONE = "/v1/secrets", "/v1/secrets/{name:str}"
+
+
+class SecretGiven(Given):
+    value: str
+
+    def __repr__(self) -> str:
+        return "SecretGiven('***')"
+
+
+class SecretView(Record):
+    name: str
+    updated_at: int
+
+
+@routes.add("GET", _ALL, needs=ADMIN, takes=PageGiven)
+async def list_all(ask: Ask[PageGiven]) -> Page:
+    found = await ask.office.vault.names(ask.tenant_id)
+    return page_of([SecretView(name=name, updated_at=at) for name, at in found], ask.given, (name for name, _ in found))
+
+
+@routes.add("PUT", _ONE, needs=ADMIN, takes=SecretGiven, action="secret.put")
+async def put(ask: Ask[SecretGiven]) -> Answer:
+    await ask.office.vault.put(ask.tenant_id, ask.path["name"], Secret(ask.given.value))
+    ask.office.own_keys.forget(ask.tenant_id)
+    return NO_CONTENT
+
+
+@routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="secret.delete")
+async def delete(ask: Ask[Nothing]) -> Answer:
+    if not await ask.office.vault.remove(ask.tenant_id, ask.path["name"]):
+        raise NotFound("There is no such secret")
+    ask.office.own_keys.forget(ask.tenant_id)
+    return NO_CONTENT

@@ -1,0 +1,140 @@
+"""Users — `/v1/users`: the people of a tenant, and which containers they reach."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from agentvm.errors import NotFound
+from agentvm.model.account import Role, Status, User
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
+
+routes = Routes()
+
+ADMIN = ("tenants:admin",)
+NO_USER = "There is no such user"
+
+_ALL, _ONE = "/v1/users", "/v1/users/{user_id:str}"
+
+
+class NewUser(Given):
+    external_id: str
+    display_name: str | None = None
+    role: Role = "member"
+
+
+class UserChange(Given):
+    """What is absent stays; `null` takes it away."""
+
+    display_name: str | UnsetType | None = UNSET
+    role: Role | UnsetType = UNSET
+    status: Status | UnsetType = UNSET
+
+
+class UserView(Record):
+    user_id: UserId
+    tenant_id: TenantId
+    external_id: str
+    display_name: str | None = None
+    role: Role
+    status: Status
+    created_at: int
+    updated_at: int
+
+
+class BoundView(Record):
+    container_id: ContainerId
+
+
+@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create")
+async def create(ask: Ask[NewUser]) -> Answer:
+    given, now = ask.given, ask.vm.clock()
+    user = User(
+        user_id=UserId(ask.vm.new_id("usr")),
+        tenant_id=ask.tenant_id,
+        external_id=check_text(given.external_id, "externalId", 200),
+        display_name=_line(given.display_name),
+        role=given.role,
+        created_at=now,
+        updated_at=now,
+    )
+    ask.target = user.user_id
+    await ask.accounts.users.add(user)
+    return Answer(content=_shown(user), status=201)
+
+
+@routes.add("GET", _ALL, needs=ADMIN, takes=PageGiven)
+async def list_all(ask: Ask[PageGiven]) -> Page:
+    """By external id."""
+    given = ask.given
+    found = await ask.accounts.users.list(after=given.after, limit=given.limit + 1)
+    return paged([_shown(user) for user in found], given.limit, lambda index: found[index].external_id)
+
+
+@routes.add("GET", _ONE, needs=ADMIN, takes=Nothing)
+async def get(ask: Ask[Nothing]) -> UserView:
+    return _shown(await _find(ask))
+
+
+@routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update")
+async def update(ask: Ask[UserChange]) -> UserView:
+    before = await _find(ask)
+    changed = {name: value for name in UserChange.__struct_fields__ if (value := getattr(ask.given, name)) is not UNSET}
+    after = replace(before, **changed, updated_at=ask.vm.clock())
+    _line(after.display_name)
+    if not await ask.office.people.update_user(after):
+        raise NotFound(NO_USER)
+    return _shown(after)
+
+
+@routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="user.delete")
+async def delete(ask: Ask[Nothing]) -> Answer:
+    """With their keys and limits."""
+    if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
+        raise NotFound(NO_USER)
+    await ask.office.quotas.reread(ask.tenant_id)
+    return NO_CONTENT
+
+
+@routes.add("GET", f"{_ONE}/containers", needs=ADMIN, takes=Nothing)
+async def list_containers(ask: Ask[Nothing]) -> Page:
+    """In the order they were bound. Who has none yet is given one when they come."""
+    user = await _find(ask)
+    bound = await ask.accounts.users.bound(user.user_id)
+    return Page(items=[BoundView(container_id=container_id) for container_id in bound])
+
+
+@routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind")
+async def bind(ask: Ask[Nothing]) -> Answer:
+    container_id = check_container_id(ask.path["container_id"])
+    if not await ask.office.people.bind(ask.tenant_id, _id(ask), container_id):
+        raise NotFound(NO_USER)
+    return NO_CONTENT
+
+
+@routes.add("DELETE", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.unbind")
+async def unbind(ask: Ask[Nothing]) -> Answer:
+    """At once: their sockets are closed."""
+    if not await ask.office.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
+        raise NotFound("There is no such user, or they are not bound to this container")
+    return NO_CONTENT
+
+
+def _id(ask: Ask[Nothing] | Ask[UserChange]) -> UserId:
+    return UserId(ask.path["user_id"])
+
+
+async def _find(ask: Ask[Nothing] | Ask[UserChange]) -> User:
+    user = await ask.accounts.users.get(_id(ask))
+    if user is None:
+        raise NotFound(NO_USER)
+    return user
+
+
+def _line(text: str | None) -> str | None:
+    return None if text is None else check_text(text, "displayName", 200)
+
+
+def _shown(user: User) -> UserView:
+    return msgspec.convert(user, UserView, from_attributes=True)

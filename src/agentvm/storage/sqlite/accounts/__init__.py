@@ -1,0 +1,26 @@
+"""Accounts — everything of one tenant but its containers, in SQLite.
+
+Every statement carries the tenant of its scope; a tenant id inside a record is not consulted.
+"""
+
+from agentvm.model.ids import TenantId
+from agentvm.storage.accounts import AuditStore, KeyStore, LedgerStore, QuotaStore, SecretStore, UserStore
+from agentvm.storage.sqlite.accounts.audit import SqliteAuditStore
+from agentvm.storage.sqlite.accounts.keys import SqliteKeyStore
+from agentvm.storage.sqlite.accounts.ledger import SqliteLedgerStore
+from agentvm.storage.sqlite.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sqlite.accounts.secrets import SqliteSecretStore
+from agentvm.storage.sqlite.accounts.users import SqliteUserStore
+from agentvm.storage.sqlite.database import Database
+
+
+class SqliteAccounts:
+    """See `agentvm.storage.accounts.Accounts`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self.users: UserStore = SqliteUserStore(database, tenant_id)
+        self.keys: KeyStore = SqliteKeyStore(database, tenant_id)
+        self.quotas: QuotaStore = SqliteQuotaStore(database, tenant_id)
+        self.secrets: SecretStore = SqliteSecretStore(database, tenant_id)
+        self.audit: AuditStore = SqliteAuditStore(database, tenant_id)
+        self.ledger: LedgerStore = SqliteLedgerStore(database, tenant_id)

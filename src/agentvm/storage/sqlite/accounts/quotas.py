@@ -1,0 +1,65 @@
+"""SqliteQuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
+
+import apsw
+
+from agentvm.model.account import Quota
+from agentvm.model.ids import TenantId, UserId
+from agentvm.storage.sqlite.accounts.living import refuse_deleted
+from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.rows import fetch
+
+_QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id, metric"
+# IS instead of =, because the tenant's own quotas have no user.
+_REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
+_ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
+# A snapshot that several tenants share counts for each of them: none can know of the others.
+_STORAGE_BYTES = """
+SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN messages USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
+"""
+
+
+class SqliteQuotaStore:
+    """See `agentvm.storage.accounts.QuotaStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database
+        self._tenant_id = tenant_id
+
+    async def put(self, quota: Quota, now: int) -> None:
+        """Replaces the one of the same metric and user; `NotFound` when the tenant was deleted."""
+        place = (self._tenant_id, quota.user_id, quota.metric)
+
+        def write(connection: apsw.Connection) -> None:
+            refuse_deleted(connection, self._tenant_id)
+            connection.execute(_REMOVE, place)
+            connection.execute(_ADD, (*place, quota.hard, quota.soft, now))
+
+        await self._database.write(write)
+
+    async def list(self) -> tuple[Quota, ...]:
+        """The tenant's own first, then those of each user."""
+
+        def read(connection: apsw.Connection) -> tuple[Quota, ...]:
+            found = fetch(connection, _QUOTAS, (self._tenant_id,))
+            return tuple(Quota(metric=metric, hard=hard, soft=soft, user_id=user_id) for metric, hard, soft, user_id in found)
+
+        return await self._database.read(read)
+
+    async def remove(self, metric: str, user_id: UserId | None) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute(_REMOVE, (self._tenant_id, user_id, metric))
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+    async def storage_bytes(self) -> int:
+        """What the tenant's messages, logs and images take. Reads a row per message: worth asking rarely."""
+        return await self._count(_STORAGE_BYTES)
+
+    async def count_containers(self) -> int:
+        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1")
+
+    async def _count(self, query: str) -> int:
+        return await self._database.read(lambda connection: int(fetch(connection, query, (self._tenant_id,))[0][0]))

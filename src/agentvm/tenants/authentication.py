@@ -1,0 +1,268 @@
+"""Authentication — who is asking: turns a credential into a `Principal`, and is the only place that does.
+
+A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. Whatever is wrong with
+one, who tries is told the same; the reason goes into the log, with the id of the key and never with the credential.
+
+What was found good is remembered for half a minute (`recent.py`). Whatever ends a right in this process says so with `end`:
+the memory is cleared, and the server closes the sockets of those whom it was about.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from agentvm.errors import Conflict, Unauthenticated
+from agentvm.log import get_logger
+from agentvm.model.account import ApiKey, Tenant, User
+from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
+from agentvm.model.principal import Principal
+from agentvm.model.secret import Secret
+from agentvm.storage.accounts import Accounts, Directory
+from agentvm.tenants import keys, tickets
+from agentvm.tenants.keys import ParsedKey, RandomBits
+from agentvm.tenants.recent import Recent
+from agentvm.tenants.rights import CAPS, USUAL, home_of, literal
+from agentvm.tenants.tickets import Tickets
+
+if TYPE_CHECKING:
+    from agentvm.tenants.oidc import Claims, Oidc  # It costs 0.1 s, and few servers need it.
+
+logger = get_logger(__name__)
+
+REFUSED = "Authentication is needed: send a key that is in force as 'Authorization: Bearer <key>'"
+MAX_CREDENTIAL = 16_384
+
+Why = Literal["revoked", "suspended"]
+Named = Callable[[Principal], bool]
+Ended = Callable[[Named, Why], None]
+"""Told whose rights have ended, and why. Must not wait."""
+
+Matches = Callable[[bytes, Secret, bytes], bool]
+
+_NO_DIGEST = bytes(keys.DIGEST_BYTES)
+
+
+class AccountStore(Protocol):
+    """What of a `Store` is about accounts."""
+
+    @property
+    def directory(self) -> Directory: ...
+
+    def accounts(self, tenant_id: TenantId) -> Accounts: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """`name` and `digest` are for remembering it; without a name it is not remembered."""
+
+    principal: Principal
+    name: str | None = None
+    digest: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    reason: str
+
+
+class Authentication:
+    """`ended` is told when rights end. `matches` is passed in so that a test can count."""
+
+    def __init__(
+        self,
+        store: AccountStore,
+        *,
+        pepper: bytes,
+        clock: Clock,
+        random_bits: RandomBits = secrets.randbits,
+        oidc: "Oidc | None" = None,
+        ended: Ended = lambda named, why: None,
+        matches: Matches = keys.matches,
+        recent: Recent | None = None,
+    ) -> None:
+        self._store, self._pepper, self._clock, self._oidc = store, pepper, clock, oidc
+        self._ended, self._matches = ended, matches
+        self._random_bits = random_bits
+        self._new_id = id_factory(clock, random_bits)
+        self._recent = Recent() if recent is None else recent
+        self._tickets = Tickets(pepper, clock, random_bits)
+        self._used: dict[KeyId, tuple[TenantId, int]] = {}
+        self._ending: dict[KeyId, int] = {}
+        self._epoch = 0
+
+    async def authenticate(self, credential: str) -> Principal:
+        """`Unauthenticated` with the same text for every reason."""
+        while True:
+            epoch = self._epoch
+            found = await self._examine(credential)
+            # What was read while rights ended may be out of date: look again.
+            if epoch == self._epoch:
+                break
+        if isinstance(found, _Found) and _has_ended(found.principal, self._clock()):
+            found = _Refusal("expired")
+        if isinstance(found, _Refusal):
+            key = keys.parse_key(credential)
+            logger.info("authentication_refused", reason=found.reason, key_id=key and key.key_id)
+            raise Unauthenticated(REFUSED)
+        self._remember(found)
+        return found.principal
+
+    def ws_token(self, principal: Principal) -> str:
+        """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""
+        return self._tickets.give(principal)
+
+    def end(self, named: Named, why: Why = "revoked") -> None:
+        """Forgets everything of them, and lets the server close their sockets. To be called when the store knows it."""
+        self.forget(named)
+        self._tickets.drop(named)
+        self._ended(named, why)
+
+    def forget(self, named: Named) -> None:
+        """Their next request is looked up anew; what they have open stays."""
+        self._epoch += 1
+        self._recent.drop(named)
+
+    def end_later(self, key_id: KeyId, at: int) -> None:
+        """Its sockets were opened before anybody knew when it ends: `flush_used` sees to them after that moment."""
+        self._ending[key_id] = at
+        self.forget(of_key(key_id))
+
+    async def flush_used(self) -> None:
+        """Housekeeping: writes when keys were last used, and ends the ones whose grace is over.
+
+        On a failure what was not written stays for the next time.
+        """
+        now = self._clock()
+        for key_id in [key_id for key_id, at in self._ending.items() if at <= now]:
+            del self._ending[key_id]
+            self.end(of_key(key_id))
+        by_tenant: dict[TenantId, list[tuple[KeyId, int]]] = defaultdict(list)
+        for key_id, (tenant_id, at) in self._used.items():
+            by_tenant[tenant_id].append((key_id, at))
+        for tenant_id, used in by_tenant.items():
+            await self._store.accounts(tenant_id).keys.touch(used)
+            for key_id, at in used:
+                if self._used.get(key_id) == (tenant_id, at):
+                    del self._used[key_id]
+
+    async def bound(self, user: User) -> tuple[str, ...]:
+        """The containers of a user; one who has none is given the first."""
+        users = self._store.accounts(user.tenant_id).users
+        containers = await users.bound(user.user_id)
+        if not containers:
+            await users.bind(user.user_id, home := home_of(user))
+            containers = (home,)
+        return tuple(literal(container) for container in containers)
+
+    async def _examine(self, credential: str) -> _Found | _Refusal:
+        if (key := keys.parse_key(credential)) is not None:
+            return await self._by_key(key)
+        if len(credential) > MAX_CREDENTIAL:
+            return _Refusal("too_long")
+        if credential.startswith(tickets.PREFIX):
+            owner = self._tickets.take(credential)
+            return _Refusal("ticket_unknown") if owner is None else _Found(owner)
+        if self._oidc is not None and credential.count(".") == 2:
+            return await self._by_token(self._oidc, credential)
+        return _Refusal("malformed")
+
+    async def _by_key(self, key: ParsedKey) -> _Found | _Refusal:
+        """An id that does not exist goes the same way as one whose secret is wrong, so that time tells nothing about ids."""
+        recent = self._recent.get(key.key_id, self._clock())
+        known = self._matches(self._pepper, key.secret, _NO_DIGEST if recent is None else recent.digest)
+        if known and recent is not None:
+            return _Found(recent.principal)
+        row = await self._store.directory.find_key(key.key_id)
+        record, stored = (None, _NO_DIGEST) if row is None else row
+        right = self._matches(self._pepper, key.secret, stored)
+        if record is None:
+            return _Refusal("key_unknown")
+        if not right:
+            return _Refusal("secret_wrong")
+        if record.revoked_at is not None:
+            return _Refusal("revoked")
+        tenant = await self._store.directory.get_tenant(record.tenant_id)
+        owner = await self._owner(tenant, record)
+        return owner if isinstance(owner, _Refusal) else _Found(owner, key.key_id, stored)
+
+    async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _Refusal:
+        if tenant is None or tenant.status != "active":
+            return _Refusal("tenant_not_active")
+        containers, permissions = key.containers, frozenset(key.permissions)
+        if key.user_id is not None:
+            user = await self._store.accounts(tenant.tenant_id).users.get(key.user_id)
+            if user is None or user.status != "active":
+                return _Refusal("user_not_active")
+            permissions &= CAPS[user.role]
+            if containers is None:
+                containers = await self.bound(user)
+        return Principal(
+            tenant_id=tenant.tenant_id,
+            user_id=key.user_id,
+            key_id=key.key_id,
+            permissions=permissions,
+            containers=containers,
+            expires_at=key.expires_at,
+        )
+
+    async def _by_token(self, oidc: "Oidc", token: str) -> _Found | _Refusal:
+        name = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+        if (recent := self._recent.get(name, self._clock())) is not None:
+            return _Found(recent.principal)
+        claims = await oidc.verify(token)
+        if isinstance(claims, str):
+            return _Refusal(claims)
+        tenant = await self._store.directory.find_tenant(claims.tenant)
+        if tenant is None or tenant.status != "active":
+            return _Refusal("tenant_not_active")
+        user = await self._user_of(tenant.tenant_id, claims)
+        if user.status != "active":
+            return _Refusal("user_not_active")
+        principal = Principal(
+            tenant_id=tenant.tenant_id,
+            user_id=user.user_id,
+            # What the provider says of their role is said of this token; what is stored stays for their keys.
+            permissions=USUAL[claims.role or user.role],
+            containers=await self.bound(user),
+            expires_at=claims.expires_at,
+        )
+        return _Found(principal, name)
+
+    async def _user_of(self, tenant_id: TenantId, claims: "Claims") -> User:
+        """Entered at first sight: who the provider vouches for needs no other invitation."""
+        users = self._store.accounts(tenant_id).users
+        while (user := await users.find(claims.user)) is None:
+            now = self._clock()
+            user = User(
+                user_id=UserId(self._new_id("usr")),
+                tenant_id=tenant_id,
+                external_id=claims.user,
+                role=claims.role or "member",
+                created_at=now,
+                updated_at=now,
+            )
+            try:
+                await users.add(user)
+            except Conflict:
+                continue  # Two requests were their first.
+            logger.info("user_first_seen", tenant_id=tenant_id, user_id=user.user_id)
+            break
+        return user
+
+    def _remember(self, found: _Found) -> None:
+        now = self._clock()
+        if found.name is not None:
+            self._recent.put(found.name, found.digest, found.principal, now)
+        if found.principal.key_id is not None:
+            self._used[found.principal.key_id] = (found.principal.tenant_id, now)
+
+
+def of_key(key_id: KeyId) -> Named:
+    return lambda principal: principal.key_id == key_id
+
+
+def _has_ended(principal: Principal, now: int) -> bool:
+    return principal.expires_at is not None and principal.expires_at <= now

@@ -1,0 +1,66 @@
+"""Metering — decides whether a model call may be made, and says what it costs."""
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from agentvm.errors import ModelUnpriced
+from agentvm.events.lifecycle import QuotaWarning
+from agentvm.model.ids import Clock
+from agentvm.model.ledger import Charge, Planned
+from agentvm.model.usage import Usage
+from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import QuotaHold, Quotas
+
+MARKUP = Decimal("1.05")
+"""What is charged for a dollar of a provider's tokens; everything else is free."""
+
+
+class Metering:
+    """Admits calls and charges for them; see `agentvm.runtime.billing.Meter`."""
+
+    def __init__(
+        self, prices: Prices, quotas: Quotas, clock: Clock, *, markup: Decimal = MARKUP, allow_unpriced: bool = False
+    ) -> None:
+        self._prices = prices
+        self._quotas = quotas
+        self._clock = clock
+        self._markup = markup
+        self._allow_unpriced = allow_unpriced
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> "MeteredHold":
+        most = Usage(input_tokens=planned.most_input, output_tokens=planned.most_output)
+        charge = self.charge(planned, most)
+        if charge.price is None and not (self._allow_unpriced or force):
+            name = f"{planned.driver}/{planned.model}"
+            raise ModelUnpriced(f"Nobody knows what {name} costs; the operator can set its price or allow unpriced models")
+        tokens = planned.most_input + planned.most_output
+        held = await self._quotas.hold(planned.tenant_id, planned.user_id, tokens, charge.price or 0, force=force)
+        return MeteredHold(self, planned, held)
+
+    def charge(self, planned: Planned, usage: Usage) -> Charge:
+        cost = 0 if planned.own_key else self._prices.cost(planned.driver, planned.model, usage, self._clock())
+        if cost is None:
+            return Charge(None, None)
+        # Rounded once, here: the price of a row never depends on how rows are summed.
+        return Charge(cost, int((cost * self._markup).to_integral_value(rounding=ROUND_HALF_EVEN)))
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredHold:
+    """What is set aside for one call; see `agentvm.runtime.billing.Hold`."""
+
+    _metering: Metering
+    _planned: Planned
+    _held: QuotaHold
+
+    @property
+    def warnings(self) -> tuple[QuotaWarning, ...]:
+        return self._held.warnings
+
+    def settle(self, usage: Usage) -> Charge:
+        charge = self._metering.charge(self._planned, usage)
+        paid = self._held.settle(usage.total, charge.price or 0)
+        return charge if charge.price is None else Charge(charge.cost, paid)
+
+    def release(self) -> None:
+        self._held.release()

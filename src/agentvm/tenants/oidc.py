@@ -1,0 +1,207 @@
+"""OIDC — tokens of the operator's own identity provider, as an alternative to keys.
+
+A token is a JWT that the provider signed: RS256, ES256 or EdDSA, by a key the provider publishes. Its claims name the tenant
+(by slug) and the user (by the provider's id). What the token itself says about keys (`jku`, `jwk`, `x5u`) is not read.
+"""
+
+import anyio
+import httpx2
+import jwt
+import msgspec
+
+from agentvm.errors import ConfigInvalid
+from agentvm.log import get_logger
+from agentvm.model.account import Role
+from agentvm.model.address import is_loopback
+from agentvm.model.base import Record
+from agentvm.model.ids import Clock
+
+logger = get_logger(__name__)
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+"""Signatures only: with a shared secret (HS256) whoever can verify could also sign."""
+
+LEEWAY_MS = 30_000
+FRESH_MS = 3_600_000
+"""After that the keys are fetched again, so that one the provider withdrew is not good for ever."""
+STALE_MS = 24 * 3_600_000
+"""How long the provider may be out of reach before its keys are no longer trusted."""
+RETRY_MS = 60_000
+"""The keys are not asked for more often, whatever tokens come."""
+PATIENCE = 5.0
+MAX_DOCUMENT = 1_048_576
+MAX_CLAIM = 200
+
+_ROLES: dict[str, Role] = {"owner": "owner", "admin": "admin", "member": "member", "viewer": "viewer"}
+
+
+class OidcSettings(Record):
+    """Without `jwks_url` the issuer is asked where its keys are. `role_claim`, if there is one, goes before the stored role."""
+
+    issuer: str
+    audience: str
+    jwks_url: str | None = None
+    tenant_claim: str = "tenant"
+    user_claim: str = "sub"
+    role_claim: str | None = None
+
+
+class Claims(Record):
+    """What a good token says. `expires_at` is in ms, the leeway included."""
+
+    tenant: str
+    user: str
+    role: Role | None = None
+    expires_at: int
+
+
+class _Discovery(Record, rename=None):
+    issuer: str
+    jwks_uri: str
+
+
+class Oidc:
+    """One provider, and the keys it publishes."""
+
+    def __init__(self, settings: OidcSettings, clock: Clock, *, patience: float = PATIENCE) -> None:
+        for url in (settings.issuer, settings.jwks_url):
+            if url is not None and not _is_safe(url):
+                raise ConfigInvalid(f"The identity provider's address {url} must start with https://")
+        if not settings.audience:
+            raise ConfigInvalid("OIDC needs an audience: without one, tokens for other services would be good here")
+        self._settings, self._clock, self._patience = settings, clock, patience
+        self._keys: dict[str | None, jwt.PyJWK] = {}
+        self._fetched_at = 0
+        self._tried_at: int | None = None
+        self._lock = anyio.Lock()
+
+    async def verify(self, token: str) -> Claims | str:
+        """What it says, or in a word why it is not good."""
+        try:
+            header = jwt.get_unverified_header(token)
+        except (jwt.PyJWTError, ValueError):
+            return "token_malformed"
+        if header.get("alg") not in ALGORITHMS:
+            return "algorithm_not_allowed"
+        kid = header.get("kid")
+        key = await self._key(kid if isinstance(kid, str) else None)
+        if key is None:
+            return "signing_key_unknown"
+        try:
+            payload = jwt.decode(
+                token,
+                key,
+                algorithms=list(ALGORITHMS),
+                audience=self._settings.audience,
+                issuer=self._settings.issuer,
+                options={
+                    "require": ["exp", "iss", "aud"],
+                    "enforce_minimum_key_length": True,
+                    # Checked below, by the clock that everything here goes by.
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
+            )
+        except (jwt.PyJWTError, ValueError, TypeError) as problem:
+            return f"token_refused: {type(problem).__name__}"
+        return self._read(payload)
+
+    def _read(self, payload: dict[str, object]) -> Claims | str:
+        settings, now = self._settings, self._clock()
+        exp, nbf = _milliseconds(payload["exp"]), _milliseconds(payload.get("nbf", 0))
+        if exp is None or nbf is None:
+            return "times_malformed"
+        expires_at = exp + LEEWAY_MS
+        if expires_at <= now:
+            return "expired"
+        if nbf > now + LEEWAY_MS:
+            return "not_yet_good"
+        tenant, user = payload.get(settings.tenant_claim), payload.get(settings.user_claim)
+        if not isinstance(tenant, str) or not isinstance(user, str) or not tenant or not 0 < len(user) <= MAX_CLAIM:
+            return "claims_missing"
+        role = None
+        if settings.role_claim is not None and (said := payload.get(settings.role_claim)) is not None:
+            role = _ROLES.get(said) if isinstance(said, str) else None
+            if role is None:
+                return "role_unknown"
+        return Claims(tenant=tenant, user=user, role=role, expires_at=expires_at)
+
+    async def _key(self, kid: str | None) -> jwt.PyJWK | None:
+        age = self._clock() - self._fetched_at
+        if self._find(kid) is None or age > FRESH_MS:
+            await self._refresh()
+        if self._clock() - self._fetched_at > STALE_MS:
+            return None
+        return self._find(kid)
+
+    def _find(self, kid: str | None) -> jwt.PyJWK | None:
+        """A token need not name its key where there is only one."""
+        if kid is None:
+            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        return self._keys.get(kid)
+
+    async def _refresh(self) -> None:
+        """One at a time, and not when it was tried a moment ago. Keeps the keys it has when the provider does not answer."""
+        async with self._lock:
+            now = self._clock()
+            if self._tried_at is not None and 0 <= now - self._tried_at < RETRY_MS:
+                return
+            self._tried_at = now
+            try:
+                # Shielded: who asked may hang up, but others wait for the keys, and the next try is a minute away.
+                with anyio.CancelScope(shield=True):
+                    self._keys = await _fetch_keys(self._settings, self._patience)
+            except (httpx2.HTTPError, httpx2.InvalidURL, jwt.PyJWTError, ValueError, TimeoutError) as problem:
+                logger.warning(
+                    "identity_provider_keys_not_fetched",
+                    issuer=self._settings.issuer,
+                    problem=f"{type(problem).__name__}: {problem}",
+                )
+                return
+            self._fetched_at = now
+            logger.info("identity_provider_keys_fetched", issuer=self._settings.issuer, keys=len(self._keys))
+
+
+async def _fetch_keys(settings: OidcSettings, patience: float) -> dict[str | None, jwt.PyJWK]:
+    with anyio.fail_after(patience):
+        async with httpx2.AsyncClient(timeout=patience) as client:
+            url = settings.jwks_url
+            if url is None:
+                document = await _get(client, f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration")
+                found = msgspec.json.decode(document, type=_Discovery)
+                if found.issuer != settings.issuer or not _is_safe(found.jwks_uri):
+                    raise ValueError("the issuer's own description names another issuer, or an address without https")
+                url = found.jwks_uri
+            document = await _get(client, url)
+    published = jwt.PyJWKSet.from_dict(msgspec.json.decode(document, type=dict[str, object]))
+    usable = (key for key in published.keys if key.algorithm_name in ALGORITHMS and key.public_key_use in {None, "sig"})
+    return {key.key_id: key for key in usable}
+
+
+async def _get(client: httpx2.AsyncClient, url: str) -> bytes:
+    async with client.stream("GET", url) as response:
+        if response.status_code != 200:
+            raise ValueError(f"{url} answered {response.status_code}")
+        body = bytearray()
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > MAX_DOCUMENT:
+                raise ValueError(f"{url} answered more than {MAX_DOCUMENT:,} bytes")
+        return bytes(body)
+
+
+def _milliseconds(seconds: object) -> int | None:
+    """Of a time that a calendar could hold; a bool is an int to Python, and JSON knows 1e999."""
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < 1e11:
+        return int(seconds * 1000)
+    return None
+
+
+def _is_safe(url: str) -> bool:
+    """Who can change what comes from there can be anybody: https, or this machine."""
+    try:
+        parsed = httpx2.URL(url)
+    except (httpx2.InvalidURL, TypeError):
+        return False
+    return parsed.scheme == "https" or (parsed.scheme == "http" and is_loopback(parsed.host))

@@ -1,0 +1,141 @@
+"""Server key — the server's own secret, from which the others are derived.
+
+It is made at the first start and lies in the data directory, or is given by the operator (AVM_SERVER_KEY), so that a stolen
+copy of the data opens nothing. Without it no key of a tenant is recognised any more and no sealed secret opened: back it up.
+"""
+
+import base64
+import binascii
+import hmac
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from agentvm.errors import ConfigInvalid
+from agentvm.log import get_logger
+
+logger = get_logger(__name__)
+
+FILE_NAME = "server.key"
+
+_BYTES = 32
+_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{43}=?")
+_MAKE = "Make one with: openssl rand -hex 32"
+
+
+class ServerKey:
+    """What is derived for one purpose tells nothing about what is for another."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: bytes) -> None:
+        if len(root) != _BYTES:
+            raise ConfigInvalid(f"A server key has {_BYTES} bytes, not {len(root)}. {_MAKE}")
+        self._root = root
+
+    @property
+    def pepper(self) -> bytes:
+        """For the digests of API keys."""
+        return self._derive(b"agentvm 1 pepper")
+
+    @property
+    def vault(self) -> bytes:
+        """For sealing the secrets of tenants."""
+        return self._derive(b"agentvm 1 vault")
+
+    def same_as(self, other: "ServerKey") -> bool:
+        return hmac.compare_digest(self._root, other._root)
+
+    def _derive(self, label: bytes) -> bytes:
+        return HKDF(algorithm=SHA256(), length=_BYTES, salt=None, info=label).derive(self._root)
+
+    def __repr__(self) -> str:
+        return "ServerKey('***')"
+
+
+def load_server_key(
+    data_dir: Path | None, given: str | None = None, *, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+) -> ServerKey:
+    """The operator's, else the one in the directory, which is made if there is none; without a directory one for this run.
+
+    `ConfigInvalid` when it cannot be had, or when both are there and differ: the wrong one would lock everybody out.
+    """
+    path = None if data_dir is None else data_dir / FILE_NAME
+    kept = None if path is None else _read(path)
+    if given is not None:
+        key = _parse(given, "AVM_SERVER_KEY")
+        if kept is not None and not key.same_as(kept):
+            raise ConfigInvalid(
+                f"AVM_SERVER_KEY differs from {path}, under which the keys in this data directory were made. Give the same "
+                "one, or remove the file if it has never been used"
+            )
+        return key
+    if kept is not None:
+        return kept
+    fresh = random_bytes(_BYTES)
+    return ServerKey(fresh) if path is None else _keep(path, fresh)
+
+
+def _parse(text: str, source: str) -> ServerKey:
+    text = text.strip()
+    try:
+        if _HEX.fullmatch(text):
+            return ServerKey(bytes.fromhex(text))
+        if _BASE64.fullmatch(text):
+            return ServerKey(base64.urlsafe_b64decode(text.rstrip("=").replace("+", "-").replace("/", "_") + "="))
+    except binascii.Error:
+        pass
+    raise ConfigInvalid(f"{source} is not a server key: it takes 64 hexadecimal digits, or 32 bytes as base64. {_MAKE}")
+
+
+def _read(path: Path) -> ServerKey | None:
+    try:
+        text = path.read_text(encoding="ascii")
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"The server key {path} cannot be read: {error}. Restore it from a backup") from error
+    if os.name == "posix" and mode & 0o077:
+        logger.warning("server_key_readable_by_others", path=str(path), remedy=f"chmod 600 {path}")
+    return _parse(text, str(path))
+
+
+def _keep(path: Path, fresh: bytes) -> ServerKey:
+    """Written aside and linked to its name, so that there is never half a key, and the first of two wins."""
+    try:
+        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE_NAME}.")  # Mode 0600.
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"{fresh.hex()}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(aside, path)
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(aside)
+        _sync(path.parent)
+    except OSError as error:
+        raise ConfigInvalid(
+            f"The server key {path} cannot be written: {error.strerror}. Make the directory writable, or give the key as "
+            "AVM_SERVER_KEY"
+        ) from error
+    return _read(path) or ServerKey(fresh)
+
+
+def _sync(directory: Path) -> None:
+    """A crash must not take back a name under which keys were already made."""
+    if os.name == "posix":
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

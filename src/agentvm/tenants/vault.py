@@ -1,0 +1,82 @@
+"""Vault — secrets that tenants entrust to the server, such as the keys of their model providers, sealed before they are stored.
+
+    version (1 byte) | mark of the server's key (4) | nonce (12) | AES-256-GCM of the value
+
+The tenant and the name are authenticated with the value: who can write to the database still cannot move a sealed value to
+another tenant or name. The mark tells a wrong server key from a value that was tampered with.
+"""
+
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+
+import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from agentvm.errors import ConfigInvalid, InvalidInput, StoreFailed
+from agentvm.model.ids import Clock, TenantId
+from agentvm.model.secret import Secret
+from agentvm.tenants.authentication import AccountStore
+
+MAX_BYTES = 65_536
+
+_VERSION = b"\x01"
+_MARK, _NONCE = 4, 12
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
+
+
+class Vault:
+    """Opens only what was sealed with the same server key."""
+
+    def __init__(
+        self, store: AccountStore, *, key: bytes, clock: Clock, random_bytes: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self._store, self._clock, self._random_bytes = store, clock, random_bytes
+        self._cipher = AESGCM(key)
+        self._mark = hmac.digest(key, b"agentvm vault mark", "sha256")[:_MARK]
+
+    async def put(self, tenant_id: TenantId, name: str, value: Secret) -> None:
+        """Seals it, in the place of the one that had the name."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput("The name of a secret has up to 128 letters, digits, '_', '.' and '-', and starts with a letter")
+        plain = value.reveal().encode("utf-8", "surrogatepass")
+        if not 0 < len(plain) <= MAX_BYTES:
+            raise InvalidInput(f"A secret must have 1 to {MAX_BYTES:,} bytes, not {len(plain):,}")
+        nonce = self._random_bytes(_NONCE)
+        sealed = _VERSION + self._mark + nonce + self._cipher.encrypt(nonce, plain, _context(tenant_id, name))
+        await self._store.accounts(tenant_id).secrets.put(name, sealed, self._clock())
+
+    async def get(self, tenant_id: TenantId, name: str) -> Secret | None:
+        """`ConfigInvalid` when the server has another key than then, `StoreFailed` when the value was changed or moved."""
+        sealed = await self._store.accounts(tenant_id).secrets.get(name)
+        return None if sealed is None else self._open(sealed, tenant_id, name)
+
+    async def names(self, tenant_id: TenantId) -> tuple[tuple[str, int], ...]:
+        """Which there are, and when each was put."""
+        return await self._store.accounts(tenant_id).secrets.list()
+
+    async def remove(self, tenant_id: TenantId, name: str) -> bool:
+        return await self._store.accounts(tenant_id).secrets.remove(name)
+
+    def _open(self, sealed: bytes, tenant_id: TenantId, name: str) -> Secret:
+        version, rest = sealed[:1], sealed[1:]
+        mark, nonce, body = rest[:_MARK], rest[_MARK : _MARK + _NONCE], rest[_MARK + _NONCE :]
+        if version != _VERSION or not body:
+            raise StoreFailed(f"The secret {name} is damaged, or was sealed by a newer AgentVM. Put it again")
+        if mark != self._mark:
+            raise ConfigInvalid(
+                f"The secret {name} was sealed with another server key. Start with the server key of then "
+                "(AVM_SERVER_KEY, or the file in the data directory), or put the secret again"
+            )
+        try:
+            plain = self._cipher.decrypt(nonce, body, _context(tenant_id, name))
+        except InvalidTag:
+            raise StoreFailed(f"The secret {name} was changed or moved in the database. Put it again") from None
+        return Secret(plain.decode("utf-8", "surrogatepass"))
+
+
+def _context(tenant_id: TenantId, name: str) -> bytes:
+    """As JSON, so that no two pairs are written alike."""
+    return msgspec.json.encode([tenant_id, name])

@@ -1,0 +1,37 @@
+"""The page of the management API names every route, what it needs and what it takes, and no other."""
+
+import re
+
+import msgspec
+from tests.docs.documents import read
+
+from agentvm.server.http import ROUTES
+from agentvm.server.http.gate import PUBLIC
+from agentvm.server.http.route import Route
+
+PAGE = read("docs/http-api.md")
+
+
+def row(route: Route) -> tuple[str, str, str]:
+    needs = " or ".join(f"`{name}`" for name in route.needs) or "known"
+    members = msgspec.structs.fields(route.takes)
+    takes = ", ".join(f"`{member.encode_name}`{'' if member.required else '?'}" for member in members)
+    path = re.sub(r"\{(\w+):str\}", r"{\1}", route.path)
+    return f"`{route.method} {path}`", f"{needs}, or own" if route.own else needs, takes
+
+
+def told() -> list[tuple[str, str, str]]:
+    found = re.findall(r"^\| (`[A-Z]+ /v1/[^|]*) \| ([^|]*) \| ([^|]*) \| [^|]+ \|$", PAGE, re.MULTILINE)
+    return [(path, needs, takes.strip()) for path, needs, takes in found]
+
+
+def test_the_page_tells_of_every_route_and_no_other() -> None:
+    assert sorted(told()) == sorted(row(route) for route in ROUTES)
+
+
+def test_the_page_tells_of_the_public_paths() -> None:
+    assert all(f"`{path}`" in PAGE for path in PUBLIC)
+
+
+def test_the_page_tells_how_each_action_is_called_in_the_audit_log() -> None:
+    assert {route.action for route in ROUTES if route.action} == set(re.findall(r"`(\w+\.\w+)`", PAGE.split("\n## Audit\n")[1]))

@@ -1,0 +1,201 @@
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+from tests.runtime.fixtures import World, left, open_world, tool
+
+from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, UsageReported
+from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, reply, tool_calls
+from agentvm.errors import ProviderOverloaded, QuotaExceeded
+from agentvm.events.base import Scope
+from agentvm.events.lifecycle import QuotaWarning
+from agentvm.events.turn import ModelCalled
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
+from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.usage import Usage
+from agentvm.runtime.billing import Bill, Unmetered
+from agentvm.runtime.recovery import Cut, Done
+
+pytestmark = pytest.mark.anyio
+
+SCOPE = Scope(container_id=ContainerId("c"), image_id=ImageId("i"), session_id=SessionId("s"), turn_id=TurnId("turn_1"))
+
+
+@dataclass
+class Till:
+    """A meter that charges a nano-USD a token, remembers everything, and refuses beyond a number of calls."""
+
+    most: int = 1_000
+    planned: list[Planned] = field(default_factory=list)
+    open: int = 0
+    warnings: tuple[QuotaWarning, ...] = ()
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> "Till":
+        if len(self.planned) >= self.most and not force:
+            raise QuotaExceeded("tokens_per_day", limit=self.most, used=self.most)
+        self.planned.append(planned)
+        self.open += 1
+        return self
+
+    def settle(self, usage: Usage) -> Charge:
+        self.open -= 1
+        return Charge(usage.total, 2 * usage.total)
+
+    def release(self) -> None:
+        self.open -= 1
+
+
+def called(call_id: str, tokens: int) -> ModelCalled:
+    return ModelCalled(call_id=call_id, model="m", usage=Usage(input_tokens=tokens, output_tokens=0))
+
+
+async def entries(world: World) -> list[LedgerEntry]:
+    return [entry for _, entry in await world.store.accounts(DEFAULT_TENANT).ledger.list()]
+
+
+async def test_a_call_is_entered_once_with_what_it_used() -> None:
+    till = Till()
+    bill = Bill(till, lambda: 7, DEFAULT_TENANT, UserId("alice"), SCOPE)
+    await bill.admit("openai", "gpt", most_input=100, most_output=50)
+    (told,) = bill.enter((called("msg_1", 30),))
+    assert isinstance(told, ModelCalled)
+    assert told.entry == bill.entries[0]
+    entry = bill.entries[0]
+    assert (entry.key, entry.at, entry.user_id, entry.driver, entry.model) == ("msg_1", 7, "alice", "openai", "gpt")
+    assert (entry.cost, entry.price, bill.price, till.open) == (30, 60, 60, 0)
+    # What was entered already is left alone.
+    assert bill.enter((told,)) == (told,)
+    assert [one.entry for one in bill.repeat() if isinstance(one, ModelCalled)] == bill.entries
+
+
+async def test_what_was_set_aside_for_a_call_that_never_began_is_given_back() -> None:
+    till = Till()
+    bill = Bill(till, lambda: 7, DEFAULT_TENANT, None, SCOPE)
+    await bill.admit("openai", "gpt")
+    bill.close()
+    bill.close()
+    assert till.open == 0
+
+
+async def test_without_a_meter_calls_are_counted_and_have_no_price() -> None:
+    bill = Bill(Unmetered(), lambda: 7, DEFAULT_TENANT, None, SCOPE)
+    assert await bill.admit("openai", "gpt") == ()
+    bill.enter((called("msg_1", 30),))
+    assert (bill.entries[0].price, bill.price) == (None, 0)
+
+
+async def test_a_turns_price_is_that_of_its_calls_and_the_ledger_has_each() -> None:
+    async def look(arguments: dict[str, object]) -> object:
+        return "seen"
+
+    till = Till()
+    driver = ScriptedDriver(
+        in_turn(tool_calls(("c1", "look", {})), reply("done", usage=Usage(input_tokens=9, output_tokens=1)))
+    )
+    async with open_world(driver, tools=[tool("look", look)], meter=till) as world:
+        agent = world.start()
+        accepted = await agent.receive("go", None, UserId("alice"))
+        agent.release(accepted)
+        end = (await world.hear("turn_response"))[-1]["data"]
+        found = await entries(world)
+        assert [entry.usage.total for entry in found] == [6, 10]
+        assert {entry.user_id for entry in found} == {"alice"}
+        assert {entry.turn_id for entry in found} == {accepted.state.turn_id}
+        assert (end["price"], end["usage"]["inputTokens"] + end["usage"]["outputTokens"]) == (32, 16)
+        assert till.open == 0
+        # More than the prompt can have is set aside, and what the answer may have.
+        assert [planned.most_output for planned in till.planned] == [4_096, 4_096]
+        assert all(planned.most_input > 1_000 for planned in till.planned)
+        assert (await world.turns())[0].user_id == "alice"
+
+
+@pytest.mark.parametrize("how", ["interrupted", "failed"])
+async def test_a_call_that_was_cut_off_is_billed_for_what_it_used(how: str) -> None:
+    gate = anyio.Event()
+    head: list[Step] = [
+        MessageStarted("", "m"),
+        UsageReported(Usage(input_tokens=20, output_tokens=1)),
+        TextStarted(),
+        TextDelta("some words"),
+    ]
+    last: Step = Pause(gate) if how == "interrupted" else ProviderOverloaded("busy")
+    till = Till()
+    async with open_world(ScriptedDriver(lambda prompt: [*head, last]), meter=till) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        await world.hear("text_delta")
+        if how == "interrupted":
+            agent.cancel(await agent.interrupt())
+        end = (await world.hear("turn_response"))[-1]["data"]
+        assert end["outcome"] == how
+        (entry,) = await entries(world)
+        assert (entry.usage.input_tokens, entry.usage.estimated) == (20, True)
+        assert entry.usage.output_tokens >= 2
+        assert (end["price"], till.open) == (entry.price, 0)
+
+
+async def test_a_call_whose_commit_was_lost_is_billed_all_the_same_and_once() -> None:
+    till = Till()
+    # The first commit takes the message, the second would take the answer.
+    async with open_world(ScriptedDriver(), meter=till, fails=lambda number: number == 2) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        end = (await world.hear("turn_response"))[-1]["data"]
+        await agent.rest()
+        assert end["outcome"] == "failed"
+        (entry,) = await entries(world)
+        assert (entry.price, till.open) == (end["price"], 0)
+
+
+async def test_a_call_that_may_not_be_made_ends_the_turn_with_the_reason() -> None:
+    till = Till(most=1)
+    script = in_turn(tool_calls(("c1", "look", {})), reply("never said"))
+    async with open_world(ScriptedDriver(script), meter=till) as world:
+        await world.say(world.start(), "go")
+        heard = await world.hear("turn_response")
+        assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["quota_exceeded"]
+        assert len(await entries(world)) == 1
+
+
+async def test_a_warning_is_told_to_the_session() -> None:
+    till = Till(warnings=(QuotaWarning(metric="tokens_per_day", limit=10, used=9),))
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        await world.say(world.start(), "go")
+        heard = await world.hear("turn_response")
+        (warning,) = [event for event in heard if event["type"] == "quota_warning"]
+        assert warning["data"] == {"metric": "tokens_per_day", "limit": 10, "used": 9}
+        assert "cursor" in warning
+
+
+async def test_what_a_turn_used_before_a_crash_counts_and_the_call_it_died_in_is_billed_once() -> None:
+    till = Till()
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        agent = world.start()
+        earlier = LedgerEntry(
+            key="msg_earlier_1",
+            at=1,
+            tenant_id=DEFAULT_TENANT,
+            container_id=world.image.container_id,
+            image_id=world.image.image_id,
+            session_id=world.image.session_id,
+            turn_id=TurnId("turn_before"),
+            driver="scripted",
+            model="m",
+            usage=Usage(input_tokens=100, output_tokens=0),
+            cost=100,
+            price=200,
+        )
+        await world.store.accounts(DEFAULT_TENANT).ledger.add([earlier])
+        cut = Cut(MessageId("msg_earlier_2"), "m", Usage(input_tokens=10, output_tokens=5))
+        for _ in range(2):
+            # The second time as if the process had died again before it had said that it goes on.
+            agent.release(agent.resume(left(world), Done(), cut=cut))
+        ends = [event["data"] for event in await world.hear("turn_response", times=2) if event["type"] == "turn_response"]
+        found = {entry.key: entry.usage.total for entry in await entries(world)}
+        assert found.pop("msg_earlier_1") == 100
+        assert found.pop("msg_earlier_2") == 15
+        # The answers themselves.
+        assert len(found) == 2
+        assert ends[0]["usage"]["inputTokens"] >= 110
+        assert ends[0]["price"] == 200 + 30 + 2 * next(iter(found.values()))
+        assert till.open == 0

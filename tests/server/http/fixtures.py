@@ -1,0 +1,197 @@
+"""A server with two tenants, and its management API through the ASGI interface."""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import anyio
+
+from agentvm.app import AgentVM, open_agentvm
+from agentvm.config import ServerConfig
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.model.account import Role, Tenant, User
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ledger import LedgerEntry
+from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.model.secret import Secret
+from agentvm.model.usage import Usage
+from agentvm.server.asgi import Application
+from agentvm.server.serving import Listener
+from agentvm.tenants.rights import TENANT_WIDE
+
+OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
+NOON = 1_700_000_000_000
+"""2023-11-14 22:13:20 UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def code(self) -> str:
+        return str(self.body["error"]["code"])
+
+    @property
+    def items(self) -> list[Any]:
+        return list(self.body["items"])
+
+    def but_its_id(self) -> tuple[int, bytes]:
+        """All that may tell one refusal from another."""
+        return self.status, self.raw.replace(self.headers["x-request-id"].encode(), b"")
+
+
+@dataclass(slots=True)
+class Clock:
+    now: int = NOON
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """A tenant, and what the tests need to know of it."""
+
+    tenant_id: TenantId
+    slug: str
+    admin: str
+    user_id: UserId
+    user: str
+    user_key_id: str
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    vm: AgentVM
+    app: Application
+    clock: Clock
+    operator: str
+    acme: Account = field(init=False)
+    bolt: Account = field(init=False)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        key: str | None = None,
+        raw: bytes | None = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        host: str = "127.0.0.1:8080",
+    ) -> Reply:
+        """One request; with the operator's key unless another is given, `""` for none."""
+        credential = self.operator if key is None else key
+        sent = [(b"host", host.encode()), *headers]
+        if credential:
+            sent.append((b"authorization", f"Bearer {credential}".encode()))
+        content = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        return await request(self.app, method, path, sent, content)
+
+    async def key(self, tenant_id: TenantId, permissions: Iterable[str], **about: Any) -> str:
+        _, text = await self.vm.office.access.issue(tenant_id, name="k", granter=OPERATOR, permissions=permissions, **about)
+        return text.reveal()
+
+    async def user(self, tenant_id: TenantId, external_id: str, role: Role = "member") -> UserId:
+        user_id = UserId(f"usr_{external_id}_{tenant_id}")
+        user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=1, updated_at=1)
+        await self.vm.office.store.accounts(tenant_id).users.add(user)
+        return user_id
+
+    async def spend(self, tenant_id: TenantId, key: str, **about: Any) -> None:
+        """One model call of 10 tokens in and 5 out, that cost 100 and is charged 105."""
+        entry = LedgerEntry(
+            key=key,
+            at=about.get("at", self.clock()),
+            tenant_id=tenant_id,
+            user_id=about.get("user_id"),
+            container_id=ContainerId(about.get("container_id", "c1")),
+            image_id=ImageId("img_1"),
+            session_id=SessionId("ses_1"),
+            turn_id=TurnId("trn_1"),
+            driver="scripted",
+            model=about.get("model", "m1"),
+            usage=Usage(input_tokens=10, output_tokens=5),
+            cost=100,
+            price=105,
+        )
+        await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
+
+    async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
+        """Action, target and result, newest first."""
+        found = await self.vm.office.store.accounts(tenant_id).audit.list()
+        return [(entry.action, entry.target, entry.result) for _, entry in found]
+
+
+@asynccontextmanager
+async def open_world(*, auth: bool = True) -> AsyncIterator[World]:
+    clock = Clock()
+    config = ServerConfig(data_dir=None, auth="on" if auth else "off")
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
+        first = vm.first_key
+        world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())
+        if auth:
+            world.acme = await _open_account(world, "acme")
+            world.bolt = await _open_account(world, "bolt")
+        yield world
+
+
+async def _open_account(world: World, slug: str) -> Account:
+    tenant_id = TenantId(f"ten_{slug}")
+    tenant = Tenant(tenant_id=tenant_id, slug=slug, name=slug.title(), created_at=1, updated_at=1)
+    await world.vm.office.store.directory.add_tenant(tenant)
+    user_id = await world.user(tenant_id, "alice")
+    key, text = await world.vm.office.access.issue(
+        tenant_id, name="alice", granter=OPERATOR, user_id=user_id, permissions=MEMBER
+    )
+    await world.vm.office.people.bind(tenant_id, user_id, ContainerId("shared"))
+    await world.vm.office.vault.put(tenant_id, "API_KEY", Secret(f"secret of {slug}"))
+    return Account(
+        tenant_id=tenant_id,
+        slug=slug,
+        admin=await world.key(tenant_id, TENANT_WIDE),
+        user_id=user_id,
+        user=text.reveal(),
+        user_key_id=key.key_id,
+    )
+
+
+async def request(app: Any, method: str, path: str, headers: Sequence[tuple[bytes, bytes]], content: bytes) -> Reply:
+    sent: list[dict[str, Any]] = []
+    bare, _, query = path.partition("?")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": unquote(bare),
+        "raw_path": bare.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "query_string": query.encode(),
+        "headers": [*headers, (b"content-length", str(len(content)).encode())],
+        "client": ("10.0.0.7", 1),
+        "server": ("127.0.0.1", 8080),
+        "extensions": {},
+    }
+    with anyio.fail_after(10):
+        await app(scope, receive, send)
+    answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Reply(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))

@@ -1,0 +1,168 @@
+"""Every route that is served, asked with credentials that must not be enough. A route that is added is asked by itself."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+import pytest
+from tests.server.http.fixtures import Account, Reply, World, open_world
+
+from agentvm.server.http import ROUTES
+from agentvm.server.http.gate import gated
+from agentvm.server.http.route import Route
+
+pytestmark = pytest.mark.anyio
+
+ABSENT = "nope"
+BODIES: dict[str, object] = {
+    "name": "x",
+    "slug": "x",
+    "value": "x",
+    "externalId": "x",
+    "metric": "containers",
+    "hard": 1,
+    "reference": "x",
+    "amountUsd": "1",
+}
+"""Something sensible for each member that some route takes and that names nothing of a tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One route, aimed at something of a tenant, or at the same thing of nobody."""
+
+    path: str
+    body: dict[str, object] | None
+
+
+def named(account: Account | None) -> dict[str, str]:
+    """What a path or a body may name of a tenant; without one, what does not exist."""
+    if account is None:
+        return {"key_id": ABSENT, "user_id": ABSENT, "tenant": ABSENT}
+    return {"key_id": account.user_key_id, "user_id": account.user_id, "tenant": account.slug}
+
+
+PLAIN = {"name": "API_KEY", "container_id": "shared"}
+
+
+def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, object]:
+    """The members a route needs, and with `optional` also those that name something."""
+    found: dict[str, object] = {}
+    for member in msgspec.structs.fields(route.takes):
+        if member.name in names and (member.required or optional):
+            found[member.encode_name] = names[member.name]
+        elif member.encode_name in BODIES and (member.required or member.encode_name in ("hard", "amountUsd")):
+            found[member.encode_name] = BODIES[member.encode_name]
+        elif member.required:
+            pytest.fail(f"{route.name} needs {member.encode_name}: say in BODIES what to send")
+    return found
+
+
+def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
+    """Each way to aim at a tenant: by the path, by a member of the body or the query, by `?tenant=`."""
+    names = named(account)
+    parameters = [part[1:-1].partition(":")[0] for part in route.path.split("/") if part.startswith("{")]
+    if missing := [name for name in parameters if name not in names | PLAIN]:
+        pytest.fail(f"{route.name}: say in named() what {missing[0]} is")
+
+    def build(own: dict[str, str], members: dict[str, object], tenant: str | None) -> Attempt:
+        path = route.path
+        for name in parameters:
+            path = path.replace(f"{{{name}:str}}", quote((own | PLAIN)[name]))
+        query = {} if route.method in ("POST", "PUT") else {name: str(value) for name, value in members.items()}
+        if tenant is not None:
+            query["tenant"] = tenant
+        return Attempt(f"{path}?{urlencode(query)}", members if route.method in ("POST", "PUT") else None)
+
+    if set(parameters) & set(names):
+        yield build(names, given(route, names, optional=False), None)
+    with_names = given(route, names, optional=True)
+    # Who asks for the list of somebody else's things is given an empty one, as of nobody; that is asked below.
+    if set(with_names.values()) & set(names.values()) and not (route.method == "GET"):
+        yield build(names, with_names, None)
+    if route.across:
+        yield build(names, given(route, names, optional=False), names["tenant"])
+
+
+async def send(world: World, route: Route, attempt: Attempt, key: str) -> Reply:
+    return await world.ask(route.method, attempt.path, attempt.body, key=key)
+
+
+def by_name(route: Any) -> str:
+    return str(route.name)
+
+
+async def snapshot(world: World, account: Account) -> tuple[object, ...]:
+    """All that others must not change; last the audit log."""
+    accounts = world.vm.office.store.accounts(account.tenant_id)
+    return (
+        await world.vm.office.store.directory.get_tenant(account.tenant_id),
+        await accounts.users.list(),
+        await accounts.users.bound(account.user_id),
+        [msgspec.structs.replace(key, last_used_at=None) for key in await accounts.keys.list()],
+        await accounts.quotas.list(),
+        await accounts.secrets.list(),
+        await accounts.ledger.wallet(),
+        await accounts.audit.list(),
+    )
+
+
+async def test_every_route_that_is_served_is_asked_below() -> None:
+    async with open_world() as world:
+        assert {route.name for route in gated(world.app.http)} == {route.name for route in ROUTES}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=by_name)
+async def test_another_tenant_is_refused_as_if_there_were_nothing(route: Route) -> None:
+    async with open_world() as world:
+        before = await snapshot(world, world.acme)
+        for foreign, absent in zip(attempts(route, world.acme), attempts(route, None), strict=True):
+            refused = await send(world, route, foreign, world.bolt.admin)
+            assert refused.status in (403, 404), foreign
+            assert refused.but_its_id() == (await send(world, route, absent, world.bolt.admin)).but_its_id(), foreign
+        assert await snapshot(world, world.acme) == before
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=by_name)
+async def test_without_credentials_nothing_is_answered(route: Route) -> None:
+    async with open_world() as world:
+        before = await snapshot(world, world.acme)
+        wanted = [*attempts(route, world.acme), *attempts(route, None)] or [Attempt(route.path, None)]
+        replies = [await send(world, route, attempt, "") for attempt in wanted]
+        assert {reply.status for reply in replies} == {401}
+        assert len({reply.but_its_id() for reply in replies}) == 1
+        assert replies[0].headers["www-authenticate"] == "Bearer"
+        assert await snapshot(world, world.acme) == before
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.needs], ids=by_name)
+async def test_a_colleague_with_too_few_permissions_is_refused(route: Route) -> None:
+    async with open_world() as world:
+        bob = await world.user(world.acme.tenant_id, "bob")
+        key = await world.key(world.acme.tenant_id, ["images:read"], user_id=bob)
+        before = await snapshot(world, world.acme)
+        own_list = route.name == "GET /v1/auth/keys"
+        plain = Attempt(route.path, given(route, named(None), optional=False) if route.method in ("POST", "PUT") else None)
+        for attempt in list(attempts(route, world.acme)) or [plain]:
+            reply = await send(world, route, attempt, key)
+            if own_list:
+                assert [item["userId"] for item in reply.items] == [bob]
+            else:
+                assert reply.status in (403, 404), attempt
+        # The refusals are in the audit log of their own tenant, and nothing else is different.
+        assert (await snapshot(world, world.acme))[:-1] == before[:-1]
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.method == "GET"], ids=by_name)
+async def test_nothing_of_another_tenant_is_in_any_answer(route: Route) -> None:
+    async with open_world() as world:
+        await world.spend(world.acme.tenant_id, "1", user_id=world.acme.user_id)
+        path = route.path
+        for name, value in (named(world.bolt) | PLAIN).items():
+            path = path.replace(f"{{{name}:str}}", value)
+        for query in ("", f"?userId={world.acme.user_id}"):
+            reply = await world.ask("GET", path + query, key=world.bolt.admin)
+            for secret in (world.acme.tenant_id, world.acme.user_key_id, world.acme.user_id, "secret of"):
+                assert secret.encode() not in reply.raw

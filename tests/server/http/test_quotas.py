@@ -1,0 +1,103 @@
+import pytest
+from tests.server.http.fixtures import open_world
+
+from agentvm.model.account import METRICS
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_limit_holds_from_the_next_request_on_and_says_when_to_come_back() -> None:
+    async with open_world() as world:
+        limit = {"metric": "requests_per_minute", "hard": 2}
+        assert (await world.ask("PUT", "/v1/quotas?tenant=acme", limit)).status == 200
+        for _ in range(2):
+            assert (await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)).status == 200
+        refused = await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)
+        assert (refused.status, refused.code) == (429, "quota_exceeded")
+        details = refused.body["error"]["details"]
+        assert (details["metric"], details["limit"], details["used"]) == ("requests_per_minute", 2, 2)
+        wait = int(refused.headers["retry-after"])
+        assert wait == -(-(details["resetAt"] - world.clock()) // 1000)
+        assert 0 < wait <= 60
+        world.clock.now += wait * 1000
+        assert (await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)).status == 200
+        assert (await world.ask("GET", "/v1/auth/whoami", key=world.bolt.user)).status == 200
+
+
+async def test_the_limits_of_a_tenant_are_shown_with_what_is_used() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        await world.spend(acme.tenant_id, "1")
+        await world.spend(acme.tenant_id, "2", user_id=acme.user_id)
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "tokens_per_day", "hard": 1000, "soft": 500})
+        of_user = {"metric": "tokens_per_month", "hard": 50, "userId": acme.user_id}
+        assert (await world.ask("PUT", "/v1/quotas", of_user, key=acme.admin)).body["used"] == 15
+        items = (await world.ask("GET", "/v1/quotas", key=acme.admin)).items
+        assert [item["metric"] for item in items] == [*METRICS, "tokens_per_month"]
+        found = {item["metric"]: item for item in items if "userId" not in item}
+        day = found["tokens_per_day"]
+        assert (day["hard"], day["soft"], day["used"]) == (1000, 500, 30)
+        assert day["resetAt"] > world.clock()
+        assert found["budget_per_month"]["used"] == 210
+        assert found["containers"]["used"] == 0
+        mine = (await world.ask("GET", "/v1/quotas", key=acme.user)).items
+        assert [(item["metric"], item["userId"], item["used"]) for item in mine] == [("tokens_per_month", acme.user_id, 15)]
+
+
+async def test_requests_of_the_minute_before_are_not_shown() -> None:
+    async with open_world() as world:
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "requests_per_minute", "hard": 10})
+        await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)
+
+        async def used() -> int:
+            items = (await world.ask("GET", "/v1/quotas?tenant=acme")).items
+            return int(next(item["used"] for item in items if item["metric"] == "requests_per_minute"))
+
+        assert await used() == 1
+        world.clock.now += 60_000
+        assert await used() == 0
+
+
+async def test_a_limit_is_removed() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "requests_per_minute", "hard": 3})
+        assert (await world.ask("DELETE", "/v1/quotas?tenant=acme&metric=requests_per_minute")).status == 204
+        assert (await world.ask("DELETE", "/v1/quotas?tenant=acme&metric=requests_per_minute")).status == 404
+        for _ in range(5):
+            assert (await world.ask("GET", "/v1/auth/whoami", key=acme.user)).status == 200
+        entries = [entry for entry in await world.audit(acme.tenant_id) if entry[0] == "quota.delete"]
+        assert [entry[2] for entry in entries] == ["refused:not_found", "ok"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"metric": "nope", "hard": 1},
+        {"metric": "containers"},
+        {"metric": "containers", "hard": -1},
+        {"metric": "containers", "hard": 1, "soft": 2},
+        {"metric": "containers", "hard": 2**60},
+        {"metric": "containers", "hard": "1"},
+        {"metric": "containers", "hard": 1.5},
+        {"metric": "containers", "hard": 1, "sort": 2},
+    ],
+)
+async def test_a_limit_that_means_nothing_is_refused(body: dict[str, object]) -> None:
+    async with open_world() as world:
+        assert (await world.ask("PUT", "/v1/quotas?tenant=acme", body)).code == "invalid_input"
+
+
+async def test_a_limit_of_nobody_is_refused() -> None:
+    async with open_world() as world:
+        body = {"metric": "containers", "hard": 1, "userId": world.bolt.user_id}
+        assert (await world.ask("PUT", "/v1/quotas", body, key=world.acme.admin)).status == 404
+
+
+async def test_only_the_operator_says_what_a_tenant_as_a_whole_may_use() -> None:
+    async with open_world() as world:
+        body = {"metric": "containers", "hard": 5}
+        assert (await world.ask("PUT", "/v1/quotas", body, key=world.acme.admin)).code == "permission_denied"
+        assert (await world.ask("PUT", "/v1/quotas?tenant=acme", body)).status == 200
+        refused = await world.ask("DELETE", "/v1/quotas?metric=containers", key=world.acme.admin)
+        assert refused.code == "permission_denied"

@@ -1,0 +1,49 @@
+import pytest
+from tests.server.http.fixtures import open_world
+
+from agentvm.server.http.secrets import SecretGiven
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_secret_goes_in_and_never_comes_out() -> None:
+    async with open_world() as world:
+        admin = world.acme.admin
+        put = await world.ask("PUT", "/v1/secrets/OTHER", {"value": "hush"}, key=admin)
+        assert (put.status, put.raw) == (204, b"")
+        listed = await world.ask("GET", "/v1/secrets", key=admin)
+        assert [(item["name"], set(item)) for item in listed.items] == [
+            ("API_KEY", {"name", "updatedAt"}),
+            ("OTHER", {"name", "updatedAt"}),
+        ]
+        assert b"hush" not in listed.raw
+        found = await world.vm.office.vault.get(world.acme.tenant_id, "OTHER")
+        assert found is not None
+        assert found.reveal() == "hush"
+        assert (await world.ask("GET", "/v1/secrets/OTHER", key=admin)).status == 405
+        assert (await world.ask("DELETE", "/v1/secrets/OTHER", key=admin)).status == 204
+        assert (await world.ask("DELETE", "/v1/secrets/OTHER", key=admin)).status == 404
+        audit = await world.audit(world.acme.tenant_id)
+        assert ("secret.put", "OTHER", "ok") in audit
+        assert "hush" not in str(audit)
+
+
+@pytest.mark.parametrize(("name", "value"), [("1A", "x"), ("a%20b", "x"), ("A", ""), ("A", "x" * 70_000)])
+async def test_a_secret_without_a_proper_name_or_value_is_refused(name: str, value: str) -> None:
+    async with open_world() as world:
+        refused = await world.ask("PUT", f"/v1/secrets/{name}", {"value": value}, key=world.acme.admin)
+        assert refused.code == "invalid_input"
+        assert value == "" or b"xxx" not in refused.raw
+
+
+async def test_secrets_come_in_pages() -> None:
+    async with open_world() as world:
+        for name in ("B", "C"):
+            await world.ask("PUT", f"/v1/secrets/{name}", {"value": "x"}, key=world.acme.admin)
+        first = await world.ask("GET", "/v1/secrets?limit=2", key=world.acme.admin)
+        rest = await world.ask("GET", f"/v1/secrets?limit=2&after={first.body['next']}", key=world.acme.admin)
+        assert [item["name"] for item in first.items + rest.items] == ["API_KEY", "B", "C"]
+
+
+def test_a_value_does_not_print_itself() -> None:
+    assert "hush" not in repr(SecretGiven(value="hush"))

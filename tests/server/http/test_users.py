@@ -1,0 +1,82 @@
+from urllib.parse import quote
+
+import pytest
+from tests.server.http.fixtures import open_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_administrator_adds_changes_and_deletes_users() -> None:
+    async with open_world() as world:
+        admin = world.acme.admin
+        made = await world.ask("POST", "/v1/users", {"externalId": "bob", "displayName": "Bob"}, key=admin)
+        assert made.status == 201
+        assert (made.body["role"], made.body["status"], made.body["tenantId"]) == ("member", "active", world.acme.tenant_id)
+        path = f"/v1/users/{made.body['userId']}"
+        assert (await world.ask("GET", path, key=admin)).body == made.body
+        changed = await world.ask("PUT", path, {"role": "admin", "displayName": None}, key=admin)
+        assert (changed.status, changed.body["role"]) == (200, "admin")
+        assert "displayName" not in changed.body
+        assert (await world.ask("DELETE", path, key=admin)).status == 204
+        assert (await world.ask("GET", path, key=admin)).status == 404
+        assert (await world.ask("PUT", path, {"role": "viewer"}, key=admin)).status == 404
+        assert (await world.ask("DELETE", path, key=admin)).status == 404
+
+
+async def test_an_external_id_is_one_users() -> None:
+    async with open_world() as world:
+        assert (await world.ask("POST", "/v1/users", {"externalId": "alice"}, key=world.acme.admin)).code == "conflict"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"externalId": ""}, {"externalId": "a\x00"}, {"externalId": "a", "role": "god"}, {"externalId": 5}]
+)
+async def test_a_user_who_cannot_be_named_is_refused(body: dict[str, object]) -> None:
+    async with open_world() as world:
+        assert (await world.ask("POST", "/v1/users", body, key=world.acme.admin)).code == "invalid_input"
+
+
+async def test_users_come_in_pages_by_external_id() -> None:
+    async with open_world() as world:
+        for name in ("bob", "carl"):
+            await world.ask("POST", "/v1/users", {"externalId": name}, key=world.acme.admin)
+        first = await world.ask("GET", "/v1/users?limit=2", key=world.acme.admin)
+        assert [user["externalId"] for user in first.items] == ["alice", "bob"]
+        rest = await world.ask("GET", f"/v1/users?after={first.body['next']}", key=world.acme.admin)
+        assert [user["externalId"] for user in rest.items] == ["carl"]
+        for limit in ("0", "1001", "x", "-1"):
+            assert (await world.ask("GET", f"/v1/users?limit={limit}", key=world.acme.admin)).status == 400
+
+
+async def test_a_user_is_bound_to_a_container_and_unbound_again() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        name = "Büro 7"
+        path = f"/v1/users/{acme.user_id}/containers"
+        assert (await world.ask("PUT", f"{path}/{quote(name)}", key=acme.admin)).status == 204
+        bound = await world.ask("GET", path, key=acme.admin)
+        assert {"containerId": name} in bound.items
+        assert name in (await world.ask("GET", "/v1/auth/whoami", key=acme.user)).body["containers"]
+        assert (await world.ask("DELETE", f"{path}/{quote(name)}", key=acme.admin)).status == 204
+        assert name not in (await world.ask("GET", "/v1/auth/whoami", key=acme.user)).body["containers"]
+        assert (await world.ask("DELETE", f"{path}/{quote(name)}", key=acme.admin)).status == 404
+        assert (await world.ask("PUT", f"{path}/.hidden", key=acme.admin)).status == 400
+        actions = [entry[0] for entry in await world.audit(acme.tenant_id)]
+        assert actions == ["user.bind", "user.unbind", "user.unbind", "user.bind"]
+
+
+async def test_who_is_suspended_is_not_let_in() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        await world.ask("PUT", f"/v1/users/{acme.user_id}", {"status": "suspended"}, key=acme.admin)
+        assert (await world.ask("GET", "/v1/auth/whoami", key=acme.user)).status == 401
+
+
+async def test_with_a_user_go_their_limits() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        quota = {"metric": "requests_per_minute", "hard": 100, "userId": acme.user_id}
+        assert (await world.ask("PUT", "/v1/quotas", quota, key=acme.admin)).status == 200
+        assert (await world.ask("DELETE", f"/v1/users/{acme.user_id}", key=acme.admin)).status == 204
+        book = await world.vm.office.quotas.book(acme.tenant_id)
+        assert book.counters == {}

@@ -1,0 +1,221 @@
+"""A real server that asks who comes: the three ways in, what is refused, and what happens to those whose rights end."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.app import AgentVM
+from agentvm.model.account import Quota, Tenant, User
+from agentvm.model.ids import TenantId, UserId
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.server.local import RunningServer
+
+pytestmark = pytest.mark.anyio
+
+OPERATOR = Principal(tenant_id=TenantId("default"), permissions=EVERYTHING)
+ACME = TenantId("acme")
+
+
+@dataclass
+class Site:
+    """A server with one tenant besides the operator's, and its keys."""
+
+    server: RunningServer
+    operator: str
+
+    @property
+    def vm(self) -> AgentVM:
+        return self.server.server.vm
+
+    async def key(self, tenant_id: TenantId = ACME, **rights: Any) -> tuple[str, str]:
+        """Id and text of a new key."""
+        record, text = await self.vm.office.access.issue(tenant_id, name="test", granter=OPERATOR, **rights)
+        return record.key_id, text.reveal()
+
+    async def user(self, name: str) -> UserId:
+        user = User(user_id=UserId(f"user_{name}"), tenant_id=ACME, external_id=name, created_at=1, updated_at=1)
+        await self.vm.office.store.accounts(ACME).users.add(user)
+        return user.user_id
+
+
+@asynccontextmanager
+async def open_site() -> AsyncIterator[Site]:
+    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", allow_unpriced=True)
+    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+        assert server.first_key is not None
+        site = Site(server, server.first_key.reveal())
+        tenant = Tenant(tenant_id=ACME, slug="acme", name="Acme", created_at=1, updated_at=1)
+        await site.vm.office.store.directory.add_tenant(tenant)
+        yield site
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+async def ask(socket: ClientConnection, command: str, **data: object) -> Any:
+    await socket.send(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
+    with anyio.fail_after(10):
+        while True:
+            frame = json.loads(await socket.recv())
+            if "__payload" in frame:
+                frame = json.loads(frame["__payload"])
+            if frame.get("category") == "response":
+                return frame["data"]
+
+
+async def closed_with(socket: ClientConnection) -> int:
+    with anyio.fail_after(10):
+        await socket.wait_closed()
+    assert socket.close_code is not None
+    return socket.close_code
+
+
+async def test_three_ways_in_lead_to_the_same_place() -> None:
+    async with open_site() as site:
+        _, key = await site.key()
+        url = site.server.ws_url
+        ways: list[Any] = [
+            connect(url, additional_headers=bearer(key)),
+            connect(f"{url}?token={key}"),
+            connect(url, subprotocols=[Subprotocol(f"avm.bearer.{key}")]),
+        ]
+        for way in ways:
+            async with way as socket:
+                assert (await ask(socket, "container_create", containerId="c1"))["containerId"] == "c1"
+        async with connect(url) as socket:
+            assert (await ask(socket, "container_list"))["errorCode"] == "unauthenticated"
+            await socket.send(json.dumps({"type": "auth", "headers": bearer(key)}))
+            assert (await ask(socket, "container_list"))["containerIds"] == ["c1"]
+        # Nothing of it is in the operator's own tenant.
+        async with connect(url, additional_headers=bearer(site.operator)) as socket:
+            assert (await ask(socket, "container_list"))["containerIds"] == []
+
+
+async def test_a_ticket_lets_one_socket_in() -> None:
+    async with open_site() as site:
+        principal = await site.vm.office.access.authenticate(site.operator)
+        ticket = site.vm.office.access.ws_token(principal)
+        async with connect(f"{site.server.ws_url}?token={ticket}") as socket:
+            assert "errorCode" not in await ask(socket, "container_list")
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(f"{site.server.ws_url}?token={ticket}")
+        assert refused.value.response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    "key", ["", "nonsense", "avm_000000000000_00000000000000000000000000000000_000000", "a.b.c", "x" * 5_000]
+)
+async def test_credentials_that_are_not_good_open_nothing(key: str) -> None:
+    async with open_site() as site:
+        for given in (bearer(key), {"Authorization": key or "x"}):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(site.server.ws_url, additional_headers=given)
+            response = refused.value.response
+            assert response.status_code == 401
+            assert not key or key not in (response.body or b"").decode()
+        assert site.vm.runtime.broadcaster.channels[1:] == ()
+
+
+async def test_credentials_given_twice_are_refused() -> None:
+    async with open_site() as site:
+        headers = [("Authorization", f"Bearer {site.operator}"), ("Authorization", "Bearer other")]
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(site.server.ws_url, additional_headers=headers)
+        assert refused.value.response.status_code == 400
+
+
+async def test_a_user_finds_a_container_of_their_own_and_no_other() -> None:
+    async with open_site() as site:
+        keys = [(await site.key(user_id=await site.user(name)))[1] for name in ("alice", "bob")]
+        url = site.server.ws_url
+        async with connect(f"{url}?token={keys[0]}") as alice, connect(f"{url}?token={keys[1]}") as bob:
+            assert (await ask(alice, "container_list"))["containerIds"] == ["user-alice"]
+            record = (await ask(alice, "image_create", containerId="user-alice"))["record"]
+            assert (await ask(bob, "image_get", imageId=record["imageId"])).get("record") is None
+            assert (await ask(bob, "image_list", containerId="user-alice"))["errorCode"] == "container_forbidden"
+            assert (await ask(bob, "image_list"))["records"] == []
+            assert [one["imageId"] for one in (await ask(alice, "image_list"))["records"]] == [record["imageId"]]
+
+
+async def test_a_revoked_key_closes_its_sockets_and_opens_no_more() -> None:
+    async with open_site() as site:
+        key_id, key = await site.key()
+        _, other = await site.key()
+        url = site.server.ws_url
+        async with connect(f"{url}?token={key}") as socket, connect(f"{url}?token={other}") as neighbour:
+            await ask(socket, "container_list")
+            await site.vm.office.access.revoke(ACME, key_id)  # type: ignore[arg-type]
+            assert await closed_with(socket) == 4401
+            with pytest.raises(InvalidStatus):
+                await connect(f"{url}?token={key}")
+            assert "errorCode" not in await ask(neighbour, "container_list")
+
+
+async def test_a_suspended_tenant_is_shut_out_at_once() -> None:
+    async with open_site() as site:
+        _, key = await site.key()
+        async with connect(f"{site.server.ws_url}?token={key}") as socket:
+            await ask(socket, "container_list")
+            tenant = Tenant(tenant_id=ACME, slug="acme", name="Acme", status="suspended", created_at=1, updated_at=2)
+            await site.vm.office.people.update_tenant(tenant)
+            assert await closed_with(socket) == 4403
+
+
+async def test_a_socket_does_not_outlive_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentvm.app.DOORS", 0.05)
+    async with open_site() as site:
+        _, key = await site.key(expires_at=site.vm.clock() + 500)
+        async with connect(f"{site.server.ws_url}?token={key}") as socket:
+            assert await closed_with(socket) == 4408
+
+
+async def test_connections_have_a_quota() -> None:
+    async with open_site() as site:
+        _, key = await site.key()
+        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="connections", hard=1), 1)
+        url = site.server.ws_url
+        async with connect(f"{url}?token={key}") as first:
+            await ask(first, "container_list")
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(f"{url}?token={key}")
+            assert refused.value.response.status_code == 429
+            async with connect(url) as late:
+                await late.send(json.dumps({"type": "auth", "headers": bearer(key)}))
+                assert await closed_with(late) == 4429
+        async with connect(f"{url}?token={key}") as again:
+            await ask(again, "container_list")
+
+
+async def test_requests_have_a_quota() -> None:
+    async with open_site() as site:
+        _, key = await site.key()
+        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        async with connect(f"{site.server.ws_url}?token={key}") as socket:
+            codes = [(await ask(socket, "container_list")).get("errorCode") for _ in range(5)]
+            assert codes == [None] * 3 + ["quota_exceeded"] * 2
+
+
+async def test_no_credential_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    async with open_site() as site:
+        _, key = await site.key()
+        for given in (key, key[:-1] + "x"):
+            try:
+                async with connect(f"{site.server.ws_url}?token={given}") as socket:
+                    await ask(socket, "container_list")
+            except InvalidStatus:
+                pass
+        # The client of this test is in the same process and logs what it sends.
+        ours = [record for record in caplog.records if not record.name.startswith("websockets")]
+        assert ours
+        assert key[20:52] not in str([vars(record) for record in ours])

@@ -1,0 +1,87 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+import pytest
+
+from agentvm.errors import ModelUnpriced, QuotaExceeded
+from agentvm.model.account import Quota
+from agentvm.model.ids import TenantId
+from agentvm.model.ledger import Charge, Planned
+from agentvm.model.money import Rate
+from agentvm.model.usage import Usage
+from agentvm.storage.sqlite import open_store
+from agentvm.tenants.metering import Metering
+from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import Quotas
+
+pytestmark = pytest.mark.anyio
+
+ACME = TenantId("acme")
+OWN = {"scripted": Rate(input=Decimal(1), output=Decimal(10))}
+
+
+def planned(*, driver: str = "scripted", most_input: int = 100, most_output: int = 50, own_key: bool = False) -> Planned:
+    return Planned(
+        tenant_id=ACME,
+        user_id=None,
+        driver=driver,
+        model="m",
+        most_input=most_input,
+        most_output=most_output,
+        own_key=own_key,
+    )
+
+
+@asynccontextmanager
+async def opened(*quotas: Quota, allow_unpriced: bool = False) -> AsyncIterator[Metering]:
+    async with open_store(None) as store:
+        for quota in quotas:
+            await store.accounts(ACME).quotas.put(quota, 1)
+        yield Metering(Prices(OWN), Quotas(store, lambda: 1), lambda: 1, allow_unpriced=allow_unpriced)
+
+
+async def test_the_price_is_the_cost_and_five_percent() -> None:
+    async with opened() as metering:
+        held = await metering.admit(planned())
+        assert held.settle(Usage(input_tokens=1_000, output_tokens=100)) == Charge(2_000_000, 2_100_000)
+
+
+async def test_a_price_is_rounded_half_to_even() -> None:
+    async with opened() as metering:
+        # Each token of input costs 1,000 nano-USD, so that only a markup of more digits needs rounding.
+        fine = Metering(Prices(OWN), metering._quotas, lambda: 1, markup=Decimal("1.0005"))
+        assert [fine.charge(planned(), Usage(input_tokens=n, output_tokens=0)).price for n in (1, 3)] == [1_000, 3_002]
+
+
+async def test_a_model_nobody_knows_the_price_of_is_refused_unless_that_is_allowed() -> None:
+    async with opened() as metering:
+        with pytest.raises(ModelUnpriced, match="openai/m"):
+            await metering.admit(planned(driver="openai"))
+        # What was already called is counted all the same.
+        held = await metering.admit(planned(driver="openai"), force=True)
+        assert held.settle(Usage(input_tokens=1, output_tokens=1)) == Charge(None, None)
+    async with opened(allow_unpriced=True) as metering:
+        held = await metering.admit(planned(driver="openai"))
+        assert held.settle(Usage(input_tokens=1, output_tokens=1)) == Charge(None, None)
+
+
+async def test_a_call_with_the_tenants_own_key_costs_nothing_here() -> None:
+    async with opened() as metering:
+        held = await metering.admit(planned(driver="openai", own_key=True))
+        assert held.settle(Usage(input_tokens=1_000, output_tokens=1)) == Charge(0, 0)
+
+
+async def test_what_a_call_may_use_at_most_is_set_aside() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=200)) as metering:
+        held = await metering.admit(planned())
+        with pytest.raises(QuotaExceeded):
+            await metering.admit(planned())
+        held.release()
+        (await metering.admit(planned())).settle(Usage(input_tokens=10, output_tokens=10, cache_read_tokens=30))
+        (await metering.admit(planned())).release()
+
+
+async def test_warnings_come_with_the_call_that_causes_them() -> None:
+    async with opened(Quota(metric="tokens_per_day", soft=200)) as metering:
+        assert [len((await metering.admit(planned())).warnings) for _ in range(3)] == [0, 1, 0]

@@ -1,0 +1,287 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentvm.errors import InvalidInput, QuotaExceeded, WalletEmpty
+from agentvm.model.account import METRICS, Quota
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ledger import Credit, LedgerEntry
+from agentvm.model.usage import Usage
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import open_store
+from agentvm.tenants import quota
+from agentvm.tenants.quota import Quotas, check_quota, window_of
+
+pytestmark = pytest.mark.anyio
+
+ACME, RIVAL = TenantId("acme"), TenantId("rival")
+ALICE, BOB = UserId("alice"), UserId("bob")
+
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+NOON = at("2026-11-15T12:00:00")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@asynccontextmanager
+async def opened(*quotas: Quota, credit: int | None = None) -> AsyncIterator[tuple[Quotas, Store, Clock]]:
+    clock = Clock()
+    async with open_store(None) as store:
+        accounts = store.accounts(ACME)
+        for one in quotas:
+            await accounts.quotas.put(one, NOON)
+        if credit is not None:
+            await accounts.ledger.credit(Credit(reference="first", at=NOON, amount=credit, actor="test"))
+        yield Quotas(store, clock), store, clock
+
+
+def entry(key: str, when: int, *, tokens: int = 100, price: int = 10, user_id: UserId | None = None) -> LedgerEntry:
+    return LedgerEntry(
+        key=key,
+        at=when,
+        tenant_id=ACME,
+        user_id=user_id,
+        container_id=ContainerId("c"),
+        image_id=ImageId("i"),
+        session_id=SessionId("s"),
+        turn_id=TurnId("t"),
+        driver="d",
+        model="m",
+        usage=Usage(input_tokens=tokens, output_tokens=0),
+        cost=price,
+        price=price,
+    )
+
+
+async def test_a_tenant_without_limits_is_never_refused() -> None:
+    async with opened() as (quotas, _, _):
+        held = await quotas.hold(ACME, ALICE, 10**12, 10**15, force=False)
+        held.settle(10**12, 10**15)
+        for _ in range(100):
+            await quotas.hit(ACME, ALICE)
+
+
+async def test_what_is_set_aside_counts_as_used_so_that_nobody_overdraws() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=1_000)) as (quotas, _, _):
+        first = await quotas.hold(ACME, None, 600, 0, force=False)
+        with pytest.raises(QuotaExceeded) as refused:
+            await quotas.hold(ACME, None, 600, 0, force=False)
+        assert refused.value.details == {
+            "metric": "tokens_per_day",
+            "limit": 1_000,
+            "used": 600,
+            "resetAt": at("2026-11-16T00:00:00"),
+        }
+        first.settle(100, 0)
+        second = await quotas.hold(ACME, None, 600, 0, force=False)
+        # A call that was never made gives everything back.
+        second.release()
+        (await quotas.hold(ACME, None, 900, 0, force=False)).settle(900, 0)
+        with pytest.raises(QuotaExceeded):
+            await quotas.hold(ACME, None, 1, 0, force=False)
+
+
+async def test_what_the_ledger_says_counts_after_a_restart() -> None:
+    async with opened(
+        Quota(metric="tokens_per_day", hard=1_000),
+        Quota(metric="tokens_per_month", hard=1_500),
+        Quota(metric="tokens_per_day", hard=300, user_id=ALICE),
+    ) as (_, store, clock):
+        await store.accounts(ACME).ledger.add(
+            [
+                entry("yesterday", NOON - 86_400_000, tokens=700),
+                entry("today", NOON - 1_000, tokens=250, user_id=ALICE),
+                entry("last month", at("2026-10-31T23:59:59"), tokens=5_000),
+            ]
+        )
+        quotas = Quotas(store, clock)
+        with pytest.raises(QuotaExceeded, match="tokens_per_day is used up: 250 of 300"):
+            await quotas.hold(ACME, ALICE, 51, 0, force=False)
+        (await quotas.hold(ACME, BOB, 550, 0, force=False)).release()
+        with pytest.raises(QuotaExceeded, match="tokens_per_month is used up: 950 of 1,500"):
+            await quotas.hold(ACME, BOB, 551, 0, force=False)
+
+
+async def test_a_window_is_renewed_when_it_ends_and_not_when_the_clock_is_set_back() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=100)) as (quotas, _, clock):
+        (await quotas.hold(ACME, None, 100, 0, force=False)).settle(100, 0)
+        clock.now = NOON - 2 * 86_400_000
+        with pytest.raises(QuotaExceeded):
+            await quotas.hold(ACME, None, 1, 0, force=False)
+        clock.now = at("2026-11-16T00:00:00")
+        (await quotas.hold(ACME, None, 100, 0, force=False)).release()
+
+
+async def test_money_has_a_limit_of_its_own() -> None:
+    async with opened(Quota(metric="budget_per_month", hard=1_000)) as (quotas, _, _):
+        (await quotas.hold(ACME, None, 5, 900, force=False)).settle(5, 900)
+        with pytest.raises(QuotaExceeded, match="budget_per_month"):
+            await quotas.hold(ACME, None, 5, 101, force=False)
+
+
+async def test_an_empty_wallet_refuses_and_credit_opens_it_again() -> None:
+    async with opened(credit=1_000) as (quotas, store, _):
+        held = await quotas.hold(ACME, None, 1, 700, force=False)
+        with pytest.raises(WalletEmpty, match="add credit"):
+            await quotas.hold(ACME, None, 1, 400, force=False)
+        assert held.settle(1, 650) == 650
+        (await quotas.hold(ACME, None, 1, 350, force=False)).settle(1, 350)
+        with pytest.raises(WalletEmpty):
+            await quotas.hold(ACME, None, 1, 0, force=False)
+        await store.accounts(ACME).ledger.add([entry("both", NOON, price=1_000)])
+        await store.accounts(ACME).ledger.credit(Credit(reference="second", at=NOON, amount=500, actor="test"))
+        await quotas.reread(ACME)
+        (await quotas.hold(ACME, None, 1, 500, force=False)).release()
+
+
+async def test_nobody_is_charged_more_than_the_wallet_has() -> None:
+    async with opened(credit=1_000) as (quotas, _, _):
+        other = await quotas.hold(ACME, None, 1, 300, force=False)
+        held = await quotas.hold(ACME, None, 1, 500, force=False)
+        # The provider reports more than could be known before; what others have set aside stays theirs.
+        assert held.settle(1, 5_000) == 700
+        assert other.settle(1, 300) == 300
+        assert (await quotas.book(ACME)).balance == 0
+
+
+async def test_a_call_that_was_already_made_is_charged_whatever_remains() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=10), credit=5) as (quotas, _, _):
+        assert (await quotas.hold(ACME, None, 0, 0, force=True)).settle(100, 3) == 3
+        with pytest.raises(QuotaExceeded):
+            await quotas.hold(ACME, None, 1, 0, force=False)
+
+
+async def test_a_soft_limit_warns_once_per_window_and_refuses_nothing() -> None:
+    async with opened(Quota(metric="tokens_per_day", soft=100)) as (quotas, _, clock):
+        held = [await quotas.hold(ACME, None, 60, 0, force=False) for _ in range(3)]
+        assert [len(one.warnings) for one in held] == [0, 1, 0]
+        (warning,) = held[1].warnings
+        assert (warning.metric, warning.limit, warning.used) == ("tokens_per_day", 100, 60)
+        clock.now += 86_400_000
+        for one in held:
+            one.settle(60, 0)
+        assert [len((await quotas.hold(ACME, None, 60, 0, force=False)).warnings) for _ in range(2)] == [1, 0]
+
+
+async def test_requests_are_counted_by_the_minute_for_the_tenant_and_for_each_user() -> None:
+    limits = (Quota(metric="requests_per_minute", hard=5), Quota(metric="requests_per_minute", hard=3, user_id=ALICE))
+    async with opened(*limits) as (quotas, _, clock):
+        for _ in range(3):
+            await quotas.hit(ACME, ALICE)
+        with pytest.raises(QuotaExceeded, match="3 of 3"):
+            await quotas.hit(ACME, ALICE)
+        for _ in range(2):
+            await quotas.hit(ACME, BOB)
+        with pytest.raises(QuotaExceeded, match="5 of 5") as refused:
+            await quotas.hit(ACME, BOB)
+        assert refused.value.details["resetAt"] == NOON + 60_000
+        # Another tenant's requests are its own.
+        await quotas.hit(RIVAL, ALICE)
+        clock.now += 60_000
+        await quotas.hit(ACME, ALICE)
+
+
+async def test_things_are_counted_only_where_there_is_a_limit() -> None:
+    counted = 0
+
+    async def count() -> int:
+        nonlocal counted
+        counted += 1
+        return 4
+
+    async with opened(Quota(metric="containers", hard=4), Quota(metric="images_per_container", hard=5)) as (quotas, _, _):
+        await quotas.check(ACME, None, "connections", count)
+        assert counted == 0
+        with pytest.raises(QuotaExceeded, match="containers is used up: 4 of 4"):
+            await quotas.check(ACME, None, "containers", count)
+        await quotas.check(ACME, None, "images_per_container", count)
+        assert counted == 2
+
+
+async def test_a_change_of_limits_holds_at_once_and_keeps_what_is_set_aside() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=100)) as (quotas, store, _):
+        held = await quotas.hold(ACME, None, 90, 0, force=False)
+        await store.accounts(ACME).quotas.put(Quota(metric="tokens_per_day", hard=95), NOON)
+        await quotas.reread(ACME)
+        with pytest.raises(QuotaExceeded, match="90 of 95"):
+            await quotas.hold(ACME, None, 6, 0, force=False)
+        held.settle(10, 0)
+        (await quotas.hold(ACME, None, 85, 0, force=False)).release()
+
+
+async def test_two_who_ask_at_once_share_one_book() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=100)) as (quotas, _, _):
+        refused = 0
+
+        async def take() -> None:
+            nonlocal refused
+            try:
+                await quotas.hold(ACME, None, 10, 0, force=False)
+            except QuotaExceeded:
+                refused += 1
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(25):
+                tasks.start_soon(take)
+        assert refused == 15
+
+
+async def test_books_nobody_uses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "MAX_BOOKS", 3)
+    async with opened(Quota(metric="tokens_per_day", hard=100)) as (quotas, _, _):
+        held = await quotas.hold(ACME, None, 60, 0, force=False)
+        for number in range(10):
+            await quotas.book(TenantId(f"t{number}"))
+        assert len(quotas._books) == 3
+        # One with something set aside is kept.
+        with pytest.raises(QuotaExceeded):
+            await quotas.hold(ACME, None, 60, 0, force=False)
+        held.release()
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Quota(metric="tokens_per_week", hard=1), "there are: requests_per_minute"),
+        (Quota(metric="containers"), "needs `hard`, `soft` or both"),
+        (Quota(metric="containers", hard=-1), "negative"),
+        (Quota(metric="containers", hard=1, soft=2), "must not be larger"),
+    ],
+)
+def test_a_limit_that_means_nothing_is_refused(bad: Quota, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        check_quota(bad)
+
+
+@given(st.sampled_from(sorted({window for window in METRICS.values() if window})), st.integers(0, 4 * 10**12))
+def test_a_moment_is_in_its_window_and_the_next_begins_where_it_ends(window: str, now: int) -> None:
+    begins, ends = window_of(window, now)  # type: ignore[arg-type]  # sampled from the windows
+    assert ends is not None
+    assert begins <= now < ends
+    assert window_of(window, ends)[0] == ends  # type: ignore[arg-type]
+    assert window_of(window, ends - 1)[0] == begins  # type: ignore[arg-type]
+
+
+async def test_a_change_of_limits_forgets_no_request_that_was_counted() -> None:
+    async with opened(Quota(metric="requests_per_minute", hard=2)) as (quotas, store, _):
+        for _ in range(2):
+            await quotas.hit(ACME, None)
+        await store.accounts(ACME).quotas.put(Quota(metric="containers", hard=5), NOON)
+        await quotas.reread(ACME)
+        with pytest.raises(QuotaExceeded):
+            await quotas.hit(ACME, None)

@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentvm.errors import ContainerForbidden, InvalidInput, PermissionDenied
+from agentvm.model.account import User
+from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.tenants.rights import CAPS, USUAL, check_name, check_patterns, check_permissions, check_reach, home_of, literal
+
+T = TenantId("t")
+
+
+def granter(*permissions: str, containers: tuple[str, ...] | None = None) -> Principal:
+    return Principal(tenant_id=T, permissions=frozenset(permissions), containers=containers)
+
+
+def user(external_id: str) -> User:
+    return User(user_id=UserId("u"), tenant_id=T, external_id=external_id, created_at=0, updated_at=0)
+
+
+def test_no_role_reaches_beyond_its_tenant() -> None:
+    assert all("system:admin" not in cap for cap in (*CAPS.values(), *USUAL.values()))
+    assert CAPS["owner"] == CAPS["admin"] == EVERYTHING - {"system:admin"}
+    assert CAPS["member"] == MEMBER
+
+
+def test_a_viewer_only_reads_and_without_a_key_no_more_than_a_member() -> None:
+    assert all(permission.endswith(":read") for permission in CAPS["viewer"])
+    assert USUAL["viewer"] < USUAL["member"] < USUAL["admin"]
+
+
+def test_permissions_are_put_in_order_each_once() -> None:
+    assert check_permissions(["usage:read", "agent:use", "usage:read"], granter(*EVERYTHING)) == ("agent:use", "usage:read")
+
+
+def test_an_unknown_permission_is_refused_with_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match="no permission images:wirte; did you mean images:write"):
+        check_permissions(["images:wirte"], granter(*EVERYTHING))
+
+
+def test_nobody_grants_what_they_have_not() -> None:
+    with pytest.raises(PermissionDenied, match="system:admin"):
+        check_permissions(["agent:use", "system:admin"], granter("agent:use", "keys:admin"))
+
+
+def test_patterns_are_checked_like_names() -> None:
+    assert check_patterns(["user-*", "user-?", "user-*"]) == ("user-*", "user-?")
+    assert check_patterns(None) is None
+    for bad in (["../x"], [""], ["a" * 129], [f"c{n}" for n in range(101)]):
+        with pytest.raises(InvalidInput):
+            check_patterns(bad)
+
+
+def test_nobody_lets_others_reach_further_than_themselves() -> None:
+    check_reach(None, granter())
+    check_reach(("anything",), granter())
+    narrow = granter(containers=("user-a", "team-*"))
+    check_reach(("user-a", "team-1", "team-*"), narrow)
+    for wanted in (None, ("user-b",), ("*",), ("team-?",), ("user-[a]",)):
+        with pytest.raises(ContainerForbidden):
+            check_reach(wanted, narrow)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a" * 201, "bell\a", "line\nbreak"])
+def test_a_keys_name_can_be_printed(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_name(name)
+
+
+@pytest.mark.parametrize("external_id", ["alice", "alice@example.org", "张伟", "auth0:1234-5"])
+def test_a_users_container_is_named_after_them(external_id: str) -> None:
+    assert home_of(user(external_id)) == f"user-{external_id}"
+
+
+@given(st.text(max_size=300))
+def test_any_user_has_a_container_whose_name_is_allowed_and_means_only_itself(external_id: str) -> None:
+    home = home_of(user(external_id))
+    assert check_container_id(home) == home
+    assert not set(home) & set("*?[")
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_no_two_users_share_a_container(one: str, other: str) -> None:
+    assert (home_of(user(one)) == home_of(user(other))) == (one == other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a/b", "a?b"), ("*", "["), ("x" * 200, "x" * 201), ("a/b", "a_b"), ("", "_")])
+def test_users_whose_ids_differ_only_in_what_is_replaced_do_not_share(one: str, other: str) -> None:
+    assert home_of(user(one)) != home_of(user(other))
+
+
+def test_a_user_cannot_choose_the_container_that_another_is_given() -> None:
+    victim = home_of(user("a/b"))
+    assert home_of(user(victim.removeprefix("user-"))) != victim
+
+
+@given(st.text(alphabet="ab*?[]!-", min_size=1, max_size=8), st.text(alphabet="ab*?[]!-", min_size=1, max_size=8))
+def test_a_name_that_looks_like_a_pattern_means_only_itself(name: str, other: str) -> None:
+    owner = Principal(tenant_id=T, containers=(literal(ContainerId(name)),))
+    assert owner.reaches(name)
+    assert owner.reaches(other) == (name == other)
