@@ -16,7 +16,7 @@ from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
-from agentvm.drivers.registry import open_driver
+from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
@@ -218,7 +218,7 @@ def _open_office(
         people=People(store, access, clock=clock),
         quotas=Quotas(store, clock),
         vault=vault,
-        own_keys=OwnKeys(models, vault, config.driver_settings, clock),
+        own_keys=OwnKeys(models, vault, config.driver_settings, clock, open_one=open_driver, with_keys=KEY_VARIABLES),
         store=store,
     )
     return office, ended

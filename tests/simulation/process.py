@@ -18,6 +18,7 @@ from agentvm.commands.call import Peer
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models
+from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
 from agentvm.model.ids import Clock, NewId
@@ -147,7 +148,9 @@ class Process:
                     people=People(store, access, clock=hardware.clock),
                     quotas=quotas,
                     vault=vault,
-                    own_keys=OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock),
+                    own_keys=OwnKeys(
+                        models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=()
+                    ),
                     store=store,
                 ),
                 definitions=Definitions(),

@@ -28,7 +28,9 @@ class Shop:
         self.open: list[DriverSettings] = []
         self.server = ScriptedDriver()
         models = Models({"openai": self.server}, "openai")
-        self.keys = OwnKeys(models, vault, lambda name: SETTINGS, lambda: self.now, self._open)
+        self.keys = OwnKeys(
+            models, vault, lambda name: SETTINGS, lambda: self.now, open_one=self._open, with_keys=("openai", "anthropic")
+        )
 
     @asynccontextmanager
     async def _open(self, name: str, settings: DriverSettings) -> AsyncIterator[Driver]:

@@ -5,13 +5,12 @@ run go on with the old one and the next begins with the new. The key goes to the
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Chosen, Models
-from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
 from agentvm.tenants.vault import Vault
@@ -49,13 +48,17 @@ class OwnKeys:
         vault: Vault,
         settings: Callable[[str], DriverSettings],
         clock: Clock,
-        open_one: Open = open_driver,
+        *,
+        open_one: Open,
+        with_keys: Container[str],
     ) -> None:
+        """`with_keys` names the drivers that are opened with a key at all."""
         self._models = models
         self._vault = vault
         self._settings = settings
         self._clock = clock
         self._open_one = open_one
+        self._with_keys = with_keys
         self._opened: OrderedDict[tuple[TenantId, str], _Opened] = OrderedDict()
         self._known: OrderedDict[tuple[TenantId, str], tuple[int, Secret | None]] = OrderedDict()
 
@@ -90,7 +93,7 @@ class OwnKeys:
             await opened.stack.aclose()
 
     async def _key(self, tenant_id: TenantId, driver: str) -> Secret | None:
-        if driver not in KEY_VARIABLES:
+        if driver not in self._with_keys:
             return None
         at, now = (tenant_id, driver), self._clock()
         since, key = self._known.get(at, (now - REMEMBERED - 1, None))
