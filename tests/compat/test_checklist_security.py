@@ -1,4 +1,4 @@
-"""Checklist 53-55: what a client cannot do. (52, ownership between users, comes with authentication.)"""
+"""Checklist 53-55: what a client cannot do. 52, ownership between users, is in test_checklist_authentication.py."""
 
 from typing import Any
 
