@@ -61,7 +61,11 @@ async def run(block: Block, names: dict[str, object], url: str) -> str:
 
 @with_python
 @pytest.mark.parametrize("where", ["local", "remote"])
-async def test_python_blocks_run_in_order_and_print_what_is_written_below_them(page: Path, where: str) -> None:
+async def test_python_blocks_run_in_order_and_print_what_is_written_below_them(
+    page: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the reader of such a page has it; the server of this test asks for none.
+    monkeypatch.setenv("AVM_KEY", "avm_of_the_reader")
     with anyio.fail_after(60):
         async with fresh_runtime(where) as (agentx, url):
             names: dict[str, object] = {"__name__": "__main__", "agentx": agentx}

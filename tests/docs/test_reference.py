@@ -105,8 +105,9 @@ def test_every_environment_variable_is_documented_and_read() -> None:
 
 def leaves(command: click.Command, path: str = "avm") -> Iterator[tuple[str, click.Command]]:
     """Every command that does something, with the words to type."""
-    if not isinstance(command, click.Group):
+    if not isinstance(command, click.Group) or command.invoke_without_command:
         yield path, command
+    if not isinstance(command, click.Group):
         return
     context = click.Context(command)
     for name in command.list_commands(context):
@@ -116,9 +117,13 @@ def leaves(command: click.Command, path: str = "avm") -> Iterator[tuple[str, cli
 
 
 def test_every_command_line_and_flag_is_documented() -> None:
-    paragraphs = CONFIGURATION[CONFIGURATION.index("## Flags") :].split("\n\n")
+    paragraphs = CONFIGURATION[CONFIGURATION.index("## Flags") : CONFIGURATION.index("## ServerConfig")].split("\n\n")
+    shared = next(text for text in paragraphs if text.startswith("The other commands"))
+    # A command of the table has the flags of its row, and those that all of them share.
+    rows = [f"{line}\n{shared}" for text in paragraphs if text.startswith("| command |") for line in text.splitlines()]
+    told = [*rows, *(text for text in paragraphs if not text.startswith("| command |") and text != shared)]
     for path, command in leaves(avm):
-        about = next((text for text in paragraphs if f"`{path}" in text), "")
+        about = next((text for text in told if re.search(rf"`{path}[` ]", text)), "")
         flags = {flag for option in command.params if isinstance(option, click.Option) for flag in option.opts}
         assert path == "avm version" or about, path
         assert [flag for flag in sorted(flags) if f"`{flag}`" not in about] == []

@@ -18,12 +18,23 @@ import click
 from agentvm.cli import program
 from agentvm.cli.conversation import Conversation
 from agentvm.cli.logs import configure_logs
-from agentvm.cli.options import MODEL_HELP, configure, data_dir_option, loop_options
+from agentvm.cli.options import (
+    KEY_REMEDY,
+    MODEL_HELP,
+    configure,
+    data_dir_option,
+    given_key,
+    given_url,
+    key_file_option,
+    loop_options,
+    server_remedy,
+)
 from agentvm.cli.screen import Screen
 from agentvm.cli.terminal import Terminal
 from agentvm.config import DEFAULT_PORT, ServerConfig
-from agentvm.errors import ChannelClosed
-from agentvm.protocol.verbs import AgentX
+from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
+from agentvm.model.secret import Secret
+from agentvm.protocol.verbs import AgentX, WireEvent
 
 EXAMPLES = """\b
 Examples:
@@ -32,13 +43,17 @@ Examples:
   avm chat --container work --model anthropic  a new session with another model
   avm chat < question.txt                      one answer on stdout, in a new session
   echo "And 7 * 8?" | avm chat --session ID    one answer, in that session
+  AVM_KEY=... avm chat                         with a server that asks for a key
 """
+
+DEFAULT_CONTAINER = "default"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--url", help="Server to connect to (ws://127.0.0.1:8080/ws; AVM_PORT names another port).")
+@click.option("--url", help="Server to connect to (AVM_URL; ws://127.0.0.1:8080/ws, where AVM_PORT names another port).")
+@key_file_option
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
-@click.option("--container", default="default", show_default=True, help="Container whose sessions to use.")
+@click.option("--container", help="Container whose sessions to use (default, or the one your key is for).")
 @click.option("--session", help="Id of the session to resume.")
 @click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
 @data_dir_option
@@ -46,8 +61,9 @@ Examples:
 def chat(
     ctx: click.Context,
     url: str | None,
+    key_file: Path | None,
     local: bool,
-    container: str,
+    container: str | None,
     session: str | None,
     model: str | None,
     data_dir: Path | None,
@@ -69,7 +85,10 @@ def chat(
     config = configure(model=model, data_dir=data_dir)
     if local and model is not None:
         model = config.default_model
-    runtime = open_local(config) if local else open_remote(server_url(url, config.port))
+    if local:
+        runtime = open_local(config)
+    else:
+        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file))
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -78,13 +97,41 @@ def chat(
     with ExitStack() as stack:
         portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
-        conversation = Conversation(agentx, container_id=container, model=model)
-        portal.call(partial(conversation.open, session, fresh=message is not None))
+        conversation = portal.call(partial(begin, agentx, container, session, model=model, fresh=message is not None))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
         # Left before the connection is: its end is then no news.
-        stack.callback(agentx.on("disconnected", lambda event: terminal.announce("Connection lost; reconnecting…")))
+        stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
         stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
         return terminal.run() if message is None else terminal.answer(message)
+
+
+def describe_loss(event: WireEvent) -> str:
+    """A client whose credentials were refused does not come back."""
+    why = event.data.get("message")
+    return "Connection lost; reconnecting…" if why is None else f"Connection lost for good: {why}."
+
+
+async def begin(agentx: AgentX, container: str | None, session: str | None, *, model: str | None, fresh: bool) -> Conversation:
+    """The conversation, in the session it goes on in."""
+    try:
+        container_id = container or await usual_container(agentx)
+        conversation = Conversation(agentx, container_id=container_id, model=model)
+        await conversation.open(session, fresh=fresh)
+    except Unauthenticated:
+        raise Unauthenticated(f"This server asks for a key. {KEY_REMEDY}") from None
+    return conversation
+
+
+async def usual_container(agentx: AgentX) -> str:
+    """Where a chat takes place that names no container: `default`, unless the key is for others."""
+    try:
+        await agentx.containers.exists(DEFAULT_CONTAINER)
+    except ContainerForbidden:
+        own = await agentx.containers.list()
+        if not own:
+            raise click.UsageError("Your key is for containers with certain names only: give one with --container.") from None
+        return own[0]
+    return DEFAULT_CONTAINER
 
 
 def read_message() -> str:
@@ -105,25 +152,19 @@ def server_url(given: str | None, port: int = DEFAULT_PORT) -> str:
 
 
 @asynccontextmanager
-async def open_remote(url: str) -> AsyncIterator[AgentX]:
+async def open_remote(url: str, key: Secret | None = None) -> AsyncIterator[AgentX]:
     """A server's runtime. Raises ChannelClosed, with what to do, when there is no server."""
     from agentvm.client.agentx import create_agentx
     from agentvm.client.remote import remote_runtime
 
     async with AsyncExitStack() as stack:
         try:
-            agentx = await stack.enter_async_context(create_agentx(remote_runtime(url)))
+            agentx = await stack.enter_async_context(create_agentx(remote_runtime(url, key=key)))
         except ChannelClosed as error:
-            raise ChannelClosed(f"{error}\n{_remedy(url)}Or chat without a server: {program()} chat --local") from None
+            raise ChannelClosed(f"{error}\n{server_remedy(url)}Or chat without a server: {program()} chat --local") from None
+        except Unauthenticated:
+            raise Unauthenticated(f"The server does not accept this key. {KEY_REMEDY}") from None
         yield agentx
-
-
-def _remedy(url: str) -> str:
-    address = urlsplit(url)
-    if address.hostname not in ("127.0.0.1", "localhost", "::1"):
-        return "Check the address, and that a server runs there.\n"
-    port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
-    return f"If no server runs there, start one: {program()} serve{port}\n"
 
 
 @asynccontextmanager

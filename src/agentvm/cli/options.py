@@ -1,15 +1,21 @@
 """Options — the settings that commands share: flags, laid over what the environment says."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from agentvm.config import ServerConfig, from_environment
+from agentvm.cli import program
+from agentvm.config import DEFAULT_PORT, ServerConfig, from_environment
 from agentvm.drivers.registry import DRIVERS
+from agentvm.errors import ConfigInvalid
+from agentvm.model.address import is_loopback
+from agentvm.model.secret import Secret
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -21,6 +27,15 @@ data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Where data is kept (AVM_DATA_DIR; ~/.agentvm)."
 )
 model_option = click.option("--model", help=MODEL_HELP)
+url_option = click.option("--url", help="Server to ask (AVM_URL; http://127.0.0.1:8080, where AVM_PORT names another port).")
+key_file_option = click.option(
+    "--key-file", type=click.Path(path_type=Path), help="File that holds your key, instead of AVM_KEY."
+)
+
+KEY_REMEDY = "Give a key that is in force: AVM_KEY=<key>, or --key-file <path>."
+
+MAX_KEY_FILE = 65_536
+"""Bytes; whatever is longer is another file than was meant. A token of an identity provider may be long."""
 
 
 def server_options(command: C) -> C:
@@ -56,6 +71,66 @@ def configure(
         named = model.partition("/")[0] in DRIVERS
         config = replace(config, llm_model=model, llm_provider=None if named else config.llm_provider)
     return config
+
+
+def given_key(key_file: Path | None) -> Secret | None:
+    """Who is asking: the file's content, else AVM_KEY. There is no flag for it: everybody on a machine can list flags."""
+    if key_file is None:
+        text, where = os.environ.get("AVM_KEY") or "", "AVM_KEY"
+    else:
+        text, where = _read_key(key_file), f"The key file {key_file}"
+    text = text.strip()
+    if not text:
+        if key_file is None:
+            return None
+        raise ConfigInvalid(f"{where} is empty; it must hold a key")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        # Not shown: it may be a key with something beside it.
+        raise ConfigInvalid(f"{where} holds more than a key: a key has only letters, digits and a few signs, on one line")
+    return Secret(text)
+
+
+def given_url(url: str | None) -> str | None:
+    """The flag, else AVM_URL."""
+    return url or os.environ.get("AVM_URL") or None
+
+
+def server_address(url: str | None) -> str:
+    """Where the HTTP API is; the socket's address is understood too, since a chat is told the same."""
+    wanted = given_url(url)
+    if wanted is None:
+        return f"http://127.0.0.1:{from_environment().port}"
+    try:
+        parts = urlsplit(wanted if "://" in wanted else f"http://{wanted}")
+        scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+        known = scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known or "@" in parts.netloc or parts.query or parts.fragment:
+        # Not shown: who writes a key into a URL must not find it in a log.
+        raise ConfigInvalid("The server's URL must be like http://127.0.0.1:8080, without a key in it")
+    path = parts.path.rstrip("/").removesuffix("/ws")
+    return f"{scheme}://{parts.netloc}{path}"
+
+
+def server_remedy(url: str) -> str:
+    """What to do when nobody answers there."""
+    address = urlsplit(url)
+    if not is_loopback(address.hostname or ""):
+        return "Check the address, and that a server runs there.\n"
+    port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
+    return f"If no server runs there, start one: {program()} serve{port}\n"
+
+
+def _read_key(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_KEY_FILE + 1)
+    except OSError as error:
+        raise ConfigInvalid(f"Cannot read the key file {path}: {error.strerror}") from None
+    if len(text) > MAX_KEY_FILE:
+        raise ConfigInvalid(f"The key file {path} is too long for a key")
+    return text
 
 
 def loop_options() -> dict[str, Any]:

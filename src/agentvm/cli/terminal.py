@@ -16,7 +16,7 @@ from anyio.from_thread import BlockingPortal
 
 from agentvm.cli.conversation import Conversation, Listed, first_words
 from agentvm.cli.screen import Screen
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, Unauthenticated
 
 with suppress(ImportError):
     # Only by being imported it gives `input` line editing and a history.
@@ -53,6 +53,8 @@ class Terminal:
         with self._handling_interrupts():
             try:
                 self._say(message)
+            except Unauthenticated:
+                raise
             except AgentVMError as error:
                 self._screen.error(str(error))
         self._screen.notice(f"(session {self._conversation.session.session_id})")
@@ -67,6 +69,9 @@ class Terminal:
                 try:
                     if not self._obey(line.strip()):
                         break
+                except Unauthenticated:
+                    # It stays so: the key was revoked, or has expired.
+                    raise
                 except AgentVMError as error:
                     self._screen.error(str(error))
                 except KeyboardInterrupt:

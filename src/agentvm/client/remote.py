@@ -4,6 +4,8 @@ When the socket drops, calls that wait for an answer fail at once with `ChannelC
 is unknown). The link reconnects with growing delays and subscribes again to every session it knew, from the cursor it had
 reached: handlers and iterators miss nothing and hear nothing twice, also across a restart of the server. Only when the
 server no longer has what was missed (`resync_required`) do iterators end.
+
+Credentials that are refused do not get better by being sent again: then the link ends, with the error for whoever opened it.
 """
 
 import itertools
@@ -20,11 +22,22 @@ import anyio
 import anyio.abc
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
-from agentvm.errors import ChannelClosed, ConfigInvalid, InvalidInput, RequestTimeout, UnknownCommand, from_code
+from agentvm.errors import (
+    AccessDenied,
+    ChannelClosed,
+    ConfigInvalid,
+    InvalidInput,
+    RequestTimeout,
+    Unauthenticated,
+    UnknownCommand,
+    from_code,
+    shorten,
+)
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
+from agentvm.model.secret import Secret
 from agentvm.protocol.codec import MAX_FRAME, decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.verbs import AgentX, EventHandler, Unsubscribe, WireEvent
@@ -45,6 +58,13 @@ HEARTBEAT = 30.0
 FAREWELL = 1.0
 """Seconds a server may take to answer a goodbye; one that is dead never does."""
 
+ENDED = {
+    4401: "The server no longer accepts these credentials: the key was revoked, or none was sent",
+    4403: "The server has suspended whom these credentials belong to",
+    4408: "These credentials have expired",
+}
+"""Why a server closes a socket that it would not open again, by close code."""
+
 
 @dataclass(slots=True, eq=False)
 class _Pending:
@@ -61,6 +81,8 @@ class RemoteLink:
         self._timeout = timeout
         self._observer = Observer()
         self._socket: ClientConnection | None = None
+        self.refusal: AccessDenied | None = None
+        """Why there will be no connection any more."""
         self._pending: dict[str, _Pending] = {}
         self._sessions: dict[str, int | None] = {}
         """What is subscribed to, and how far it was heard."""
@@ -68,13 +90,23 @@ class RemoteLink:
         self._prefix = f"req_{secrets.token_hex(6)}"
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Connects (the first failure is the caller's), then reads and reconnects until cancelled."""
+        """Connects (the first failure is the caller's), then reads and reconnects until cancelled; returns when refused."""
         socket = await self._connect()
         task_status.started()
-        while True:
-            await self._read(socket)
-            self._dropped()
-            socket = await self._reconnect()
+        try:
+            while True:
+                await self._read(socket)
+                if socket.close_code in ENDED:
+                    self.refusal = Unauthenticated(ENDED[socket.close_code])
+                self._dropped()
+                if self.refusal is not None:
+                    return
+                socket = await self._reconnect()
+        except AccessDenied as refusal:
+            logger.info("reconnect_refused", code=refusal.code)
+        finally:
+            if self.refusal is not None:
+                self._observer.end_streams()
 
     async def ask(self, command: Command[R]) -> R:
         kind = f"{command.name}_request"
@@ -91,6 +123,8 @@ class RemoteLink:
             # A server answers nothing else; why wait for the timeout.
             raise UnknownCommand(f"Unknown command: {kind}")
         socket = self._socket
+        if self.refusal is not None:
+            raise from_code(self.refusal.code, str(self.refusal))
         if socket is None:
             raise ChannelClosed("Not connected; the link reconnects by itself, try again")
         request_id = f"{self._prefix}_{next(self._ids)}"
@@ -113,6 +147,8 @@ class RemoteLink:
             pass
         finally:
             del self._pending[request_id]
+        if pending.reply is None and self.refusal is not None:
+            raise from_code(self.refusal.code, str(self.refusal))
         if pending.reply is None:
             raise ChannelClosed(f"The connection was lost while {kind} waited; it may or may not have been carried out")
         return _checked(pending.reply)
@@ -130,16 +166,22 @@ class RemoteLink:
     async def _connect(self) -> ClientConnection:
         # A proxy from the environment is for the world, not for a server on this machine.
         proxy: Literal[True] | None = None if is_loopback(urlsplit(self._url).hostname or "") else True
-        socket = await connect(
-            self._url,
-            additional_headers=self._headers,
-            max_size=MAX_FRAME,
-            compression=None,
-            ping_interval=HEARTBEAT,
-            ping_timeout=HEARTBEAT,
-            close_timeout=FAREWELL,
-            proxy=proxy,
-        )
+        try:
+            socket = await connect(
+                self._url,
+                additional_headers=self._headers,
+                max_size=MAX_FRAME,
+                compression=None,
+                ping_interval=HEARTBEAT,
+                ping_timeout=HEARTBEAT,
+                close_timeout=FAREWELL,
+                proxy=proxy,
+            )
+        except InvalidStatus as error:
+            if error.response.status_code in (401, 403):
+                self.refusal = _refused(error)
+                raise self.refusal from None
+            raise
         self._socket = socket
         return socket
 
@@ -224,7 +266,8 @@ class RemoteLink:
         self._socket = None
         for pending in self._pending.values():
             pending.answered.set()
-        self._observer.react(WireEvent(type="disconnected", category="connection"))
+        why: dict[str, object] = {} if self.refusal is None else {"errorCode": self.refusal.code, "message": str(self.refusal)}
+        self._observer.react(WireEvent(type="disconnected", category="connection", data=why))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,13 +278,25 @@ class RemoteRuntime:
     headers: Mapping[str, str] = field(repr=False)
     timeout: float
 
+    def __post_init__(self) -> None:
+        given = [value for name, value in self.headers.items() if name.lower() == "authorization"]
+        if any(not value.isascii() or not value.isprintable() for value in given):
+            # Said here, because what the socket would say of it shows it.
+            raise ConfigInvalid("The key holds a character that no key has; look for a blank or a line break in it")
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
         link = RemoteLink(self.url, self.headers, self.timeout)
         async with open_tasks() as tasks:
+
+            async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+                await link.run(task_status=task_status)
+                # Refused: nothing that is still waited for will come.
+                tasks.cancel_scope.cancel()
+
             try:
                 with anyio.fail_after(self.timeout):
-                    await tasks.start(link.run)
+                    await tasks.start(run)
             except (InvalidURI, ValueError):
                 raise ConfigInvalid(
                     f"{_shown(self.url)!r} is no WebSocket URL; write for example ws://localhost:8080/ws"
@@ -254,6 +309,9 @@ class RemoteRuntime:
                 with anyio.CancelScope(shield=True):
                     await link.close()
                 tasks.cancel_scope.cancel()
+        # Here, and not in the task: beside an error of the body it would be a group of two that say the same.
+        if link.refusal is not None:
+            raise link.refusal
 
 
 def _shown(url: str) -> str:
@@ -261,9 +319,24 @@ def _shown(url: str) -> str:
     return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
-def remote_runtime(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 30.0) -> RemoteRuntime:
-    """Agents run behind `url` (`ws://host:port/ws`)."""
-    return RemoteRuntime(url=url, headers=headers or {}, timeout=timeout)
+def remote_runtime(
+    url: str, *, key: Secret | None = None, headers: Mapping[str, str] | None = None, timeout: float = 30.0
+) -> RemoteRuntime:
+    """Agents run behind `url` (`ws://host:port/ws`); `key` says who is asking, where the server wants to know."""
+    sent = dict(headers or {})
+    if key is not None:
+        if any(name.lower() == "authorization" for name in sent):
+            raise ConfigInvalid("Give a key or an Authorization header, not both")
+        sent["Authorization"] = f"Bearer {key.reveal()}"
+    return RemoteRuntime(url=url, headers=sent, timeout=timeout)
+
+
+def _refused(error: InvalidStatus) -> AccessDenied:
+    """In the server's words, if it has any."""
+    said = shorten((error.response.body or b"").decode(errors="replace").strip())
+    if error.response.status_code == 401:
+        return Unauthenticated(said or "The server does not accept these credentials")
+    return AccessDenied(said or "The server refuses to open a socket for these credentials")
 
 
 def _encode_request(kind: str, frame: object) -> str:

@@ -1,0 +1,169 @@
+"""API — asks a running server over HTTP, for the commands about tenants. The one place where its errors become messages."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+from urllib.parse import quote, urlsplit
+
+import click
+import httpx2
+import msgspec
+
+from agentvm.cli.options import KEY_REMEDY, given_key, key_file_option, server_address, server_remedy, url_option
+from agentvm.cli.table import Item, Show, plain, when
+from agentvm.errors import QuotaExceeded, Unauthenticated
+from agentvm.model.address import is_loopback
+from agentvm.model.secret import Secret
+from agentvm.version import VERSION
+
+TIMEOUT = 30.0
+"""Seconds until a server that says nothing is given up."""
+PAGE = 1000
+"""Items asked for at once."""
+_MAX_SHOWN = 500
+
+P = ParamSpec("P")
+Query = dict[str, str | int | None]
+
+
+class RequestFailed(click.ClickException):
+    """The server refused, or could not be asked. `code` is its stable code, where it gave one."""
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Api:
+    """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
+
+    def __init__(self, url: str, key: Secret | None, *, tenant: str | None = None, timeout: float = TIMEOUT) -> None:
+        self.url = url
+        self.tenant = tenant
+        headers = {"User-Agent": f"avm/{VERSION}", "Accept": "application/json"}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key.reveal()}"
+        # A proxy from the environment is for the world, not for a server on this machine.
+        trust_env = not is_loopback(urlsplit(url).hostname or "")
+        self._client = httpx2.Client(base_url=url, headers=headers, timeout=timeout, trust_env=trust_env)
+
+    def __enter__(self) -> "Api":
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._client.close()
+
+    def get(self, *path: str, **query: str | int | None) -> Item:
+        return _object(self.ask("GET", path, query))
+
+    def pages(self, *path: str, cursor: str = "after", **query: str | int | None) -> Iterator[Item]:
+        """Every item of a list, page by page; `cursor` is the parameter that takes what `next` says."""
+        query = {"limit": PAGE, **query}
+        while True:
+            page = self.get(*path, **query)
+            items, following = page.get("items"), page.get("next")
+            if not isinstance(items, list):
+                raise RequestFailed(f"{self.url} answers unlike AgentVM: there is no list in its answer.")
+            yield from items
+            if following is None:
+                return
+            query[cursor] = following
+
+    def post(self, *path: str, body: Item) -> Item:
+        return _object(self.ask("POST", path, {}, body))
+
+    def put(self, *path: str, body: Item) -> Item:
+        return _object(self.ask("PUT", path, {}, body))
+
+    def delete(self, *path: str, **query: str | int | None) -> None:
+        self.ask("DELETE", path, query)
+
+    def ask(self, method: str, path: tuple[str, ...], query: Query, body: Item | None = None) -> bytes:
+        """The body of a good answer; `RequestFailed` for any other."""
+        for part in path:
+            if part in ("", ".", ".."):
+                # In a path they would mean something else.
+                raise click.UsageError(f"{part!r} is the name of nothing.")
+        place = "/v1/" + "/".join(quote(part, safe="") for part in path)
+        wanted = {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            answer = self._client.request(method, place, params=wanted, content=content)
+        except httpx2.TimeoutException:
+            raise RequestFailed(
+                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
+            ) from None
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            raise RequestFailed(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
+        if answer.is_success:
+            return answer.content
+        raise _failure(answer, self.url)
+
+
+def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:
+    """Gives a command its server and its way to answer, and the options that say which: all of them have the same."""
+
+    @url_option
+    @key_file_option
+    @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+    @functools.wraps(command)
+    def run(*args: P.args, **given: P.kwargs) -> Any:
+        url, key_file, as_json = (given.pop(name) for name in ("url", "key_file", "as_json"))
+        tenant = given.pop("tenant", None)
+        key = given_key(key_file if isinstance(key_file, Path) else None)
+        address = server_address(url if isinstance(url, str) else None)
+        if key is not None and address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
+            click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
+        with Api(address, key, tenant=tenant if isinstance(tenant, str) else None) as api:
+            return command(api, Show(bool(as_json)), *args, **given)
+
+    return run
+
+
+tenant_option = click.option("--tenant", help="Id or slug of the tenant; for the operator, who is not asking about their own.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ends the command unless a person, or `--yes`, says so."""
+    if yes:
+        return
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("There is nobody to ask. If you are sure, give --yes.") from None
+    if not agreed:
+        raise click.ClickException("Nothing was done.")
+
+
+def _object(content: bytes) -> Item:
+    if not content:
+        return {}
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise RequestFailed("The server answers unlike AgentVM: is something else at that address?") from None
+
+
+def _failure(answer: httpx2.Response, url: str) -> RequestFailed:
+    try:
+        error = msgspec.json.decode(answer.content, type=dict[str, dict[str, Any]])["error"]
+    except (msgspec.DecodeError, KeyError):
+        return RequestFailed(f"{url} answered {answer.status_code} and is unlike AgentVM. Is it the right address?")
+    code, message = plain(error.get("code") or answer.status_code), plain(error.get("message") or "refused")[:_MAX_SHOWN]
+    request = f", request {plain(error['requestId'])[:100]}" if error.get("requestId") else ""
+    remedy = _remedy(code, error.get("details"))
+    return RequestFailed(f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else ""), code)
+
+
+def _remedy(code: str, details: object) -> str:
+    """What to do, where the message itself does not say it."""
+    if code == Unauthenticated.code:
+        return KEY_REMEDY
+    if code == QuotaExceeded.code and isinstance(details, dict) and isinstance(details.get("resetAt"), int):
+        return f"It is renewed at {when(details['resetAt'])} UTC."
+    return ""

@@ -1,0 +1,123 @@
+"""avm key — makes, lists, renews and ends API keys. A key is shown once, alone on stdout, so that a script can keep it."""
+
+import secrets
+import time
+
+import click
+
+from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
+from agentvm.cli.user import find_user
+from agentvm.cli.when import future, span
+from agentvm.tenants.keys import make_key
+
+EXAMPLES = """\b
+Examples:
+  AVM_ADMIN_KEY=$(avm key new) avm serve --auth on     with an operator's key of your own
+  avm key create laptop --user alice                   alice's own key, shown once
+  avm key create backup --permission sessions:read --permission sessions:export --expires 30d
+  avm key rotate KEY_ID --grace 1h                     a new key; the old one ends in an hour
+  avm key revoke KEY_ID                                ends at once, with its connections
+"""
+
+COLUMNS: Columns = {
+    "ID": "keyId",
+    "NAME": "name",
+    "USER": "userId",
+    "CONTAINERS": listed("containers"),
+    "STATE": lambda item: state_of(item),
+    "CREATED (UTC)": moment("createdAt"),
+    "USED (UTC)": moment("lastUsedAt"),
+    "EXPIRES (UTC)": moment("expiresAt"),
+}
+
+
+@click.group(epilog=EXAMPLES)
+def key() -> None:
+    """Make, list, renew and end API keys."""
+
+
+@key.command("new")
+def new_key() -> None:
+    """Print a new key for AVM_ADMIN_KEY, without asking any server.
+
+    The server takes it as the operator's when it is started with it.
+    """
+    click.echo(make_key(secrets.randbits)[1].reveal())
+
+
+@key.command("create", epilog=EXAMPLES)
+@click.argument("name")
+@click.option("--user", help="Id or external id of the user whose key it is; without it, nobody's.")
+@click.option("--permission", "permissions", multiple=True, help="What it may do; repeatable (what a member usually may).")
+@click.option("--container", "containers", multiple=True, help="Container it may reach, * and ? allowed; repeatable.")
+@click.option("--expires", type=future, metavar="TIME", help="When it ends: 30d, 2026-11-15 (never).")
+@tenant_option
+@asks_server
+def create_key(
+    api: Api,
+    show: Show,
+    name: str,
+    user: str | None,
+    permissions: tuple[str, ...],
+    containers: tuple[str, ...],
+    expires: int | None,
+) -> None:
+    """Make a key and print it, this once."""
+    body: Item = {"name": name}
+    if user is not None:
+        body["userId"] = find_user(api, user)["userId"]
+    if permissions:
+        body["permissions"] = permissions
+    if containers:
+        body["containers"] = containers
+    if expires is not None:
+        body["expiresAt"] = expires
+    _show_once(api.post("auth", "keys", body=body), show)
+
+
+@key.command("list")
+@click.option("--user", help="Only keys of this user: id or external id.")
+@tenant_option
+@asks_server
+def list_keys(api: Api, show: Show, user: str | None) -> None:
+    """List keys, newest first; never the keys themselves."""
+    user_id = None if user is None else str(find_user(api, user)["userId"])
+    show.items(api.pages("auth", "keys", userId=user_id), COLUMNS, none="There are no keys.")
+
+
+@key.command("rotate")
+@click.argument("key_id")
+@click.option("--grace", type=span, default="0s", metavar="SPAN", help="How long the old key stays good: 1h, 7d (not at all).")
+@tenant_option
+@asks_server
+def rotate_key(api: Api, show: Show, key_id: str, grace: int) -> None:
+    """Make a new key with the rights of an old one, and end that."""
+    _show_once(api.post("auth", "keys", key_id, "rotate", body={"graceSeconds": grace}), show)
+
+
+@key.command("revoke")
+@click.argument("key_id")
+@yes_option
+@tenant_option
+@asks_server
+def revoke_key(api: Api, show: Show, key_id: str, yes: bool) -> None:
+    """End a key at once, with its connections."""
+    confirm(f"Revoke the key {plain(key_id)}? Whoever uses it is cut off, and it cannot be undone.", yes=yes)
+    api.delete("auth", "keys", key_id)
+    show.done(f"The key {plain(key_id)} is revoked.")
+
+
+def state_of(item: Item) -> str:
+    if item.get("revokedAt") is not None:
+        return "revoked"
+    ends = item.get("expiresAt")
+    return "expired" if isinstance(ends, int) and ends <= time.time_ns() // 1_000_000 else "active"
+
+
+def _show_once(made: Item, show: Show) -> None:
+    if show.as_json:
+        show.json(made)
+        return
+    click.echo(f"The key {plain(made.get('keyId'))} ({plain(made.get('name'))}). It is shown this once; keep it:", err=True)
+    click.echo(plain(made.get("key")))

@@ -1,0 +1,52 @@
+import click
+import pytest
+from tests.cli.desk import open_desk
+
+from agentvm.cli.quota import read_limit
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_limit_is_set_shown_and_removed() -> None:
+    async with open_desk() as desk:
+        alice = await desk.record("user", "create", "alice")
+        made = await desk.record("quota", "set", "tokens_per_day", "--hard", "1,000", "--soft", "800", "--user", "alice")
+        assert (made["metric"], made["hard"], made["soft"], made["userId"]) == ("tokens_per_day", 1000, 800, alice["userId"])
+        said = await desk.ok("quota", "set", "budget_per_month", "--hard", "25.50")
+        assert "budget_per_month        $25.50" in said
+        listed = await desk.record("quota", "list")
+        assert {"budget_per_month", "tokens_per_day", "connections"} <= {item["metric"] for item in listed}
+        assert [item["hard"] for item in await desk.record("quota", "list", "--user", "alice")] == [1000]
+        assert await desk.ok("quota", "remove", "tokens_per_day", "--user", "alice", "--yes")
+        assert await desk.record("quota", "list", "--user", "alice") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("set", "tokens_per_day"), 2),
+        (("set", "tokens_per_year", "--hard", "1"), 2),
+        (("set", "tokens_per_day", "--hard", "many"), 2),
+        (("set", "tokens_per_day", "--hard", "1", "--soft", "2"), 1),
+        (("set", "tokens_per_day", "--hard", "1", "--user", "nobody"), 1),
+        (("remove", "tokens_per_day", "--yes"), 1),
+    ],
+)
+async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code: int) -> None:
+    async with open_desk() as desk:
+        done = await desk.avm("quota", *arguments)
+        assert (done.code, done.out) == (code, "")
+        assert done.err
+
+
+def test_a_limit_is_a_number_and_for_money_dollars() -> None:
+    assert read_limit("tokens_per_day", "1_000,000", "--hard") == 1_000_000
+    assert read_limit("budget_per_month", "$0.50", "--hard") == 500_000_000
+    for metric, text in (
+        ("tokens_per_day", "1.5"),
+        ("tokens_per_day", "-1"),
+        ("budget_per_month", "NaN"),
+        ("resources", "1e99"),
+    ):
+        with pytest.raises(click.BadParameter):
+            read_limit(metric, text, "--hard")
