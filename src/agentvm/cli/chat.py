@@ -30,7 +30,7 @@ from agentvm.cli.options import (
     server_remedy,
 )
 from agentvm.cli.screen import Screen
-from agentvm.cli.terminal import Terminal
+from agentvm.cli.terminal import Terminal, interrupts_held
 from agentvm.config import DEFAULT_PORT, ServerConfig
 from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
 from agentvm.model.secret import Secret
@@ -95,7 +95,8 @@ def chat(
     live = sys.stdin.isatty() and sys.stdout.isatty()
     message = None if sys.stdin.isatty() else read_message()
     with ExitStack() as stack:
-        portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
+        with interrupts_held():
+            portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
         conversation = portal.call(partial(begin, agentx, container, session, model=model, fresh=message is not None))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)

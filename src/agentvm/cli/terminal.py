@@ -34,6 +34,19 @@ HELP = """\
 Ctrl-C stops an answer. To send a line that begins with /, begin it with //."""
 
 
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Threads that are started meanwhile never get a Ctrl-C: it must wake the one that waits for a key, which is this one."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class Terminal:
     """One chat. `live` is with a person who watches; otherwise nobody is greeted, and what went wrong is the exit code."""
 
