@@ -18,6 +18,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── StoreFailed             the disk did not take it; nothing was half-written
+    │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
     │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey
@@ -191,6 +192,16 @@ class ShuttingDown(Refused):
 
 class StoreFailed(AgentVMError):
     code = "store_failed"
+
+
+class WritesRefused(StoreFailed):
+    """Nothing was stored; `sessions` are those whose writes cannot be."""
+
+    code = "writes_refused"
+
+    def __init__(self, sessions: frozenset[str]) -> None:
+        super().__init__("The events contradict what is stored")
+        self.sessions = sessions
 
 
 class RecordUnreadable(StoreFailed):

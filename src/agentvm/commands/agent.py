@@ -33,7 +33,9 @@ async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.Container
     container_id = call.container_id(command.container_id)
     call.peer.join(container_id)
     for agent in call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id):
-        await call.peer.runtime.stop_agent(agent)
+        present = call.find_agent(agent.agent_id)
+        if present is not None:
+            await call.peer.runtime.stop_agent(present)
     return ask.ContainerIdReply(container_id=container_id)
 
 

@@ -30,6 +30,25 @@ class Usage(Record):
         )
 
 
+MOST_TOKENS = 10**12
+"""More than any call can have: a report beyond it is a provider's mistake, and would not fit into the books."""
+
+
+def bounded(usage: Usage) -> Usage:
+    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.thinking_tokens)
+    if all(0 <= count <= MOST_TOKENS for count in counts):
+        return usage
+    read, written, cached, cache_written, thought = (min(max(0, count), MOST_TOKENS) for count in counts)
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cache_read_tokens=cached,
+        cache_write_tokens=cache_written,
+        thinking_tokens=thought,
+        estimated=True,
+    )
+
+
 NO_USAGE = Usage(input_tokens=0, output_tokens=0)
 
 

@@ -4,6 +4,7 @@ An idle agent is a few hundred bytes: it has no task and no queue of its own; a 
 run. Whatever goes wrong in a turn becomes that turn's terminal event; it never reaches a neighbour.
 """
 
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -26,6 +27,7 @@ from agentvm.runtime.billing import Bill
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.settlement import settle_up
 
 logger = get_logger(__name__)
 
@@ -45,7 +47,7 @@ class Agent:
         self.session_id = session_id
         self._ports = ports
         self._scope = Scope(container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id)
-        self._state = AgentState.IDLE
+        self.state = AgentState.IDLE
         self.inbox: deque[Accepted] = deque()
         """Turns that wait, in order."""
         self._accepting = 0
@@ -57,19 +59,14 @@ class Agent:
         self._owed: list[tuple[turn.Events, Scope]] = []
         """Ends of turns that were told and could not be stored."""
         self._suspending = False
-        self._sending: dict[str, anyio.Event] = {}
         self._users = 0
         self.used_at = anyio.current_time()
         """When it was last of use, in the loop's time."""
 
     @property
-    def state(self) -> AgentState:
-        return self._state
-
-    @property
     def resting(self) -> bool:
         """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
-        return self._state is AgentState.IDLE and not (self._users or self.inbox or self._accepting or self._owed)
+        return self.state is AgentState.IDLE and not (self._users or self.inbox or self._accepting or self._owed)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -92,19 +89,21 @@ class Agent:
         if client_key is None:
             yield None
             return
-        while (other := self._sending.get(client_key)) is not None:
+        # Not the agent's own: another of the same session may come while this one is being stopped.
+        sending, key = self._ports.sending, (self.tenant_id, self.session_id, client_key)
+        while (other := sending.get(key)) is not None:
             await other.wait()
-        self._sending[client_key] = anyio.Event()
+        sending[key] = anyio.Event()
         try:
             container = self._ports.store.tenant(self.tenant_id).container(self.image.container_id)
             yield await container.log(self.session_id).find_turn(client_key)
         finally:
-            self._sending.pop(client_key).set()
+            sending.pop(key).set()
 
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
         log = await self._open_log()
-        move(self._state, Move.RECEIVE)
+        move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting >= self._ports.limits.inbox:
             raise InboxFull(f"{self._ports.limits.inbox} messages are already waiting for this agent; try again later")
@@ -134,18 +133,19 @@ class Agent:
     def release(self, accepted: Accepted) -> None:
         """Lets the turn run."""
         accepted.released = True
-        if self._state is AgentState.IDLE:
-            self._state = move(self._state, Move.START)
+        if self.state is AgentState.IDLE:
+            self.state = move(self.state, Move.START)
             self._rested = anyio.Event()
             self._ports.tasks.start_soon(self._run)
-        elif self._state is AgentState.STOPPED and not self._suspending:
+        elif self.state is AgentState.STOPPED and not self._suspending:
             # Committed while the agent was being stopped: it still gets its one end.
             self._ports.tasks.start_soon(self._drop_waiting)
 
     async def interrupt(self) -> Accepted | None:
         """Tells everybody that the current turn is being stopped, and returns it for `cancel`."""
         # Chosen first: while it is being told, the turn may end and the next begin.
-        current = self._running or (self.inbox[0] if self.inbox and self.inbox[0].released else None)
+        waiting = self.inbox[0] if self.inbox and (self.inbox[0].released or self.inbox[0].resumed) else None
+        current = self._running or waiting
         turn_id, container_id = current.state.turn_id if current else None, self.image.container_id
         await self._tell_all((lifecycle.Interrupted(agent_id=self.agent_id, container_id=container_id, turn_id=turn_id),))
         return current
@@ -154,6 +154,9 @@ class Agent:
         """Stops that turn, if it has not ended: the provider's socket is closed, the partial answer kept."""
         if accepted is not None:
             accepted.cancelling.cancel()
+            if accepted.resumed and accepted in self.inbox:
+                # It need not wait for its turn among those that are under suspicion: it only ends.
+                self.release(accepted)
 
     async def stop(self) -> None:
         """Ends the running turn and those that wait, each with its terminal event; afterwards the agent takes nothing.
@@ -165,14 +168,14 @@ class Agent:
                 await self._ended.wait()
                 return
             self._ended = anyio.Event()
-            self._state = move(self._state, Move.STOP)
-            self.cancel(self._running)
-            with anyio.move_on_after(self._ports.limits.stop_seconds):
-                await self._rested.wait()
-            self._state = move(self._state, Move.STOPPED)
+            self.state = move(self.state, Move.STOP)
             try:
+                self.cancel(self._running)
+                with anyio.move_on_after(self._ports.limits.stop_seconds):
+                    await self._rested.wait()
+                self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
-                    await self._pay()
+                    await self.pay()
                 else:
                     await self._drop_waiting()
             finally:
@@ -199,7 +202,7 @@ class Agent:
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
         for what in (Move.STOP, Move.STOPPED):
-            self._state = move(self._state, what)
+            self.state = move(self.state, what)
         self._ended = self._rested
 
     def resume(
@@ -216,7 +219,9 @@ class Agent:
         A turn that died with its process has used up an attempt, one that was `suspended` has not.
         """
         begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
-        begun = msgspec.structs.replace(begun, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
+        begun = msgspec.structs.replace(
+            begun, produced=done.produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids
+        )
         accepted = self._accept(begun, left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
         if stopped:
@@ -228,44 +233,26 @@ class Agent:
         scope = msgspec.structs.replace(self._scope, turn_id=begun.turn_id)
         return Accepted(begun, scope, Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope))
 
-    async def _settle_up(self, accepted: Accepted) -> None:
-        """What a turn used before a restart counts, and the call it was in when its process died is charged, once."""
-        if not accepted.resumed or accepted.settled:
-            return
-        ledger = self._ports.store.accounts(self.tenant_id).ledger
-        used, accepted.bill.price = await ledger.turn_total(accepted.state.turn_id)
-        if not used.total:
-            # From before there was a ledger: what its messages say.
-            used = accepted.state.usage
-        cut = accepted.cut
-        if cut is not None:
-            async with self._ports.choose(self.tenant_id, self.image.definition.model) as chosen:
-                await accepted.bill.admit(chosen.driver.name, chosen.model, own_key=chosen.own_key, force=True)
-            accepted.bill.enter((turn_events.ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
-            used += cut.usage
-        accepted.state = msgspec.structs.replace(accepted.state, usage=used)
-        accepted.settled = True
-
     async def rest(self) -> None:
         """Returns when no turn runs."""
         await self._rested.wait()
 
     async def _run(self) -> None:
         try:
-            while self._state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
+            while self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
                 await self._run_turn(self.inbox.popleft())
         finally:
             self._running = None
             self.used_at = anyio.current_time()
-            if self._state is AgentState.RUNNING:
-                self._state = move(self._state, Move.REST)
+            if self.state is AgentState.RUNNING:
+                self.state = move(self.state, Move.REST)
             self._rested.set()
 
     async def _drop_waiting(self) -> None:
         while self.inbox:
             accepted = self.inbox.popleft()
             try:
-                await self._settle_up(accepted)
+                await settle_up(self._ports, self.tenant_id, self.image, accepted)
             except AgentVMError as error:
                 logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
             await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
@@ -276,17 +263,24 @@ class Agent:
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):
-                await self._settle_up(accepted)
+                await settle_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self._open_log()
                 if accepted.resumed:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
-                    accepted.state = msgspec.structs.replace(accepted.state, produced=log.head)
+                    produced = max(log.head, accepted.state.produced)
+                    accepted.state = msgspec.structs.replace(accepted.state, produced=produced)
                 await Answering(self._ports, self.image, log, accepted).run()
         except TimeoutError:
             failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
             failure = _failure(error)
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # Nobody has cancelled this turn: a library let its own cancellation out, which would take every agent along.
+            logger.exception("turn_cancelled_from_within", turn_id=accepted.scope.turn_id, agent_id=self.agent_id)
+            failure = ("internal_error", "The turn failed because of an internal error", True)
         except Exception:  # Protects every other agent: a bug in one turn ends that turn only.
             logger.exception("turn_crashed", turn_id=accepted.scope.turn_id, agent_id=self.agent_id)
             failure = ("internal_error", "The turn failed because of an internal error", True)
@@ -351,7 +345,8 @@ class Agent:
             self._owed = owed + self._owed
             raise
 
-    async def _pay(self) -> None:
+    async def pay(self) -> None:
+        """Stores the ends of turns that were told while the store refused."""
         if self._owed:
             try:
                 await self._emit((), self._scope)

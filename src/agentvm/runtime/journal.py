@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed
+from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.message import MessageEvent
 from agentvm.events.turn import ModelCalled, TurnRequest, TurnResponse, TurnResumed
@@ -215,6 +215,19 @@ class Journal:
             batch.done.set()
 
     async def _commit(self, batch: _Batch) -> None:
+        """One session whose writes cannot be stored keeps nobody else's from being."""
+        while True:
+            try:
+                await self._commit_all(batch)
+            except WritesRefused as error:
+                at_fault = {post.log: error for post in batch.posts if post.log.session_id in error.sessions}
+                if at_fault:
+                    self._fail(batch, at_fault)
+                    continue
+                raise
+            return
+
+    async def _commit_all(self, batch: _Batch) -> None:
         by_log: dict[SessionLog, list[Event]] = {}
         for post in batch.posts:
             by_log.setdefault(post.log, []).extend(post.events)
@@ -234,6 +247,8 @@ class Journal:
             committed = await self._store.commit(
                 writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
             )
+        except WritesRefused:
+            raise
         except AgentVMError as error:
             self.failing = True
             logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))

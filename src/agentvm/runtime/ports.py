@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+import anyio
 import anyio.abc
 
 from agentvm.drivers.models import Chosen, Models
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, NewId, TenantId
+from agentvm.model.ids import Clock, NewId, SessionId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
 from agentvm.runtime.billing import Meter
@@ -40,5 +41,7 @@ class Ports:
     new_id: NewId
     tasks: anyio.abc.TaskGroup
     limits: Limits
+    sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
+    """Who is sending something under a key of their own: one at a time."""
     cost: Cost
     meter: Meter

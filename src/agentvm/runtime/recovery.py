@@ -25,6 +25,8 @@ class Done:
 
     unanswered: tuple[PendingCall, ...] = ()
     """The calls of its finished steps that have no result."""
+    produced: int = 0
+    """The highest number among the ids of its messages."""
     steps: int = 0
     """Model calls that were finished."""
     usage: Usage = NO_USAGE
@@ -83,6 +85,7 @@ def review(history: Sequence[Message], turn_id: TurnId) -> Done:
     (name, _), times = max(alike.items(), key=lambda one: one[1], default=(("", b""), 0))
     return Done(
         unanswered=unanswered,
+        produced=max((int(number) for message in own if (number := message.id.rpartition("_")[2]).isdecimal()), default=0),
         steps=len(finished),
         most_repeated=(name, times),
         usage=sum((message.usage or NO_USAGE for message in finished.values()), NO_USAGE),

@@ -64,7 +64,7 @@ class Replay:
             return Missed([], end, lost=True)
         page = await self._page(log, tenant_id, session_id, after)
         if page is None:
-            return Missed([], end)
+            return Missed([], end, lost=after < end)
         if page.events[0].seq > after + 1:
             # Something in between could not be read.
             return Missed([], end, lost=True)

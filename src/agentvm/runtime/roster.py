@@ -58,9 +58,12 @@ class Roster:
 
     def remove(self, present: Present) -> bool:
         """Whether it was there."""
-        found = self._awake.pop(present.agent_id, None) or self._asleep.pop(present.agent_id, None)
-        if found is None:
+        found: Present | None = self._awake.get(present.agent_id) or self._asleep.get(present.agent_id)
+        if found is None or (found is not present and found != present):
+            # Gone, or it has another body by now.
             return False
+        self._awake.pop(present.agent_id, None)
+        self._asleep.pop(present.agent_id, None)
         key = (found.tenant_id, found.container_id)
         del self._by_container[key][found.session_id]
         if not self._by_container[key]:

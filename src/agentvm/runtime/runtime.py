@@ -11,7 +11,7 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, RecordUnreadable, ShuttingDown, ToolNotFound
+from agentvm.errors import AgentVMError, RecordUnreadable, SessionNotFound, ShuttingDown, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.turn import TurnRequest
@@ -43,9 +43,6 @@ logger = get_logger(__name__)
 
 FOLDED = 10_000
 """Events before the tail among which the beginning of a running model call is looked for."""
-
-SUSPICION = 5.0
-"""Seconds that a turn which may be the one that kills the server runs before the next of them is begun."""
 
 
 class Runtime:
@@ -124,8 +121,10 @@ class Runtime:
         self.tell(agent.tenant_id, Scope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image) -> None:
-        for present in self.roster.of_container(tenant_id, image.container_id):
-            if present.image_id == image.image_id:
+        for named in self.roster.of_container(tenant_id, image.container_id):
+            # Looked up again: while one was being stopped, another may have fallen asleep or woken up.
+            present = self.roster.find(tenant_id, named.agent_id)
+            if present is not None and present.image_id == image.image_id:
                 await self.stop_agent(present)
 
     def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
@@ -142,8 +141,7 @@ class Runtime:
         await self.quarantine.load()
         found: list[tuple[TenantId, Image, Turn, Done]] = []
         for tenant_id, left in await self._ports.store.list_unfinished():
-            container = self._ports.store.tenant(tenant_id).container(left.container_id)
-            image = await container.get_image(left.image_id)
+            image = await self._read_image(tenant_id, left)
             if image is not None:
                 found.append((tenant_id, image, left, await self._review(tenant_id, left)))
         stopped: set[TurnId] = set()
@@ -178,15 +176,15 @@ class Runtime:
 
     async def _release_suspects(self) -> None:
         """Turns on their last attempt go on one after the other: who kills the server shall not take the others with it."""
-        for agent, accepted in self._suspects:
+        for agent, accepted in tuple(self._suspects):
             agent.release(accepted)
-            with anyio.move_on_after(SUSPICION):
-                await agent.rest()
+            await agent.rest()
+        self._suspects.clear()
 
     async def _find_cut(self, tenant_id: TenantId, left: Turn) -> Cut | None:
         try:
             return find_cut(await self._end_of(tenant_id, left), left.turn_id)
-        except RecordUnreadable as error:
+        except (RecordUnreadable, SessionNotFound) as error:
             # Nobody is kept from going on by a call that cannot be billed.
             logger.error("cut_call_unknown", turn_id=left.turn_id, code=error.code, error=str(error))
             return None
@@ -207,6 +205,14 @@ class Runtime:
             events += [event for event in missed.events if event.seq <= last]
             after = missed.events[-1].seq
         return events + tail
+
+    async def _read_image(self, tenant_id: TenantId, left: Turn) -> Image | None:
+        container = self._ports.store.tenant(tenant_id).container(left.container_id)
+        try:
+            return await container.get_image(left.image_id)
+        except RecordUnreadable as error:
+            await self.quarantine.put(tenant_id, left.container_id, left.session_id, f"its image cannot be read ({error})")
+            return None
 
     async def _review(self, tenant_id: TenantId, left: Turn) -> Done:
         """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
@@ -231,7 +237,10 @@ class Runtime:
     async def _evict_idle(self) -> None:
         """Lets agents that nobody uses leave memory, until cancelled."""
         while True:
-            await anyio.sleep(min(30.0, self._ports.limits.idle_seconds / 4))
+            await anyio.sleep(max(0.001, min(30.0, self._ports.limits.idle_seconds / 4)))
+            for agent in self.roster:
+                if not self._ports.journal.failing:
+                    await agent.pay()
             self._evict()
 
     def _evict(self) -> None:
@@ -301,6 +310,7 @@ async def open_runtime(
             new_id=new_id,
             tasks=tasks,
             limits=limits,
+            sending={},
             cost=cost,
             meter=meter or Unmetered(),
             choose=choose or (lambda tenant_id, name: nullcontext(models.choose(name))),

@@ -71,6 +71,9 @@ class SessionLog:
 
     def restore(self, events: Sequence[Event], entry: int) -> None:
         """Events that were committed and told before the process died; at least one."""
+        if self.tail and events[0].seq != self.tail[-1].seq + 1:
+            # Something in between cannot be read: whoever asks for it must start afresh.
+            self.tail.clear()
         self.tail += events
         self.head = self.committed = events[-1].seq
         self.entry = self.entry or entry

@@ -28,7 +28,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.text import sound
 from agentvm.model.turn import Outcome
-from agentvm.model.usage import NO_USAGE, Usage, at_least
+from agentvm.model.usage import NO_USAGE, Usage, at_least, bounded
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
@@ -121,6 +121,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         case model.ToolCallStopped():
             return _stop_call(now, at)
         case model.UsageReported(usage=usage):
+            usage = bounded(usage)
             return _replace(now, call_usage=usage), (stream.MessageDelta(usage=usage),)
         case model.MessageStarted(model=name):
             return _start_message(now, sound(name), at)

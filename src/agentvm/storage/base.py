@@ -153,6 +153,9 @@ class Store(Protocol):
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> "Committed":
         """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
+        `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
+        be tried again without them.
+
         Only its ledger entries are kept all the same: what was used is owed, also when the image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
         """

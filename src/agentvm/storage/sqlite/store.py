@@ -6,7 +6,8 @@ from pathlib import Path
 
 import apsw
 
-from agentvm.errors import SessionNotFound
+from agentvm.errors import SessionNotFound, WritesRefused
+from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
@@ -19,6 +20,8 @@ from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
+
+logger = get_logger(__name__)
 
 # The newest chunk of a session stays: it says how far the session has counted.
 _TRIM_LOG = """
@@ -50,6 +53,10 @@ FROM readers JOIN sessions USING (session_key)
 WHERE readers.tenant_id = ? AND client_id = ?
 ORDER BY session_key
 """
+
+
+_CONTRADICTIONS = (apsw.ConstraintError, OverflowError, ValueError, TypeError)
+"""What one session's write can do wrong by itself; a full or broken disk is none of these."""
 
 
 class SqliteTenantStore:
@@ -124,6 +131,7 @@ class SqliteStore:
 
         def work(connection: apsw.Connection) -> Committed:
             gone: set[SessionId] = set()
+            refused: set[SessionId] = set()
             for session_id, add, bill in prepared:
                 connection.execute("SAVEPOINT session")
                 try:
@@ -132,7 +140,13 @@ class SqliteStore:
                     gone.add(session_id)
                     connection.execute("ROLLBACK TO session")
                     bill(connection)
+                except _CONTRADICTIONS as error:
+                    logger.error("write_refused", session_id=session_id, error=str(error))
+                    refused.add(session_id)
+                    connection.execute("ROLLBACK TO session")
                 connection.execute("RELEASE session")
+            if refused:
+                raise WritesRefused(frozenset(refused))
             if forget:
                 connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
             if entry is None:
