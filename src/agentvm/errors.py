@@ -32,6 +32,7 @@ The code is contract, the text is for people. A message names the thing and, whe
         └── ChannelClosed · RequestTimeout · RemoteError
 """
 
+from datetime import UTC, datetime
 from typing import ClassVar
 
 _LONGEST_NAME = 200
@@ -149,14 +150,24 @@ class Refused(AgentVMError):
     code = "refused"
 
 
+def _in_numbers(count: int) -> str:
+    return f"{count:,}"
+
+
+def _in_dollars(nano: int) -> str:
+    return f"${nano / 1_000_000_000:,.6f}".rstrip("0").rstrip(".")
+
+
 class QuotaExceeded(Refused):
     """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
 
     code = "quota_exceeded"
 
-    def __init__(self, metric: str, *, limit: int, used: int, reset_at: int | None = None) -> None:
-        wait = "" if reset_at is None else "; it is renewed later, see resetAt"
-        super().__init__(f"The quota {metric} is used up: {used:,} of {limit:,}{wait}")
+    def __init__(self, metric: str, *, limit: int, used: int, adding: int = 1, reset_at: int | None = None) -> None:
+        said = _in_dollars if metric.startswith("budget") else _in_numbers
+        left, needs = said(max(0, limit - used)), f"; this may take {said(adding)}" if adding > 1 else ""
+        wait = "" if reset_at is None else f", until {datetime.fromtimestamp(reset_at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+        super().__init__(f"The quota {metric} does not allow it: {left} of {said(limit)} left{wait}{needs}")
         self.details: dict[str, object] = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at

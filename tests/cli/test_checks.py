@@ -1,6 +1,7 @@
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -159,9 +160,31 @@ def test_a_host_that_is_not_here_is_the_hosts_fault(host: str) -> None:
     assert (finding.name, finding.status, finding.remedy) == ("host", "fail", "For this machine alone: --host 127.0.0.1")
 
 
-def test_a_host_that_others_reach_is_warned_of() -> None:
-    statuses = [[finding.status for finding in checks.check_address(host, 0)] for host in ("0.0.0.0", "127.0.0.1")]
-    assert statuses == [["warn", "ok"], ["ok", "ok"]]
+def test_it_says_who_reaches_the_server() -> None:
+    said = [next(checks.check_address(host, 0)).text for host in ("0.0.0.0", "127.0.0.1")]
+    assert said == ["other machines reach 0.0.0.0", "only this machine reaches 127.0.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("config", "status", "text"),
+    [
+        (ServerConfig(), "ok", "off: every program"),
+        (ServerConfig(host="0.0.0.0"), "ok", "on: peers need a key"),
+        (ServerConfig(auth="on"), "ok", "on: peers need a key"),
+        (ServerConfig(auth="on", admin_key=Secret("mysecret")), "fail", "AVM_ADMIN_KEY is not a key"),
+        (ServerConfig(auth="on", server_key=Secret("zz")), "fail", "AVM_SERVER_KEY is not a server key"),
+    ],
+)
+def test_it_says_whether_peers_need_a_key(config: ServerConfig, status: str, text: str) -> None:
+    found = next(checks.check_auth(config))
+    assert (found.status, found.text.startswith(text)) == (status, True)
+
+
+def test_a_default_model_without_a_price_is_warned_of_where_it_would_be_refused() -> None:
+    unpriced = ServerConfig(auth="on", llm_provider="openai", llm_model="qwen3", llm_base_url="http://127.0.0.1:1/v1")
+    assert [finding.name for finding in checks.check_auth(unpriced)] == ["auth", "price"]
+    for fine in (replace(unpriced, allow_unpriced=True), replace(unpriced, auth="off"), replace(unpriced, llm_model="gpt-4o")):
+        assert [finding.name for finding in checks.check_auth(fine)] == ["auth"]
 
 
 def test_a_log_level_that_is_none_is_a_failure() -> None:
@@ -183,5 +206,6 @@ def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examine
         "model": "fail",
         "host": "ok",
         "port": "ok",
+        "auth": "ok",
         "log": "ok",
     }

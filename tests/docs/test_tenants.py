@@ -67,7 +67,7 @@ async def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     for number, block in enumerate(steps()):
         if block.output is not None:
             assert (err if block.mark == "fails" else out)[number] == block.output, block.text
-    assert any("The quota tokens_per_day is used up" in said for said in err.values())
+    assert any("The quota tokens_per_day does not allow it" in said for said in err.values())
     assert any("Everything is explained." in said for said in out.values())
 
 

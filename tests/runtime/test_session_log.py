@@ -2,7 +2,7 @@ import pytest
 from tests.runtime.fixtures import open_world
 
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.message import SilentMessage
 from agentvm.events.stream import TextDelta
@@ -121,3 +121,12 @@ async def test_an_unreadable_journal_entry_does_not_keep_the_others_from_coming_
         await world.store.commit([], entry=pack({here: whole}))
         (log,) = await read_tails(world.store)
         assert log.tail == whole
+
+
+def test_what_follows_a_part_that_cannot_be_read_stands_by_itself() -> None:
+    log = SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("s1"), 0)
+    data = TextDelta(text="x")
+    told = [Event(data=data, scope=Scope(), timestamp=1, tenant_id=DEFAULT_TENANT, seq=seq) for seq in (1, 2, 4)]
+    log.restore(told[:2], 1)
+    log.restore(told[2:], 3)
+    assert ([event.seq for event in log.tail], log.head, log.entry) == ([4], 4, 1)

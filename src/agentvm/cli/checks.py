@@ -18,7 +18,7 @@ import httpx2
 from agentvm.cli import program
 from agentvm.cli.logs import LEVELS, check_level
 from agentvm.cli.model import is_whole
-from agentvm.cli.serve import describe_model
+from agentvm.cli.serve import describe_model, describe_unpriced
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
@@ -26,6 +26,8 @@ from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_pa
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
 from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.tenants.keys import parse_key
+from agentvm.tenants.server_key import is_server_key
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -61,6 +63,7 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
         yield from check_packages(driver)
         yield check_weights(config, driver, model)
     yield from check_address(config.host, config.port)
+    yield from check_auth(config)
     yield check_log_level(config.log_level)
 
 
@@ -174,16 +177,31 @@ def check_address(host: str, port: int) -> Iterator[Finding]:
         text = f"{shorten(host)} is no address of this machine"
         yield Finding(name="host", status="fail", text=text, remedy="For this machine alone: --host 127.0.0.1")
         return
-    if is_loopback(host):
-        yield Finding(name="host", status="ok", text=f"only this machine reaches {host}")
-    else:
-        yield Finding(
-            name="host",
-            status="warn",
-            text=f"other machines reach {host}, and there is no authentication",
-            remedy="Listen on 127.0.0.1, or put a proxy that authenticates in front.",
-        )
+    reached = f"only this machine reaches {host}" if is_loopback(host) else f"other machines reach {host}"
+    yield Finding(name="host", status="ok", text=reached)
     yield check_port(host, port)
+
+
+def check_auth(config: ServerConfig) -> Iterator[Finding]:
+    """Whether peers need a key, and whether what is needed for that can be had."""
+    if not config.authenticates:
+        text = "off: every program on this machine can read every conversation"
+        yield Finding(name="auth", status="ok", text=text)
+        return
+    if config.admin_key is not None and parse_key(config.admin_key.reveal()) is None:
+        text, remedy = "AVM_ADMIN_KEY is not a key, or has a typo", "Make one: avm key new"
+        yield Finding(name="auth", status="fail", text=text, remedy=remedy)
+    elif config.server_key is not None and not is_server_key(config.server_key.reveal()):
+        text, remedy = "AVM_SERVER_KEY is not a server key", "Make one: openssl rand -hex 32"
+        yield Finding(name="auth", status="fail", text=text, remedy=remedy)
+    else:
+        yield Finding(name="auth", status="ok", text="on: peers need a key")
+    try:
+        unpriced = describe_unpriced(config)
+    except ConfigInvalid:
+        return
+    if unpriced is not None:
+        yield Finding(name="price", status="warn", text=unpriced.partition(". ")[0], remedy=unpriced.partition(". ")[2])
 
 
 def check_port(host: str, port: int) -> Finding:

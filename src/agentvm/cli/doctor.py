@@ -3,11 +3,12 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from agentvm.cli.checks import Finding, examine
-from agentvm.cli.options import configure, server_options
+from agentvm.cli.options import auth_option, configure, server_options
 
 COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -21,10 +22,18 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @server_options
+@auth_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def doctor(host: str | None, port: int | None, data_dir: Path | None, model: str | None, as_json: bool) -> int:
+def doctor(
+    host: str | None,
+    port: int | None,
+    data_dir: Path | None,
+    model: str | None,
+    auth: Literal["on", "off"] | None,
+    as_json: bool,
+) -> int:
     """Check the installation and say what to do."""
-    findings = list(examine(configure(host=host, port=port, data_dir=data_dir, model=model)))
+    findings = list(examine(configure(host=host, port=port, data_dir=data_dir, model=model, auth=auth)))
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:
         click.echo(json.dumps({"ok": not failed, "checks": [asdict(finding) for finding in findings]}, indent=2))

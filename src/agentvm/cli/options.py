@@ -26,6 +26,11 @@ port_option = click.option("--port", type=click.IntRange(0, 65535), help="Port; 
 data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Where data is kept (AVM_DATA_DIR; ~/.agentvm)."
 )
+auth_option = click.option(
+    "--auth",
+    type=click.Choice(("on", "off")),
+    help="Whether peers need a key (AVM_AUTH; on, unless only this machine can reach the server).",
+)
 model_option = click.option("--model", help=MODEL_HELP)
 url_option = click.option("--url", help="Server to ask (AVM_URL; http://127.0.0.1:8080, where AVM_PORT names another port).")
 key_file_option = click.option(

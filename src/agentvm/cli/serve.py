@@ -6,6 +6,7 @@ that was acknowledged.
 
 import importlib
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -16,11 +17,12 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.logs import LEVELS, configure_logs
-from agentvm.cli.options import configure, loop_options, server_options
+from agentvm.cli.options import auth_option, configure, loop_options, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import DRIVERS
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.model.secret import Secret
+from agentvm.model.usage import NO_USAGE
 from agentvm.version import VERSION
 
 EXAMPLES = """\b
@@ -53,11 +55,7 @@ def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[st
     help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
     "(AVM_ALLOW_ORIGINS).",
 )
-@click.option(
-    "--auth",
-    type=click.Choice(("on", "off")),
-    help="Whether peers need a key (AVM_AUTH; on, unless only this machine can reach the server).",
-)
+@auth_option
 @click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
 def serve(
     host: str | None,
@@ -109,6 +107,8 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
     click.echo(f"Data: {'in memory' if config.data_dir is None else config.data_dir.expanduser().absolute()}")
     if config.authenticates:
         click.echo("Authentication: on; peers need a key")
+        if unpriced := describe_unpriced(config):
+            warn(unpriced)
     else:
         warn("Authentication is OFF: every program on this machine can read every conversation. Turn it on with --auth on.")
     if "*" in config.allow_origins:
@@ -124,6 +124,19 @@ def show_first_key(key: Secret | None) -> None:
         click.echo(f"The operator's key, shown this once: {key.reveal()}")
         click.echo("Keep it: it can do everything. Try it: AVM_KEY=<key> avm whoami")
         click.echo("")
+
+
+def describe_unpriced(config: ServerConfig) -> str | None:
+    """What to say of a default model that every message would be refused for; None when there is nothing to say."""
+    driver, _, model = config.default_model.partition("/")
+    # Late: the table takes a third of a second.
+    from agentvm.tenants.price import FREE, Prices
+
+    if config.allows_unpriced or driver in FREE or not model:
+        return None
+    if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000) is not None:
+        return None
+    return f"Nobody knows what {driver}/{model} costs, so messages to it are refused. Allow them: AVM_ALLOW_UNPRICED=on"
 
 
 def describe_model(config: ServerConfig) -> str:

@@ -53,6 +53,14 @@ class Replay:
 
     async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
         """The next page after the cursor. `SessionNotFound` if the session is gone."""
+        found = await self._read(tenant_id, container_id, session_id, after)
+        if found is None:
+            # While one place was looked at, what is asked for may have gone from it to the other: once more.
+            found = await self._read(tenant_id, container_id, session_id, after)
+        return found or Missed([], self.last(tenant_id, session_id) or after, lost=True)
+
+    async def _read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed | None:
+        """None when it is in neither place, though something follows the cursor."""
         found = self._from_memory(tenant_id, session_id, after)
         if found is not None:
             return found
@@ -64,7 +72,7 @@ class Replay:
             return Missed([], end, lost=True)
         page = await self._page(log, tenant_id, session_id, after)
         if page is None:
-            return Missed([], end, lost=after < end)
+            return Missed([], end) if after >= end else None
         if page.events[0].seq > after + 1:
             # Something in between could not be read.
             return Missed([], end, lost=True)

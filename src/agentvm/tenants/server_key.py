@@ -83,6 +83,11 @@ def load_server_key(
     return ServerKey(fresh) if path is None else _keep(path, fresh)
 
 
+def is_server_key(text: str) -> bool:
+    """Whether the text could be one; it is not looked at further."""
+    return _HEX.fullmatch(text.strip()) is not None or _BASE64.fullmatch(text.strip()) is not None
+
+
 def _parse(text: str, source: str) -> ServerKey:
     text = text.strip()
     try:
