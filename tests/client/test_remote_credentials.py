@@ -14,7 +14,7 @@ from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
 from agentvm.config import ServerConfig
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import AccessDenied, ConfigInvalid, Unauthenticated
+from agentvm.errors import AccessDenied, ConfigInvalid, Refused, Unauthenticated
 from agentvm.model.secret import Secret
 from agentvm.server.local import start_server
 
@@ -142,3 +142,17 @@ async def test_a_client_that_is_not_let_in_again_does_not_try_for_ever(
                 async with create_agentx(remote_runtime(url)):
                     await anyio.sleep_forever()
     assert attempts == 2
+
+
+async def test_a_server_that_takes_no_more_connections_is_not_taken_for_none() -> None:
+    def refuse(connection: ServerConnection, request: Request) -> Response:
+        return connection.respond(429, "The quota connections does not allow it: 0 of 1 left\n")
+
+    async def never(socket: ServerConnection) -> None:
+        raise AssertionError("it was opened")
+
+    async with serve(never, "127.0.0.1", 0, process_request=refuse) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(Refused, match="The quota connections"):
+            async with create_agentx(remote_runtime(url)):
+                pass

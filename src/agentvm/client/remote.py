@@ -29,6 +29,7 @@ from agentvm.errors import (
     ChannelClosed,
     ConfigInvalid,
     InvalidInput,
+    Refused,
     RequestTimeout,
     Unauthenticated,
     UnknownCommand,
@@ -301,6 +302,12 @@ class RemoteRuntime:
                 raise ConfigInvalid(
                     f"{_shown(self.url)!r} is no WebSocket URL; write for example ws://localhost:8080/ws"
                 ) from None
+            except InvalidStatus as error:
+                said = shorten((error.response.body or b"").decode(errors="replace").strip())
+                if error.response.status_code in (429, 503) and said:
+                    # There is a server, and it says why not now.
+                    raise Refused(said) from None
+                raise ChannelClosed(f"Cannot connect to {_shown(self.url)}: {error}") from None
             except (OSError, TimeoutError, InvalidHandshake) as error:
                 raise ChannelClosed(f"Cannot connect to {_shown(self.url)}: {str(error) or 'no answer'}") from None
             try:
