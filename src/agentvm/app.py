@@ -20,7 +20,7 @@ from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, Clock, NewId, TenantId, UserId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.runtime.builtin_tools import builtin_tools
@@ -36,7 +36,7 @@ from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
 from agentvm.tenants.own_keys import OwnKeys
-from agentvm.tenants.people import People
+from agentvm.tenants.people import Guarded, People
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.server_key import load_server_key
@@ -132,6 +132,13 @@ class AgentVM:
             if named(channel.principal):
                 channel.close(SUSPENDED if why == "suspended" else REVOKED)
 
+    async def stop_turns(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
+        """Ends the turns of those for whom nothing is to be done any more: in these containers, or all of the tenant."""
+        async with open_tasks() as tasks:
+            for agent in self.runtime.roster:
+                if agent.tenant_id == tenant_id and (containers is None or agent.container_id in containers):
+                    tasks.start_soon(self.runtime.stop_agent, agent)
+
     async def keep_doors(self) -> None:
         """Ends what has expired, until cancelled."""
         while True:
@@ -175,7 +182,7 @@ async def open_agentvm(
                 new_id=new_id,
                 limits=config.limits,
                 cost=prices.cost,
-                meter=Metering(prices, office.quotas, clock, markup=config.markup, allow_unpriced=config.allows_unpriced),
+                meter=_meter(config, office, prices, clock),
                 choose=office.own_keys.choose,
                 suspends=config.data_dir is not None,
             )
@@ -193,11 +200,22 @@ async def open_agentvm(
             first_key=await office.access.bootstrap(config.admin_key) if config.authenticates else None,
         )
         await office.access.ensure_default_tenant()
-        ended.append(vm.dismiss)
+        _hear_of_ends(vm, ended)
         tasks = await stack.enter_async_context(open_tasks())
         tasks.start_soon(vm.keep_doors)
         stack.callback(tasks.cancel_scope.cancel)
         yield vm
+
+
+def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
+    """Whose rights end is sent away, and what runs for them is stopped."""
+    ended.append(vm.dismiss)
+    vm.office.people.stop = vm.stop_turns
+
+
+def _meter(config: ServerConfig, office: Office, prices: Prices, clock: Clock) -> Guarded:
+    metering = Metering(prices, office.quotas, clock, markup=config.markup, allow_unpriced=config.allows_unpriced)
+    return Guarded(metering, office.people.standing)
 
 
 def _open_office(

@@ -1,9 +1,19 @@
 import pytest
 
-from agentvm.blueprint.definition import DEFAULT, MAX_NAME, MAX_PER_TENANT, MAX_SIZE, Definitions, check_size
+from agentvm.blueprint.definition import (
+    DEFAULT,
+    MAX_IMAGE_NAME,
+    MAX_NAME,
+    MAX_PER_TENANT,
+    MAX_SIZE,
+    MAX_SIZE_PER_TENANT,
+    Definitions,
+    check_size,
+)
 from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
+from agentvm.model.image import ImageConfig
 
 A, B = TenantId("a"), TenantId("b")
 POET = Definition(name="poet", system_prompt="rhyme")
@@ -97,3 +107,32 @@ def test_a_definition_is_so_large_and_no_larger(letter: str) -> None:
         with pytest.raises(InvalidInput, match=str(MAX_SIZE)):
             definitions.register(A, definition)
     assert [definition.name for definition in definitions.list(A)] == ["default", "a"]
+
+
+def test_all_definitions_of_a_tenant_together_are_so_large_and_no_larger() -> None:
+    definitions = Definitions()
+    prompt = "x" * (MAX_SIZE - 1_000)
+    fit = MAX_SIZE_PER_TENANT // check_size(Definition(name="00", system_prompt=prompt))
+    for number in range(fit):
+        definitions.register(A, Definition(name=f"{number:02}", system_prompt=prompt))
+    with pytest.raises(Refused, match=str(MAX_SIZE_PER_TENANT)):
+        definitions.register(A, Definition(name="xx", system_prompt=prompt))
+    assert len(definitions.list(A)) == fit + 1
+    definitions.register(A, Definition(name="00", system_prompt=prompt))
+    definitions.register(B, Definition(name="xx", system_prompt=prompt))
+
+
+@pytest.mark.parametrize("depth", [900, 5_000])
+def test_what_is_nested_too_deeply_is_refused(depth: int) -> None:
+    deep: object = []
+    for _ in range(depth):
+        deep = [deep]
+    with pytest.raises(InvalidInput, match="nested"):
+        check_size(ImageConfig(mcp_servers={"a": deep}))
+    check_size(ImageConfig(mcp_servers={"a": [[[{"b": []}]]]}))
+
+
+def test_a_name_of_an_image_has_a_length() -> None:
+    check_size(ImageConfig(name="x" * MAX_IMAGE_NAME))
+    with pytest.raises(InvalidInput, match="name"):
+        check_size(ImageConfig(name="x" * (MAX_IMAGE_NAME + 1)))

@@ -143,7 +143,7 @@ async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_p
     async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
         for answer in (lambda: keyboard.see("once more"), keyboard.wait):
             await keyboard.see(PROMPT)
-            # Its bell shows that readline reads. A signal that comes between that and its waiting for the next key wakes nobody;
+            # Its bell shows that readline reads. A signal that comes between that and its waiting for a key wakes nobody;
             # it is noticed together with the next one, as a person would press it.
             keyboard.press(BELL)
             await keyboard.see(BELL)

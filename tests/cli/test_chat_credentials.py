@@ -29,7 +29,7 @@ async def guarded(anyio_backend: str) -> AsyncIterator[RunningServer]:
 async def key_of_alice(server: RunningServer) -> tuple[KeyId, str]:
     office, now = server.server.vm.office, system_clock()
     alice = User(user_id=UserId("user_1"), tenant_id=DEFAULT_TENANT, external_id="alice", created_at=now, updated_at=now)
-    await office.store.accounts(DEFAULT_TENANT).users.add(alice)
+    await office.access.add_user(alice)
     record, secret = await office.access.issue(
         DEFAULT_TENANT, name="hers", granter=OPERATOR, user_id=alice.user_id, permissions=MEMBER
     )

@@ -302,3 +302,14 @@ async def test_a_peer_that_touches_an_image_hears_its_turns_without_subscribing(
         await desk.ask("message_send", imageId=image_id, content="hello")
         await listener.hear("turn_response")
         assert "text_delta" in listener.types()
+
+
+async def test_a_name_that_is_too_long_is_refused_wherever_it_is_given() -> None:
+    async with open_desk() as desk:
+        image, long = await desk.create_image(), "x" * 301
+        for command, about in (
+            ("image_update", {"imageId": image["imageId"], "updates": {"name": long}}),
+            ("image_create", {"containerId": "c1", "config": {"name": long}}),
+            ("image_build", {"containerId": "c1", "definition": {"name": long}}),
+        ):
+            assert (await desk.ask(command, **about))["errorCode"] == "invalid_input"

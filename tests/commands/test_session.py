@@ -3,6 +3,8 @@ import dataclasses
 import pytest
 from tests.commands.fixtures import Vanishing, open_desk
 
+from agentvm.commands.session import MAX_TITLE
+
 pytestmark = pytest.mark.anyio
 
 
@@ -76,3 +78,14 @@ async def test_what_vanishes_in_the_middle_of_a_command_is_not_found(command: st
         session_id = (await desk.create_image())["sessionId"]
         desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store))
         assert (await desk.ask(command, sessionId=session_id, title="x"))["errorCode"] == code
+
+
+async def test_a_title_is_so_long_and_no_longer() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        for title, code in (("x" * MAX_TITLE, None), ("x" * (MAX_TITLE + 1), "invalid_input")):
+            made = await desk.ask("session_create", imageId=image["imageId"], title=title)
+            assert made.get("errorCode") == code
+            renamed = await desk.ask("session_set_title", sessionId=image["sessionId"], title=title)
+            assert renamed.get("errorCode") == code
+        assert len((await desk.ask("session_list", imageId=image["imageId"]))["sessions"]) == 2

@@ -26,7 +26,7 @@ async def guarded(*names: str) -> AsyncIterator[tuple[str, list[str]]]:
         office, keys = server.server.vm.office, list[str]()
         for name in names:
             user = User(user_id=UserId(name), tenant_id=DEFAULT_TENANT, external_id=name, created_at=1, updated_at=1)
-            await office.store.accounts(DEFAULT_TENANT).users.add(user)
+            await office.access.add_user(user)
             _, key = await office.access.issue(DEFAULT_TENANT, name=name, granter=OPERATOR, user_id=user.user_id)
             keys.append(key.reveal())
         yield server.ws_url, keys

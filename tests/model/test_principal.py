@@ -46,6 +46,6 @@ def test_home_is_the_first_container_that_is_named() -> None:
 
 
 def test_an_actor_is_the_user_or_else_the_key() -> None:
-    assert Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("u"), key_id=KeyId("k")).actor == "u"
+    assert Principal(tenant_id=DEFAULT_TENANT, user_id=UserId("u"), key_id=KeyId("k")).actor == "u/k"
     assert Principal(tenant_id=DEFAULT_TENANT, key_id=KeyId("k")).actor == "k"
     assert Principal(tenant_id=DEFAULT_TENANT).actor == "anonymous"

@@ -43,7 +43,7 @@ class Site:
 
     async def user(self, name: str) -> UserId:
         user = User(user_id=UserId(f"user_{name}"), tenant_id=ACME, external_id=name, created_at=1, updated_at=1)
-        await self.vm.office.store.accounts(ACME).users.add(user)
+        await self.vm.office.access.add_user(user)
         return user.user_id
 
 

@@ -2,6 +2,7 @@ import logging
 import secrets
 
 import pytest
+from msgspec.structs import replace
 from tests.tenants.fakes import ACME, NOW, OPERATOR, PEPPER, World
 from tests.tenants.test_authentication import refused
 
@@ -215,3 +216,33 @@ async def test_no_key_that_is_made_is_logged(caplog: pytest.LogCaptureFixture) -
     assert "operator_key_added" in everything
     for secret in (first.reveal(), given.reveal(), text, fresh.reveal()):
         assert secret.split("_")[2] not in everything
+
+
+async def test_a_user_renews_a_key_of_theirs_that_has_patterns() -> None:
+    world = World()
+    alice = world.add_user()
+    key, text = await world.key(user_id=alice.user_id, containers=["user-*"])
+    granter = await world.access.authenticate(text)
+    _, fresh = await world.access.rotate(ACME, key.key_id, 0, granter=granter)
+    assert (await world.access.authenticate(fresh.reveal())).containers == ("user-alice",)
+
+
+async def test_a_user_who_does_not_administer_the_tenant_makes_keys_for_themselves_only() -> None:
+    world = World()
+    alice, bob = world.add_user("alice", role="admin"), world.add_user("bob")
+    granter = Principal(tenant_id=ACME, user_id=alice.user_id, permissions=MEMBER | {"keys:admin"})
+    for user_id in (None, bob.user_id):
+        with pytest.raises(PermissionDenied, match="tenants:admin"):
+            await world.key(granter=granter, user_id=user_id)
+    assert await world.key(granter=granter, user_id=alice.user_id)
+    assert await world.key(granter=replace(granter, permissions=EVERYTHING), user_id=bob.user_id)
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(None, NOW + 60), (NOW + 90, NOW + 60), (NOW + 30, NOW + 30)])
+async def test_a_key_does_not_outlive_the_credentials_it_was_made_with(wanted: int | None, given: int) -> None:
+    world = World()
+    key, _ = await world.key(granter=replace(ADMIN, expires_at=NOW + 60), expires_at=wanted)
+    assert key.expires_at == given
+    lasting, _ = await world.key()
+    renewed, _ = await world.access.rotate(ACME, lasting.key_id, 0, granter=replace(ADMIN, expires_at=NOW + 60))
+    assert renewed.expires_at == NOW + 60

@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 from tests.tenants.fakes import ACME, NOW, OPERATOR, World
 
-from agentvm.errors import StoreFailed, Unauthenticated
-from agentvm.model.account import Role
-from agentvm.model.ids import ContainerId, TenantId
+from agentvm.errors import Refused, StoreFailed, Unauthenticated
+from agentvm.model.account import Role, User
+from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
-from agentvm.tenants.authentication import REFUSED
+from agentvm.model.secret import Secret
+from agentvm.tenants.authentication import LOOKS, REFUSED
 from agentvm.tenants.keys import ALPHABET, make_key
 from agentvm.tenants.recent import AGE_MS, Recent
 
@@ -58,12 +59,24 @@ async def test_a_users_key_reaches_what_they_are_bound_to_in_order() -> None:
     assert (owner.user_id, owner.containers, owner.home) == (alice.user_id, ("first", "second"), "first")
 
 
-async def test_a_user_without_a_container_is_given_one() -> None:
+async def test_a_user_is_added_with_a_container() -> None:
     world = World()
-    alice = world.add_user()
+    alice = User(user_id=UserId("a"), tenant_id=ACME, external_id="alice", role="member", created_at=NOW, updated_at=NOW)
+    await world.access.add_user(alice)
     _, text = await world.key(user_id=alice.user_id)
     assert (await world.access.authenticate(text)).containers == ("user-alice",)
     assert world.store.bindings[alice.user_id] == ["user-alice"]
+
+
+async def test_who_was_unbound_from_their_last_container_stays_out_of_it() -> None:
+    world = World()
+    alice = world.add_user()
+    _, text = await world.key(user_id=alice.user_id)
+    assert await world.people.unbind(ACME, alice.user_id, ContainerId("user-alice"))
+    for _ in range(2):
+        assert (await world.access.authenticate(text)).containers == ()
+        _, text = await world.key(user_id=alice.user_id)
+    assert world.store.bindings[alice.user_id] == []
 
 
 async def test_a_user_named_like_a_pattern_reaches_nobody_elses_container() -> None:
@@ -85,11 +98,25 @@ async def test_a_container_named_like_a_pattern_is_bound_as_a_name() -> None:
     assert not owner.reaches("user-bob")
 
 
-async def test_a_users_key_may_name_its_own_containers() -> None:
+async def test_a_users_key_may_name_some_of_the_containers_they_are_bound_to() -> None:
     world = World()
     alice = world.add_user()
-    _, text = await world.key(user_id=alice.user_id, containers=["only-this"])
+    for name in ("only-this", "team-1", "team-2"):
+        await world.people.bind(ACME, alice.user_id, ContainerId(name))
+    _, text = await world.key(user_id=alice.user_id, containers=["only-this", "elsewhere"])
     assert (await world.access.authenticate(text)).containers == ("only-this",)
+    _, text = await world.key(user_id=alice.user_id, containers=["team-*"])
+    assert (await world.access.authenticate(text)).containers == ("team-1", "team-2")
+
+
+async def test_unbinding_a_user_holds_for_keys_that_name_the_container() -> None:
+    world = World()
+    alice = world.add_user()
+    await world.people.bind(ACME, alice.user_id, ContainerId("project-x"))
+    _, text = await world.key(user_id=alice.user_id, containers=["project-x"])
+    assert (await world.access.authenticate(text)).reaches("project-x")
+    await world.people.unbind(ACME, alice.user_id, ContainerId("project-x"))
+    assert not (await world.access.authenticate(text)).reaches("project-x")
 
 
 @pytest.mark.parametrize(
@@ -308,3 +335,45 @@ async def test_the_log_says_why_by_the_keys_id_and_never_holds_a_credential(capl
     everything = repr([vars(record) for record in caplog.records])
     for secret in (text.split("_")[2], token[6:], stranger.split("_")[2], "my-own-password"):
         assert secret not in everything
+
+
+def restless(world: World, tenant_id: TenantId) -> None:
+    """Whenever a key is compared, somebody's rights in that tenant change."""
+    compare = world.access._matches
+
+    def matches(pepper: bytes, secret: Secret, stored: bytes) -> bool:
+        world.access.forget(tenant_id, lambda principal: False)
+        return compare(pepper, secret, stored)
+
+    world.access._matches = matches
+
+
+async def test_rights_that_change_in_one_tenant_keep_nobody_of_another_waiting() -> None:
+    world = World()
+    other = world.add_tenant(TenantId("ten_b"), "b").tenant_id
+    _, text = await world.key()
+    restless(world, other)
+    await world.access.authenticate(text)
+    assert world.store.asked.count("find_key") == 1
+
+
+async def test_who_cannot_be_looked_at_in_peace_is_told_to_try_again() -> None:
+    world = World()
+    _, text = await world.key()
+    restless(world, ACME)
+    with pytest.raises(Refused, match="try again"):
+        await world.access.authenticate(text)
+    assert world.store.asked.count("find_key") == LOOKS
+
+
+async def test_binding_nobody_or_what_is_bound_makes_nobody_look_again() -> None:
+    world = World()
+    alice = world.add_user()
+    await world.people.bind(ACME, alice.user_id, ContainerId("c"))
+    _, text = await world.key(user_id=alice.user_id)
+    await world.access.authenticate(text)
+    world.store.asked.clear()
+    assert not await world.people.bind(ACME, UserId("nobody"), ContainerId("c"))
+    assert await world.people.bind(ACME, alice.user_id, ContainerId("c"))
+    await world.access.authenticate(text)
+    assert "find_key" not in world.store.asked

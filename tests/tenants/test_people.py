@@ -1,12 +1,21 @@
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
+from tests.commands.fixtures import Desk, open_desk
 from tests.tenants.fakes import ACME, World
 from tests.tenants.test_authentication import refused
 
-from agentvm.errors import Conflict, InvalidInput
-from agentvm.model.account import User
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId
-from agentvm.model.principal import Principal
+from agentvm.app import open_agentvm
+from agentvm.config import ServerConfig
+from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
+from agentvm.errors import Conflict, InvalidInput, Refused
+from agentvm.model.account import Tenant, User
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.tenants.people import STANDING_MS
 
 
 async def someone() -> tuple[World, User, str, Principal, Principal]:
@@ -99,3 +108,135 @@ async def test_what_is_no_container_is_not_bound() -> None:
     world, user, *_ = await someone()
     with pytest.raises(InvalidInput):
         await world.people.bind(ACME, user.user_id, ContainerId("../etc"))
+
+
+def stops(world: World) -> list[tuple[str, frozenset[str] | None]]:
+    told: list[tuple[str, frozenset[str] | None]] = []
+
+    async def stop(tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
+        told.append((tenant_id, containers))
+
+    world.people.stop = stop
+    return told
+
+
+async def test_what_runs_for_a_tenant_is_stopped_when_it_is_suspended_or_deleted() -> None:
+    world, *_ = await someone()
+    told = stops(world)
+    acme = world.store.tenants[ACME]
+    assert await world.people.update_tenant(replace(acme, name="Other"))
+    assert told == []
+    assert await world.people.update_tenant(replace(acme, status="suspended"))
+    assert await world.people.delete_tenant(ACME)
+    assert not await world.people.delete_tenant(ACME)
+    assert told == [(ACME, None)] * 2
+
+
+async def test_what_runs_for_a_user_is_stopped_in_the_containers_that_are_only_theirs() -> None:
+    world, user, *_ = await someone()
+    told, bob = stops(world), world.add_user("bob")
+    for who in (user, bob):
+        await world.people.bind(ACME, who.user_id, ContainerId("shared"))
+    assert await world.people.update_user(replace(user, role="viewer"))
+    assert told == []
+    assert await world.people.update_user(replace(user, status="suspended"))
+    assert await world.people.delete_user(ACME, bob.user_id)
+    assert told == [(ACME, frozenset({"user-alice"})), (ACME, frozenset({"user-bob"}))]
+
+
+async def test_nothing_is_done_for_those_who_are_suspended_or_deleted() -> None:
+    world, user, *_ = await someone()
+    standing = world.people.standing
+
+    async def is_served(tenant_id: TenantId = ACME, user_id: UserId | None = None) -> bool:
+        try:
+            await standing.check(tenant_id, user_id)
+        except Refused:
+            return False
+        return True
+
+    assert await is_served()
+    assert await is_served(user_id=user.user_id)
+    assert await is_served(DEFAULT_TENANT), "who needs no key, also before there is an entry for them"
+    assert not await is_served(TenantId("gone"))
+    assert not await is_served(user_id=UserId("gone"))
+    await world.people.update_user(replace(user, status="suspended"))
+    assert not await is_served(user_id=user.user_id)
+    await world.people.update_user(user)
+    assert await is_served(user_id=user.user_id)
+    await world.people.update_tenant(replace(world.store.tenants[ACME], status="suspended"))
+    assert not await is_served()
+
+
+async def test_what_another_process_changes_is_noticed_within_five_seconds() -> None:
+    world = World()
+    standing = world.people.standing
+    await standing.check(ACME, None)
+    del world.store.tenants[ACME]
+    world.clock.now += STANDING_MS - 1
+    await standing.check(ACME, None)
+    world.clock.now += 1
+    with pytest.raises(Refused, match="suspended or deleted"):
+        await standing.check(ACME, None)
+
+
+async def test_what_is_read_while_it_changes_is_not_remembered() -> None:
+    world = World()
+    arrived, go_on = world.store.hold("get_tenant")
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.people.standing.check, ACME, None)
+            await arrived.wait()
+            await world.people.update_tenant(replace(world.store.tenants[ACME], name="Other"))
+            go_on.set()
+    world.store.asked.clear()
+    await world.people.standing.check(ACME, None)
+    assert world.store.asked == ["get_tenant"]
+
+
+def acme() -> Tenant:
+    return Tenant(tenant_id=ACME, slug="acme", name="Acme", created_at=1, updated_at=1)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+async def test_turns_of_a_tenant_that_is_gone_end_and_nothing_more_is_spent(deleted: bool) -> None:
+    pause = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [Pause(pause), *reply("hi")])
+    async with open_desk(driver) as desk:
+        people = desk.vm.office.people
+        await desk.vm.office.store.directory.add_tenant(acme())
+        theirs, image = desk.another(ACME), await desk.create_image()
+        their_image = await theirs.create_image()
+        for one, about in ((desk, image), (theirs, their_image), (theirs, their_image)):
+            await one.ask("message_send", imageId=about["imageId"], content="q")
+        with anyio.fail_after(5):
+            while len(driver.prompts) < 2:
+                await anyio.lowlevel.checkpoint()
+            if deleted:
+                await people.delete_tenant(ACME)
+            else:
+                await people.update_tenant(replace(acme(), status="suspended"))
+        assert [agent.tenant_id for agent in desk.vm.runtime.roster] == [DEFAULT_TENANT]
+        pause.set()
+        await desk.hear("turn_response")
+        assert len(driver.prompts) == 2
+
+
+async def test_turns_that_are_resumed_for_a_tenant_that_is_gone_end_without_a_call(tmp_path: Path) -> None:
+    config, pause = ServerConfig(data_dir=tmp_path), anyio.Event()
+    first = ScriptedDriver(lambda prompt: [Pause(pause), *reply("hi")])
+    async with open_agentvm(config, drivers={"scripted": first}) as vm:
+        await vm.office.store.directory.add_tenant(acme())
+        desk = Desk(vm, vm.attach(Principal(tenant_id=ACME, permissions=EVERYTHING)))
+        image = await desk.create_image()
+        for _ in range(3):
+            await desk.ask("message_send", imageId=image["imageId"], content="q")
+        # As another process would: nobody here is told.
+        await vm.office.store.directory.delete_tenant(ACME, 2)
+    second = ScriptedDriver()
+    async with open_agentvm(config, drivers={"scripted": second}) as vm:
+        with anyio.fail_after(5):
+            for agent in vm.runtime.roster:
+                await agent.rest()
+        assert second.prompts == []
+        assert await vm.office.store.list_unfinished() == ()

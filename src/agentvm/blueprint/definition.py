@@ -13,8 +13,13 @@ DEFAULT = Definition(name="default")
 """What an image is built from when nobody says: no prompt of its own, every built-in tool."""
 
 MAX_NAME = 200
+MAX_IMAGE_NAME = 300
 MAX_PER_TENANT = 1_000
+FORGOTTEN = "they are forgotten when the server restarts"
 MAX_SIZE = 256 * 1024
+SPARE_LEVELS = 200
+"""How much deeper than now it must be possible to write a definition: it is stored and sent within other things."""
+MAX_SIZE_PER_TENANT = 8 * 1024 * 1024
 
 
 class Definitions:
@@ -24,6 +29,7 @@ class Definitions:
         self.default = default
         self._system: dict[str, Definition] = {}
         self._tenants: dict[TenantId, dict[str, Definition]] = {}
+        self._sizes: dict[TenantId, int] = {}
         for definition in (default, *registered):
             _add(self._system, definition)
 
@@ -34,9 +40,15 @@ class Definitions:
             _check_same(known, definition)
             return known
         own = self._tenants.setdefault(tenant_id, {})
-        if definition.name not in own and len(own) >= MAX_PER_TENANT:
-            raise Refused(f"{MAX_PER_TENANT} definitions are registered already; they are forgotten when the server restarts")
+        size = self._sizes.get(tenant_id, 0)
+        if definition.name not in own:
+            if len(own) >= MAX_PER_TENANT:
+                raise Refused(f"{MAX_PER_TENANT} definitions are registered already; {FORGOTTEN}")
+            size += check_size(definition)
+            if size > MAX_SIZE_PER_TENANT:
+                raise Refused(f"All definitions together may have {MAX_SIZE_PER_TENANT} bytes; {FORGOTTEN}")
         _add(own, definition)
+        self._sizes[tenant_id] = size
         return definition
 
     def get(self, tenant_id: TenantId, name: str) -> Definition:
@@ -49,11 +61,28 @@ class Definitions:
         return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
 
 
-def check_size(*parts: Record) -> None:
-    """Definitions are kept in memory, and what an image was built from is sent with every prompt and shown in every list."""
-    size = sum(len(msgspec.json.encode(part)) for part in parts)
+def check_size(*parts: Record) -> int:
+    """How many bytes they are, and `InvalidInput` for too many, or for a name that is too long.
+
+    Definitions are kept in memory, and what an image was built from is sent with every prompt and shown in every list.
+    """
+    for part in parts:
+        name = getattr(part, "name", None)
+        if isinstance(name, str) and len(name) > MAX_IMAGE_NAME:
+            raise InvalidInput(f"A name has at most {MAX_IMAGE_NAME} characters, not {len(name)}")
+    try:
+        size = sum(len(msgspec.json.encode(_deeper(part))) - 2 * SPARE_LEVELS for part in parts)
+    except RecursionError:
+        raise InvalidInput("The definition is nested too deeply") from None
     if size > MAX_SIZE:
         raise InvalidInput(f"The definition has {size} bytes; at most {MAX_SIZE} are allowed")
+    return size
+
+
+def _deeper(part: object) -> object:
+    for _ in range(SPARE_LEVELS):
+        part = [part]
+    return part
 
 
 def _add(table: dict[str, Definition], definition: Definition) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agentvm.blueprint.definition import Definitions
+from agentvm.commands import gate
 from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
@@ -51,18 +52,27 @@ class Peer:
         await self.office.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
-        self.runtime.broadcaster.join(self.channel, container_id, follow=follow)
+        """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
+        self.runtime.broadcaster.join(self.channel, container_id, follow=follow and self.principal.may(gate.LISTENING))
 
     def joined(self) -> frozenset[ContainerId]:
         return self.runtime.broadcaster.joined(self.channel)
 
-    def subscribe(self, session: Session) -> None:
+    def subscribe(self, session: Session) -> tuple[SessionId, ...]:
         """Subscribes before the answer leaves, so that clients which never subscribe hear their own turns."""
-        self.listen(session.container_id, session.session_id)
+        return self.listen(session.container_id, session.session_id)
 
-    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> None:
+    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> tuple[SessionId, ...]:
+        """What the peer hears now: the session, or nothing.
+
+        Many commands subscribe, and few of them need the permission to read what is said. So it is looked at here, where
+        none can forget it: who may only send gets the replies to its commands.
+        """
         self.join(container_id)
+        if not self.principal.may(gate.LISTENING):
+            return ()
         self.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
+        return (session_id,)
 
     def outlet(self, channel: Channel | None = None) -> Outlet:
         """What drains the peer's channel, or a mirror of it."""

@@ -124,10 +124,10 @@ async def _build(call: Call, wanted: str, definition: Definition, config: ImageC
     await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
     image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
     await store.add_image(image, session)
-    peer.subscribe(session)
+    heard = peer.subscribe(session)
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
     peer.runtime.tell(peer.tenant_id, _scope(image), told)
-    return ask.ImageReply(record=_record(peer, image), subscriptions=(session.session_id,))
+    return ask.ImageReply(record=_record(peer, image), subscriptions=heard)
 
 
 async def _check(peer: Peer, definition: Definition) -> None:
@@ -140,9 +140,7 @@ async def _check(peer: Peer, definition: Definition) -> None:
 
 
 def _listen(peer: Peer, images: Sequence[Image]) -> tuple[SessionId, ...]:
-    for image in images:
-        peer.listen(image.container_id, image.session_id)
-    return tuple(image.session_id for image in images)
+    return tuple(heard for image in images for heard in peer.listen(image.container_id, image.session_id))
 
 
 def _scope(image: Image) -> Scope:

@@ -66,5 +66,5 @@ class Principal(Record):
 
     @property
     def actor(self) -> str:
-        """For the audit log."""
-        return self.user_id or self.key_id or "anonymous"
+        """For the audit log: the user and the key, as far as there are such."""
+        return "/".join(name for name in (self.user_id, self.key_id) if name) or "anonymous"

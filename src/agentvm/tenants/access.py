@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from agentvm.errors import ConfigInvalid, InvalidInput, NotFound
+from agentvm.errors import ConfigInvalid, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.log import get_logger
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
@@ -15,7 +15,7 @@ from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.tenants import keys
 from agentvm.tenants.authentication import Authentication, of_key
-from agentvm.tenants.rights import check_name, check_patterns, check_permissions, check_reach
+from agentvm.tenants.rights import check_name, check_patterns, check_permissions, check_reach, earlier
 
 logger = get_logger(__name__)
 
@@ -43,7 +43,8 @@ class Access(Authentication):
     ) -> tuple[ApiKey, Secret]:
         """A new key: its record, and what is shown once.
 
-        Nobody grants what they have not: permissions, containers, or another tenant unless they operate the server.
+        Nobody grants what they have not: permissions, containers, more time than their own credentials have, or another
+        tenant unless they operate the server. A user who does not administer the tenant makes keys for themselves only.
         """
         now = self._clock()
         if expires_at is not None and expires_at <= now:
@@ -81,14 +82,14 @@ class Access(Authentication):
         else:
             ends = now + grace_seconds * 1000
             await self._store.accounts(tenant_id).keys.expire(key_id, ends)
-            self.end_later(key_id, ends)
+            self.end_later(tenant_id, key_id, ends)
         return made
 
     async def revoke(self, tenant_id: TenantId, key_id: KeyId) -> bool:
         """Ends it at once, with its sockets; False when there is no such key."""
         found = await self._store.accounts(tenant_id).keys.revoke(key_id, self._clock())
         if found:
-            self.end(of_key(key_id))
+            self.end(tenant_id, of_key(key_id))
         return found
 
     async def bootstrap(self, admin_key: Secret | None) -> Secret | None:
@@ -112,21 +113,39 @@ class Access(Authentication):
         foreign = granter.tenant_id != tenant_id and not granter.may("system:admin")
         if foreign or await self._store.directory.get_tenant(tenant_id) is None:
             raise NotFound("There is no such tenant")
+        if granter.user_id not in (None, template.user_id) and not granter.may("tenants:admin"):
+            # A key without a user, or another's, would escape the limits of who made it.
+            raise PermissionDenied("tenants:admin")
         permissions = check_permissions(template.permissions, granter)
-        check_reach(await self._reach(template), granter)
+        check_reach(await self._reach(template, granter), granter)
         key_id, text = keys.make_key(self._random_bits)
-        made = replace(template, key_id=key_id, permissions=permissions)
+        expires_at = earlier(template.expires_at, granter.expires_at)
+        made = replace(template, key_id=key_id, permissions=permissions, expires_at=expires_at)
         await self._store.accounts(tenant_id).keys.add(made, keys.digest(self._pepper, text))
         return made, text
 
-    async def _reach(self, key: ApiKey) -> tuple[str, ...] | None:
-        """What the key will reach: of a user's, at first what the user has."""
+    async def covers(self, granter: Principal, key: ApiKey) -> bool:
+        """Whether the key reaches nothing that the principal does not reach; one of a user who is gone reaches nothing."""
+        try:
+            check_reach(await self._reach(key, granter), granter)
+        except ContainerForbidden:
+            return False
+        except NotFound:
+            return True
+        return True
+
+    async def _reach(self, key: ApiKey, granter: Principal) -> tuple[str, ...] | None:
+        """What the key will reach: of a user's, at first what the user has.
+
+        What a key for somebody else names counts as well, because they may be bound to it later.
+        """
         if key.user_id is None:
             return key.containers
         user = await self._store.accounts(key.tenant_id).users.get(key.user_id)
         if user is None:
             raise NotFound("There is no such user")
-        return await self.bound(user) if key.containers is None else key.containers
+        own = (granter.tenant_id, granter.user_id) == (key.tenant_id, key.user_id)
+        return await self.bound(user, key.containers) if own or key.containers is None else key.containers
 
     async def ensure_default_tenant(self) -> None:
         """Who comes without authentication belongs to it, so it is there in any case."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from agentvm.errors import Conflict, Unauthenticated
+from agentvm.errors import Conflict, Refused, Unauthenticated
 from agentvm.log import get_logger
 from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
@@ -24,7 +24,7 @@ from agentvm.storage.accounts import Accounts, Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, USUAL, home_of, literal
+from agentvm.tenants.rights import CAPS, USUAL, home_of, within
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ logger = get_logger(__name__)
 
 REFUSED = "Authentication is needed: send a key that is in force as 'Authorization: Bearer <key>'"
 MAX_CREDENTIAL = 16_384
+LOOKS = 5
+"""How often a credential is looked at whose tenant's rights change meanwhile."""
 
 Why = Literal["revoked", "suspended"]
 Named = Callable[[Principal], bool]
@@ -90,17 +92,21 @@ class Authentication:
         self._recent = Recent() if recent is None else recent
         self._tickets = Tickets(pepper, clock, random_bits)
         self._used: dict[KeyId, tuple[TenantId, int]] = {}
-        self._ending: dict[KeyId, int] = {}
-        self._epoch = 0
+        self._ending: dict[KeyId, tuple[TenantId, int]] = {}
+        self._changes = 0
+        self._changed: dict[TenantId, int] = {}
 
     async def authenticate(self, credential: str) -> Principal:
-        """`Unauthenticated` with the same text for every reason."""
-        while True:
-            epoch = self._epoch
+        """`Unauthenticated` with the same text for every reason. `Refused` when rights change faster than they are read."""
+        for _ in range(LOOKS):
+            changes = self._changes
             found = await self._examine(credential)
-            # What was read while rights ended may be out of date: look again.
-            if epoch == self._epoch:
+            # What was read while rights of the tenant ended may be out of date: look again. Other tenants are not looked at,
+            # or one that changes its rights without end would keep everybody out.
+            if isinstance(found, _Refusal) or self._changed.get(found.principal.tenant_id, 0) <= changes:
                 break
+        else:
+            raise Refused("The rights of this tenant are being changed; try again in a moment")
         if isinstance(found, _Found) and _has_ended(found.principal, self._clock()):
             found = _Refusal("expired")
         if isinstance(found, _Refusal):
@@ -114,21 +120,22 @@ class Authentication:
         """A credential for one WebSocket within a minute, with the same rights; `Refused` when too many are outstanding."""
         return self._tickets.give(principal)
 
-    def end(self, named: Named, why: Why = "revoked") -> None:
+    def end(self, tenant_id: TenantId, named: Named, why: Why = "revoked") -> None:
         """Forgets everything of them, and lets the server close their sockets. To be called when the store knows it."""
-        self.forget(named)
+        self.forget(tenant_id, named)
         self._tickets.drop(named)
         self._ended(named, why)
 
-    def forget(self, named: Named) -> None:
-        """Their next request is looked up anew; what they have open stays."""
-        self._epoch += 1
+    def forget(self, tenant_id: TenantId, named: Named) -> None:
+        """The next request of those of the tenant is looked up anew; what they have open stays."""
+        self._changes += 1
+        self._changed[tenant_id] = self._changes
         self._recent.drop(named)
 
-    def end_later(self, key_id: KeyId, at: int) -> None:
+    def end_later(self, tenant_id: TenantId, key_id: KeyId, at: int) -> None:
         """Its sockets were opened before anybody knew when it ends: `flush_used` sees to them after that moment."""
-        self._ending[key_id] = at
-        self.forget(of_key(key_id))
+        self._ending[key_id] = (tenant_id, at)
+        self.forget(tenant_id, of_key(key_id))
 
     async def flush_used(self) -> None:
         """Housekeeping: writes when keys were last used, and ends the ones whose grace is over.
@@ -136,9 +143,10 @@ class Authentication:
         On a failure what was not written stays for the next time.
         """
         now = self._clock()
-        for key_id in [key_id for key_id, at in self._ending.items() if at <= now]:
-            del self._ending[key_id]
-            self.end(of_key(key_id))
+        for key_id, (tenant_id, at) in tuple(self._ending.items()):
+            if at <= now:
+                del self._ending[key_id]
+                self.end(tenant_id, of_key(key_id))
         by_tenant: dict[TenantId, list[tuple[KeyId, int]]] = defaultdict(list)
         for key_id, (tenant_id, at) in self._used.items():
             by_tenant[tenant_id].append((key_id, at))
@@ -148,14 +156,18 @@ class Authentication:
                 if self._used.get(key_id) == (tenant_id, at):
                     del self._used[key_id]
 
-    async def bound(self, user: User) -> tuple[str, ...]:
-        """The containers of a user; one who has none is given the first."""
+    async def bound(self, user: User, patterns: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """The containers of a user, as patterns; of a key of theirs that has patterns, those which match one.
+
+        Nobody is bound here: who has been unbound from the last must stay out.
+        """
+        return within(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
+
+    async def add_user(self, user: User) -> None:
+        """With the container that is theirs at first. `Conflict` when the id or the external id is taken."""
         users = self._store.accounts(user.tenant_id).users
-        containers = await users.bound(user.user_id)
-        if not containers:
-            await users.bind(user.user_id, home := home_of(user))
-            containers = (home,)
-        return tuple(literal(container) for container in containers)
+        await users.add(user)
+        await users.bind(user.user_id, home_of(user))
 
     async def _examine(self, credential: str) -> _Found | _Refusal:
         if (key := keys.parse_key(credential)) is not None:
@@ -197,8 +209,7 @@ class Authentication:
             if user is None or user.status != "active":
                 return _Refusal("user_not_active")
             permissions &= CAPS[user.role]
-            if containers is None:
-                containers = await self.bound(user)
+            containers = await self.bound(user, containers)
         return Principal(
             tenant_id=tenant.tenant_id,
             user_id=key.user_id,
@@ -245,7 +256,7 @@ class Authentication:
                 updated_at=now,
             )
             try:
-                await users.add(user)
+                await self.add_user(user)
             except Conflict:
                 continue  # Two requests were their first.
             logger.info("user_first_seen", tenant_id=tenant_id, user_id=user.user_id)

@@ -1,19 +1,90 @@
 """People — changes to tenants and users that take rights away or give them, so that whoever is connected feels it at once.
 
-Reading them, and adding new ones, needs no more than the store.
+Reading them, and adding new ones, needs no more than the store. What runs for those who are suspended or deleted is stopped,
+and `Guarded` makes no model call for them, whoever resumes their turns.
 """
 
-from agentvm.errors import Conflict
+from collections.abc import Awaitable, Callable
+
+from agentvm.errors import Conflict, Refused
 from agentvm.model.account import Tenant, User
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, TenantId, UserId, check_container_id
-from agentvm.tenants.authentication import AccountStore, Authentication, Named
+from agentvm.model.ledger import Planned
+from agentvm.tenants.authentication import AccountStore, Authentication, Named, Why
+from agentvm.tenants.metering import MeteredHold, Metering
+
+STANDING_MS = 5_000
+MOST_STANDINGS = 10_000
+
+Stop = Callable[[TenantId, frozenset[ContainerId] | None], Awaitable[None]]
+"""Ends the turns in these containers of a tenant, None for all of them: those that run and those that wait."""
+
+Whom = tuple[TenantId, UserId | None]
+
+
+async def _nothing_runs(tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
+    pass
+
+
+class Standing:
+    """Whether a tenant and its user are active, as far as was known within the last five seconds."""
+
+    def __init__(self, store: AccountStore, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._known: dict[Whom, tuple[int, bool]] = {}
+        self._changes = 0
+
+    async def check(self, tenant_id: TenantId, user_id: UserId | None) -> None:
+        """`Refused` when one of them is suspended or deleted."""
+        whom, now = (tenant_id, user_id), self._clock()
+        at, active = self._known.get(whom, (0, False))
+        if whom not in self._known or not at <= now < at + STANDING_MS:
+            changes = self._changes
+            active = await self._is_active(tenant_id, user_id)
+            if changes == self._changes:
+                # What was read while it changed is good for this once.
+                if len(self._known) >= MOST_STANDINGS:
+                    self._known.clear()
+                self._known[whom] = (now, active)
+        if not active:
+            raise Refused("The tenant or the user is suspended or deleted; nothing is done for them any more")
+
+    def forget(self) -> None:
+        self._changes += 1
+        self._known.clear()
+
+    async def _is_active(self, tenant_id: TenantId, user_id: UserId | None) -> bool:
+        tenant = await self._store.directory.get_tenant(tenant_id)
+        # Turns are resumed before a new database has the tenant of those who need no key.
+        if tenant_id != DEFAULT_TENANT and (tenant is None or tenant.status != "active"):
+            return False
+        user = None if user_id is None else await self._store.accounts(tenant_id).users.get(user_id)
+        return user_id is None or (user is not None and user.status == "active")
+
+
+class Guarded:
+    """A meter that admits no call for those who are not active; see `agentvm.runtime.billing.Meter`."""
+
+    def __init__(self, meter: Metering, standing: Standing) -> None:
+        self._meter, self._standing = meter, standing
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
+        """With `force` the call was already made, and is counted whosever it was."""
+        if not force:
+            await self._standing.check(planned.tenant_id, planned.user_id)
+        return await self._meter.admit(planned, force=force)
 
 
 class People:
-    """Writes to the store, then tells the authentication whose rights changed."""
+    """Writes to the store, then tells the authentication whose rights changed, and stops what runs for them.
+
+    `stop` is set by who runs the turns, and exists after this.
+    """
 
     def __init__(self, store: AccountStore, access: Authentication, *, clock: Clock) -> None:
         self._store, self._access, self._clock = store, access, clock
+        self.standing = Standing(store, clock)
+        self.stop: Stop = _nothing_runs
 
     async def update_tenant(self, tenant: Tenant) -> bool:
         """As `Directory.update_tenant`; one that is suspended loses its sockets."""
@@ -21,14 +92,19 @@ class People:
             _spare_default(tenant.tenant_id)
         found = await self._store.directory.update_tenant(tenant)
         if found and tenant.status != "active":
-            self._access.end(of_tenant(tenant.tenant_id), "suspended")
+            self._access.end(tenant.tenant_id, of_tenant(tenant.tenant_id), "suspended")
+        self.standing.forget()
+        if found and tenant.status != "active":
+            await self.stop(tenant.tenant_id, None)
         return found
 
     async def delete_tenant(self, tenant_id: TenantId) -> bool:
         _spare_default(tenant_id)
         found = await self._store.directory.delete_tenant(tenant_id, self._clock())
         if found:
-            self._access.end(of_tenant(tenant_id))
+            self._access.end(tenant_id, of_tenant(tenant_id))
+            self.standing.forget()
+            await self.stop(tenant_id, None)
         return found
 
     async def update_user(self, user: User) -> bool:
@@ -37,28 +113,49 @@ class People:
         before = await users.get(user.user_id)
         found = await users.update(user)
         if found and (before is None or (before.role, before.status) != (user.role, user.status)):
-            self._access.end(of_user(user.tenant_id, user.user_id), "revoked" if user.status == "active" else "suspended")
+            why: Why = "revoked" if user.status == "active" else "suspended"
+            self._access.end(user.tenant_id, of_user(user.tenant_id, user.user_id), why)
+            self.standing.forget()
+            if user.status != "active":
+                await self.stop(user.tenant_id, await self._only_theirs(user.tenant_id, user.user_id))
         return found
 
     async def delete_user(self, tenant_id: TenantId, user_id: UserId) -> bool:
         """With their keys. Who comes with a token of the identity provider is entered anew: suspend them instead."""
+        theirs = await self._only_theirs(tenant_id, user_id)
         found = await self._store.accounts(tenant_id).users.delete(user_id, self._clock())
         if found:
-            self._access.end(of_user(tenant_id, user_id))
+            self._access.end(tenant_id, of_user(tenant_id, user_id))
+            self.standing.forget()
+            await self.stop(tenant_id, theirs)
         return found
 
     async def bind(self, tenant_id: TenantId, user_id: UserId, container_id: ContainerId) -> bool:
         """From their next request or connection on."""
-        found = await self._store.accounts(tenant_id).users.bind(user_id, check_container_id(container_id))
-        self._access.forget(of_user(tenant_id, user_id))
+        users = self._store.accounts(tenant_id).users
+        known = check_container_id(container_id) in await users.bound(user_id)
+        found = await users.bind(user_id, container_id)
+        if found and not known:
+            self._access.forget(tenant_id, of_user(tenant_id, user_id))
         return found
 
     async def unbind(self, tenant_id: TenantId, user_id: UserId, container_id: ContainerId) -> bool:
         """At once: their sockets are closed."""
         found = await self._store.accounts(tenant_id).users.unbind(user_id, container_id)
         if found:
-            self._access.end(of_user(tenant_id, user_id))
+            self._access.end(tenant_id, of_user(tenant_id, user_id))
         return found
+
+    async def _only_theirs(self, tenant_id: TenantId, user_id: UserId) -> frozenset[ContainerId]:
+        """The containers that no other user is bound to."""
+        users = self._store.accounts(tenant_id).users
+        theirs, after = set(await users.bound(user_id)), None
+        while theirs and (page := await users.list(after=after)):
+            for other in page:
+                if other.user_id != user_id:
+                    theirs -= set(await users.bound(other.user_id))
+            after = page[-1].external_id
+        return frozenset(theirs)
 
 
 def of_tenant(tenant_id: TenantId) -> Named:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from hashlib import sha256
 
 from agentvm.errors import ContainerForbidden, InvalidInput, PermissionDenied, shorten
@@ -86,3 +87,14 @@ def home_of(user: User) -> ContainerId:
 def literal(container_id: ContainerId) -> str:
     """The pattern that only this container matches: a name may hold what a pattern gives a meaning."""
     return re.sub(r"([*?[])", r"[\1]", container_id)
+
+
+def within(bound: Iterable[ContainerId], patterns: Iterable[str] | None) -> tuple[str, ...]:
+    """What a user's key reaches: of the containers that the user is bound to, those which the key names."""
+    named = None if patterns is None else tuple(patterns)
+    return tuple(literal(name) for name in bound if named is None or any(fnmatchcase(name, pattern) for pattern in named))
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """Of two moments the first; None is never."""
+    return other if one is None else one if other is None else min(one, other)

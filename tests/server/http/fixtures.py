@@ -105,7 +105,7 @@ class World:
     async def user(self, tenant_id: TenantId, external_id: str, role: Role = "member") -> UserId:
         user_id = UserId(f"usr_{external_id}_{tenant_id}")
         user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=1, updated_at=1)
-        await self.vm.office.store.accounts(tenant_id).users.add(user)
+        await self.vm.office.access.add_user(user)
         return user_id
 
     async def spend(self, tenant_id: TenantId, key: str, **about: Any) -> None:

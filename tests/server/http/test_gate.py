@@ -64,6 +64,7 @@ async def test_a_refusal_is_audited_with_its_code() -> None:
         acme = world.acme
         await world.ask("POST", "/v1/users", {"externalId": "x"}, key=acme.user)
         await world.ask("POST", "/v1/users", {"nonsense": 1}, key=acme.admin)
+        world.clock.now += 60_000
         await world.ask("POST", "/v1/users", raw=b"x" * (MAX_BODY + 1), key=acme.admin)
         results = [entry[2] for entry in await world.audit(acme.tenant_id)]
         assert results == ["refused:413", "refused:invalid_input", "refused:permission_denied"]
@@ -156,3 +157,14 @@ async def test_a_crash_is_audited_and_says_nothing_of_the_insides() -> None:
         assert (reply.status, reply.code) == (500, "internal_error")
         assert b"hush" not in reply.raw
         assert (await world.audit())[0] == ("x", "", "refused:internal_error")
+
+
+async def test_who_is_refused_again_and_again_is_entered_once_a_minute() -> None:
+    async with open_world() as world:
+        weak = await world.key(world.acme.tenant_id, ["images:read"])
+        for _ in range(10):
+            assert (await world.ask("POST", "/v1/users", {"externalId": "x"}, key=weak)).status == 403
+        assert len(await world.audit(world.acme.tenant_id)) == 1
+        world.clock.now += 60_000
+        await world.ask("POST", "/v1/users", {"externalId": "x"}, key=weak)
+        assert len(await world.audit(world.acme.tenant_id)) == 2

@@ -1,5 +1,5 @@
 import pytest
-from tests.server.http.fixtures import open_world
+from tests.server.http.fixtures import OPERATOR, open_world
 
 from agentvm.model.account import ApiKey
 from agentvm.model.ids import DEFAULT_TENANT, KeyId
@@ -27,14 +27,14 @@ async def test_a_key_is_shown_once_and_opens_the_door() -> None:
 
 async def test_a_key_can_be_for_a_user_for_containers_and_for_a_time() -> None:
     async with open_world() as world:
-        about = {"name": "k", "userId": world.acme.user_id, "permissions": ["agent:use"], "containers": ["c*"], "expiresAt": 1}
+        about = {"name": "k", "userId": world.acme.user_id, "permissions": ["agent:use"], "containers": ["s*"], "expiresAt": 1}
         late = await world.ask("POST", "/v1/auth/keys", about, key=world.acme.admin)
         assert (late.status, late.code) == (400, "invalid_input")
         about["expiresAt"] = world.clock() + 1000
         made = await world.ask("POST", "/v1/auth/keys", about, key=world.acme.admin)
         assert made.status == 201
         who = (await world.ask("GET", "/v1/auth/whoami", key=made.body["key"])).body
-        assert (who["user"], who["role"], who["containers"]) == ("alice", "member", ["c*"])
+        assert (who["user"], who["role"], who["containers"]) == ("alice", "member", ["shared"])
         assert who["permissions"] == ["agent:use"]
         world.clock.now += 1000
         assert (await world.ask("GET", "/v1/auth/whoami", key=made.body["key"])).status == 401
@@ -159,3 +159,25 @@ async def test_the_operator_gives_a_tenant_its_first_key() -> None:
         found = await world.vm.office.store.accounts(world.acme.tenant_id).keys.get(KeyId(made.body["keyId"]))
         assert found is not None
         assert (await world.audit(world.acme.tenant_id))[0] == ("key.create", made.body["keyId"], "ok")
+
+
+async def test_who_administers_the_keys_of_some_containers_neither_sees_nor_touches_wider_ones() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        admin = await world.key(acme.tenant_id, MEMBER | {"keys:admin"}, containers=["team-*"])
+        access = world.vm.office.access
+        beyond = [acme.user_key_id]
+        for containers in (None, ["*"], ["team-1", "other"]):
+            key, _ = await access.issue(acme.tenant_id, name="k", granter=OPERATOR, containers=containers)
+            beyond.append(key.key_id)
+        inside, _ = await access.issue(acme.tenant_id, name="k", granter=OPERATOR, containers=["team-1"])
+        listed = {key["keyId"] for key in (await world.ask("GET", "/v1/auth/keys", key=admin)).items}
+        assert inside.key_id in listed
+        assert not listed & set(beyond)
+        for key_id in beyond:
+            for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/rotate")):
+                refused = await world.ask(method, f"/v1/auth/keys/{key_id}{path}", key=admin)
+                absent = await world.ask(method, f"/v1/auth/keys/nope{path}", key=admin)
+                assert refused.status == 404
+                assert refused.but_its_id() == absent.but_its_id()
+        assert (await world.ask("DELETE", f"/v1/auth/keys/{inside.key_id}", key=admin)).status == 204

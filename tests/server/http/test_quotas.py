@@ -101,3 +101,18 @@ async def test_only_the_operator_says_what_a_tenant_as_a_whole_may_use() -> None
         assert (await world.ask("PUT", "/v1/quotas?tenant=acme", body)).status == 200
         refused = await world.ask("DELETE", "/v1/quotas?metric=containers", key=world.acme.admin)
         assert refused.code == "permission_denied"
+
+
+async def test_a_key_for_some_containers_sees_no_limits_of_users() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        quota = {"metric": "tokens_per_day", "hard": 5, "userId": acme.user_id}
+        assert (await world.ask("PUT", "/v1/quotas", quota, key=acme.admin)).status == 200
+        reader = await world.key(acme.tenant_id, ["usage:read"], containers=["c9"])
+        admin = await world.key(acme.tenant_id, ["tenants:admin"], containers=["c9"])
+        for query in ("", f"?userId={acme.user_id}"):
+            assert (await world.ask("GET", f"/v1/quotas{query}", key=reader)).items == []
+        assert (await world.ask("GET", f"/v1/quotas?userId={acme.user_id}", key=admin)).items == []
+        seen = (await world.ask("GET", "/v1/quotas", key=admin)).items
+        assert seen
+        assert not any("userId" in item for item in seen)

@@ -80,3 +80,36 @@ async def test_with_a_user_go_their_limits() -> None:
         assert (await world.ask("DELETE", f"/v1/users/{acme.user_id}", key=acme.admin)).status == 204
         book = await world.vm.office.quotas.book(acme.tenant_id)
         assert book.counters == {}
+
+
+async def test_who_administers_some_containers_binds_nobody_to_others() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        bob = await world.user(acme.tenant_id, "bob", "admin")
+        admin = await world.key(acme.tenant_id, ["tenants:admin"], user_id=bob)
+        for user_id in (bob, acme.user_id):
+            refused = await world.ask("PUT", f"/v1/users/{user_id}/containers/user-alice", key=admin)
+            assert (refused.status, refused.code) == (403, "container_forbidden")
+        assert (await world.ask("PUT", f"/v1/users/{acme.user_id}/containers/user-bob", key=admin)).status == 204
+        assert (await world.ask("PUT", f"/v1/users/{bob}/containers/user-alice", key=acme.admin)).status == 204
+
+
+async def test_only_owners_and_the_operator_make_change_and_delete_owners() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        boss, bob = await world.user(acme.tenant_id, "boss", "owner"), await world.user(acme.tenant_id, "bob", "admin")
+        owner = await world.key(acme.tenant_id, ["tenants:admin"], user_id=boss)
+        admin = await world.key(acme.tenant_id, ["tenants:admin"], user_id=bob)
+        for key in (admin, acme.admin):
+            for method, path, body in (
+                ("PUT", f"/v1/users/{boss}", {"role": "viewer"}),
+                ("PUT", f"/v1/users/{boss}", {"status": "suspended"}),
+                ("PUT", f"/v1/users/{bob}", {"role": "owner"}),
+                ("DELETE", f"/v1/users/{boss}", None),
+                ("POST", "/v1/users", {"externalId": "eve", "role": "owner"}),
+            ):
+                refused = await world.ask(method, path, body, key=key)
+                assert (refused.status, refused.code) == (403, "access_denied")
+        assert (await world.ask("PUT", f"/v1/users/{boss}", {"displayName": "Boss"}, key=admin)).status == 200
+        assert (await world.ask("PUT", f"/v1/users/{bob}", {"role": "owner"}, key=owner)).status == 200
+        assert (await world.ask("PUT", f"/v1/users/{bob}?tenant=acme", {"role": "member"})).status == 200

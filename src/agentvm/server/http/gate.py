@@ -25,6 +25,7 @@ from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
+from agentvm.server.http.audit import Refusals
 from agentvm.server.http.route import Answer, Ask, Given, Route
 from agentvm.server.origin import refusal
 from agentvm.tenants import tickets
@@ -52,6 +53,7 @@ class Gate:
     def __init__(self, vm: AgentVM, bound_to: Callable[[], str]) -> None:
         self._vm = vm
         self._bound_to = bound_to
+        self._refusals = Refusals(vm.clock)
 
     def handler(self, route: Route) -> HTTPRouteHandler:
         async def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -116,6 +118,9 @@ class Gate:
         return await route.function(ask)
 
     async def _audit(self, action: str, ask: Ask[Given], result: str, request: Request[Any, Any, Any]) -> None:
+        one = ask.principal
+        if result != "ok" and not self._refusals.enter(one.tenant_id, one.actor, action):
+            return
         client = request.scope.get("client")
         entry = AuditEntry(
             at=self._vm.clock(),

@@ -1,5 +1,7 @@
 """Keys — `/v1/auth`: making, renewing and ending API keys, and who one is."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from agentvm.errors import NotFound
@@ -94,7 +96,7 @@ async def create(ask: Ask[NewKey]) -> Answer:
 async def list_all(ask: Ask[KeysGiven]) -> Page:
     """Newest first, revoked ones too."""
     of_user = ask.given.user_id if ask.principal.may(ADMIN) else ask.principal.user_id
-    found = await ask.accounts.keys.list(user_id=of_user)
+    found = [key for key in await ask.accounts.keys.list(user_id=of_user) if await _sees(ask, key)]
     return page_of([_shown(key) for key in found], ask.given, (key.key_id for key in found))
 
 
@@ -151,11 +153,17 @@ async def ws_token(ask: Ask[Nothing]) -> Answer:
 
 
 async def _find(ask: Ask[Nothing] | Ask[Rotation]) -> ApiKey:
-    """Who administers no keys sees only their own."""
     key = await ask.accounts.keys.get(KeyId(ask.path["key_id"]))
-    if key is None or not (ask.principal.may(ADMIN) or _owns(ask.principal, key)):
+    if key is None or not await _sees(ask, key):
         raise NotFound(NO_KEY)
     return key
+
+
+async def _sees(ask: Ask[Any], key: ApiKey) -> bool:
+    """Who administers no keys sees only their own; who reaches some containers, those that reach no others."""
+    if _owns(ask.principal, key):
+        return True
+    return ask.principal.may(ADMIN) and await ask.office.access.covers(ask.principal, key)
 
 
 def _owns(one: Principal, key: ApiKey) -> bool:

@@ -44,12 +44,19 @@ class QuotaView(Record):
 
 @routes.add("GET", _PATH, needs=LOOKING, takes=QuotasGiven)
 async def list_all(ask: Ask[QuotasGiven]) -> Page:
-    """Every metric of the tenant, then the limits of users. Who does not administer the tenant sees their own limits."""
-    own = None if ask.principal.may(ADMIN) else ask.principal.user_id
+    """Every metric of the tenant, then the limits of users. Who does not administer the tenant sees their own limits.
+
+    A key for some containers that is no user's has none, and the users of the other containers are not its business.
+    """
+    admin, one = ask.principal.may(ADMIN), ask.principal
+    own = None if admin else one.user_id
     user_id = own or ask.given.user_id
+    narrow = one.containers is not None and one.user_id is None
+    if narrow and (user_id is not None or not admin):
+        return Page(items=[])
     limits = {(quota.metric, quota.user_id): quota for quota in await ask.accounts.quotas.list()}
     wanted: list[tuple[str, UserId | None]] = [] if user_id is not None else [(metric, None) for metric in METRICS]
-    wanted += [key for key in limits if key[1] is not None and user_id in (None, key[1])]
+    wanted += [key for key in limits if key[1] is not None and not narrow and user_id in (None, key[1])]
     book = await ask.office.quotas.book(ask.tenant_id)
     return Page(items=[await _shown(ask, book, limits.get(key) or Quota(metric=key[0], user_id=key[1])) for key in wanted])
 

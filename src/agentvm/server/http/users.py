@@ -1,14 +1,17 @@
 """Users — `/v1/users`: the people of a tenant, and which containers they reach."""
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from agentvm.errors import NotFound
+from agentvm.errors import AccessDenied, NotFound
 from agentvm.model.account import Role, Status, User
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
+from agentvm.tenants.rights import check_reach, literal
 
 routes = Routes()
 
@@ -60,7 +63,8 @@ async def create(ask: Ask[NewUser]) -> Answer:
         updated_at=now,
     )
     ask.target = user.user_id
-    await ask.accounts.users.add(user)
+    await _check_owner(ask, user.role)
+    await ask.office.access.add_user(user)
     return Answer(content=_shown(user), status=201)
 
 
@@ -83,6 +87,8 @@ async def update(ask: Ask[UserChange]) -> UserView:
     changed = {name: value for name in UserChange.__struct_fields__ if (value := getattr(ask.given, name)) is not UNSET}
     after = replace(before, **changed, updated_at=ask.vm.clock())
     _line(after.display_name)
+    if (before.role, before.status) != (after.role, after.status):
+        await _check_owner(ask, before.role, after.role)
     if not await ask.office.people.update_user(after):
         raise NotFound(NO_USER)
     return _shown(after)
@@ -91,6 +97,7 @@ async def update(ask: Ask[UserChange]) -> UserView:
 @routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="user.delete")
 async def delete(ask: Ask[Nothing]) -> Answer:
     """With their keys and limits."""
+    await _check_owner(ask, (await _find(ask)).role)
     if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
         raise NotFound(NO_USER)
     await ask.office.quotas.reread(ask.tenant_id)
@@ -99,7 +106,7 @@ async def delete(ask: Ask[Nothing]) -> Answer:
 
 @routes.add("GET", f"{_ONE}/containers", needs=ADMIN, takes=Nothing)
 async def list_containers(ask: Ask[Nothing]) -> Page:
-    """In the order they were bound. Who has none yet is given one when they come."""
+    """In the order they were bound; the first is given with the user."""
     user = await _find(ask)
     bound = await ask.accounts.users.bound(user.user_id)
     return Page(items=[BoundView(container_id=container_id) for container_id in bound])
@@ -108,6 +115,8 @@ async def list_containers(ask: Ask[Nothing]) -> Page:
 @routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind")
 async def bind(ask: Ask[Nothing]) -> Answer:
     container_id = check_container_id(ask.path["container_id"])
+    # Also themselves: who administers a part of the tenant would else let themselves into the rest.
+    check_reach((literal(container_id),), ask.principal)
     if not await ask.office.people.bind(ask.tenant_id, _id(ask), container_id):
         raise NotFound(NO_USER)
     return NO_CONTENT
@@ -130,6 +139,16 @@ async def _find(ask: Ask[Nothing] | Ask[UserChange]) -> User:
     if user is None:
         raise NotFound(NO_USER)
     return user
+
+
+async def _check_owner(ask: Ask[Any], *roles: Role) -> None:
+    """Owners are made, changed and deleted by owners and by the operator: an administrator must not be able to take over."""
+    if "owner" not in roles or ask.principal.may("system:admin"):
+        return
+    user_id = ask.principal.user_id
+    asker = None if user_id is None else await ask.accounts.users.get(user_id)
+    if asker is None or asker.role != "owner":
+        raise AccessDenied("Only an owner of the tenant, or the operator, may do this to an owner or make one")
 
 
 def _line(text: str | None) -> str | None:
