@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import msgspec
 import pytest
@@ -9,16 +10,22 @@ from tests.protocol.fixtures import HARD_TEXTS
 from agentvm.errors import InvalidInput
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
+    MAX_HEADERS,
+    MAX_ID,
     MAX_MENDED,
     Frame,
     decode_command,
     decode_event,
+    decode_headers,
+    decode_id,
     decode_inbound,
     decode_reply,
     decode_request_id,
     encode,
+    is_given,
 )
 from agentvm.protocol.commands import ContainerGetReply
+from agentvm.protocol.connection import Connection
 
 
 def refuse_constant(name: str) -> None:
@@ -44,7 +51,35 @@ def test_hard_texts_come_through_both_forms(text: str) -> None:
 
 def test_an_inbound_frame_keeps_only_what_means_something() -> None:
     frame = decode_inbound('{"type":"x","data":{"a":1},"source":"agent","__ack":null,"unknown":[]}')
-    assert (frame.type, bytes(frame.data), frame.ack) == ("x", b'{"a":1}', None)
+    assert (frame.type, bytes(frame.data), is_given(frame.ack)) == ("x", b'{"a":1}', False)
+
+
+@pytest.mark.parametrize(
+    "given", ["null", "5", "[]", '{"a":"b"}', '"' + "x" * 201 + '"', '"' + "\\u0078" * 201 + '"', '"\\ud800"']
+)
+def test_what_cannot_name_anything_is_no_id(given: str) -> None:
+    assert decode_id(msgspec.Raw(given.encode())) is None
+
+
+def test_an_id_may_be_as_long_as_allowed_however_it_is_written() -> None:
+    assert decode_id(msgspec.Raw(b'"' + b"\\u0078" * MAX_ID + b'"')) == "x" * MAX_ID
+
+
+def test_headers_are_few_texts() -> None:
+    assert decode_headers(msgspec.Raw(b'{"a": "b", "c": 5, "d": []}')) == {"a": "b"}
+    for nothing in ("null", "[]", "5", '{"a":"\\ud800"}', json.dumps({"a": "x" * MAX_HEADERS})):
+        assert decode_headers(msgspec.Raw(nothing.encode())) == {}
+
+
+@pytest.mark.parametrize("member", ["headers", "sessionId", "afterCursor", "__ack"])
+def test_a_member_that_is_a_huge_list_costs_no_more_than_its_text(member: str) -> None:
+    text = json.dumps({"type": "auth" if member == "headers" else "subscribe", member: [[]] * 200_000})
+    tracemalloc.start()
+    try:
+        Connection("c").receive(text)
+        assert tracemalloc.get_traced_memory()[1] < 3 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"type":[]}', "[" * 10_000, "\ud800"])

@@ -185,7 +185,7 @@ def test_frames_go_bare_until_the_probe_is_acknowledged_then_wrapped() -> None:
     assert json.loads(connection.send(Frame('{"a":2}')))["__msgId"] == "conn_1_3"
 
 
-@given(st.lists(st.sampled_from(["conn_1_1", "conn_1_2", "conn_2_1", "", "x"]) | st.text(), max_size=8))
+@given(st.lists(st.sampled_from(["conn_1_1", "conn_1_2", "conn_2_1", "", "x"]) | st.text(max_size=200), max_size=8))
 def test_only_the_ack_of_the_probe_changes_the_form(acks: list[str]) -> None:
     connection = Connection("conn_1")
     connection.hello(7)
@@ -251,5 +251,11 @@ def test_bare_frames_are_not_accounted_for() -> None:
 def test_an_acknowledgement_of_what_was_never_sent_says_nothing(odd: str) -> None:
     acks = Acks()
     connection = reliable(acks)
-    assert connection.receive(json.dumps({"__ack": odd})) == Acked(odd)
+    assert connection.receive(json.dumps({"__ack": odd})) == (Acked(odd) if len(odd) <= 200 else Dropped())
     assert (acks.pending, acks.heard) == (2, 1)
+
+
+def test_a_subscription_to_what_can_be_no_session_is_dropped() -> None:
+    for session_id in ("", "x" * 201, 5, None, ["s"]):
+        frame = json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "1"})
+        assert Connection("c").receive(frame) == Dropped()

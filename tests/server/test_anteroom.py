@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -10,7 +11,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.protocol.connection import Connection
 from agentvm.runtime.channel import Closing
 from agentvm.server import anteroom
-from agentvm.server.anteroom import MAX_KEPT, Anteroom
+from agentvm.server.anteroom import MAX_KEPT, MAX_ROOMS, MAX_ROOMS_PER_ADDRESS, Anteroom, Rooms
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +111,17 @@ async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
 
 async def test_who_leaves_is_gone() -> None:
     assert await Visitor([], leaves=True).wait() is None
+
+
+async def test_so_many_may_wait_and_fewer_from_one_place() -> None:
+    rooms = Rooms()
+    with ExitStack() as waiting:
+        for _ in range(MAX_ROOMS_PER_ADDRESS):
+            assert rooms.hindrance("a") is None
+            waiting.enter_context(rooms.take("a"))
+        assert (rooms.hindrance("a") or ("",))[0] == 429
+        for number in range(MAX_ROOMS - MAX_ROOMS_PER_ADDRESS):
+            assert rooms.hindrance(f"b{number}") is None
+            waiting.enter_context(rooms.take(f"b{number}"))
+        assert (rooms.hindrance("c") or ("",))[0] == 503
+    assert rooms.hindrance("a") is None

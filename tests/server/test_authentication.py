@@ -17,6 +17,7 @@ from agentvm.app import AgentVM
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.server import websocket
 from agentvm.server.local import RunningServer
 
 pytestmark = pytest.mark.anyio
@@ -196,6 +197,18 @@ async def test_connections_have_a_quota() -> None:
             await ask(again, "container_list")
 
 
+async def test_the_container_that_a_user_finds_counts_as_any_other() -> None:
+    async with open_site() as site:
+        keys = [(await site.key(user_id=await site.user(name)))[1] for name in ("alice", "bob")]
+        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="containers", hard=1), 1)
+        found = []
+        # Who has a container keeps it.
+        for key in (*keys, keys[0]):
+            async with connect(f"{site.server.ws_url}?token={key}") as socket:
+                found.append((await ask(socket, "container_list"))["containerIds"])
+        assert found == [["user-alice"], [], ["user-alice"]]
+
+
 async def test_requests_have_a_quota() -> None:
     async with open_site() as site:
         _, key = await site.key()
@@ -203,6 +216,30 @@ async def test_requests_have_a_quota() -> None:
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             codes = [(await ask(socket, "container_list")).get("errorCode") for _ in range(5)]
             assert codes == [None] * 3 + ["quota_exceeded"] * 2
+
+
+@pytest.mark.parametrize("frame", ["noise", "{}", '{"type":"subscribe","sessionId":"s"}', '{"type":"nonsense_request"}'])
+async def test_frames_that_are_no_commands_are_counted_too(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "TELLING", 60.0)
+    async with open_site() as site:
+        _, key = await site.key()
+        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        async with connect(f"{site.server.ws_url}?token={key}") as socket:
+            for _ in range(20):
+                await socket.send('{"__ack":"x"}')
+            assert "errorCode" not in await ask(socket, "container_list")
+            for _ in range(10):
+                await socket.send(frame)
+            await socket.send('{"type":"container_list_request","data":{"requestId":"last"}}')
+            told = []
+            with anyio.fail_after(10):
+                while True:
+                    event = json.loads(await socket.recv())
+                    if event["data"].get("requestId") == "last":
+                        break
+                    told.append(event["data"].get("code"))
+            assert told.count("quota_exceeded") == 1
+            assert len(told) <= 7
 
 
 async def test_no_credential_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from tests.server.fixtures import open_listener
 from websockets.asyncio.client import connect
 
 from agentvm.server import transport as transport_module
+from agentvm.server.http import gate as gate_module
 from agentvm.server.transport import Gate, Inbox, JoiningTransport
 
 
@@ -116,6 +117,45 @@ async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytes
                 assert json.loads(await socket.recv())["data"]["requestId"] == "r"
                 await asking.send(REQUEST)
                 assert (await asking.receive()).startswith(b"HTTP/1.1 200")
+
+
+HALF = b"POST /v1/auth/keys HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900000\r\n\r\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", [b"/v1/auth/nowhere", b"/health", b"/ready"])
+async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_body(
+    path: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "LEFTOVER", 0.05)
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(HALF.replace(b"/v1/auth/keys", path))
+                assert (await stream.receive()).startswith(b"HTTP/1.1 4")
+                await wait_closed(stream, b"x")
+
+
+@pytest.mark.anyio
+async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(gate_module, "BODY_SECONDS", 0.5)
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(HALF.replace(b"/v1/auth/keys", b"/v1/tenants"))
+                assert (await stream.receive()).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.anyio
+async def test_a_whole_body_that_nobody_read_leaves_the_connection_open() -> None:
+    whole = b"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\nabc"
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                for _ in range(2):
+                    await stream.send(whole)
+                    assert (await stream.receive()).startswith(b"HTTP/1.1 404")
 
 
 async def test_an_inbox_hands_out_messages_in_order_and_wakes_its_reader() -> None:

@@ -8,6 +8,7 @@ from tests.server.fixtures import open_listener, open_socket
 from agentvm.app import AgentVM
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
 from agentvm.server import websocket
 from agentvm.storage.sqlite.store import SqliteTenantStore
@@ -156,3 +157,17 @@ async def test_a_peer_that_breaks_off_while_it_is_written_to_is_forgotten() -> N
             await socket.send({"type": "container_list_request", "data": {}})
             await socket.leave()
         assert vm.runtime.broadcaster.channels == ()
+
+
+async def test_whoever_is_being_closed_is_no_longer_obeyed() -> None:
+    async with open_listener() as (vm, listener):
+        async with open_socket(listener.app) as socket:
+            await socket.ask("container_create", containerId="before")
+            socket.stalled.set()
+            await socket.send({"type": "container_list_request", "data": {}})
+            await anyio.wait_all_tasks_blocked()
+            the_channel(vm).close(GOING_AWAY)
+            await socket.send({"type": "container_create_request", "data": {"containerId": "after"}})
+            await anyio.wait_all_tasks_blocked()
+            await socket.leave()
+        assert await vm.office.store.tenant(DEFAULT_TENANT).list_containers() == (ContainerId("before"),)

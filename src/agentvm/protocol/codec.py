@@ -19,6 +19,15 @@ _encoder = msgspec.json.Encoder()
 MAX_FRAME = 100 * 1024 * 1024
 """The largest frame either side takes, in bytes: pictures travel inside requests."""
 
+MAX_ID = 200
+"""Characters of an id that a frame names."""
+
+MAX_HEADERS = 16_384
+"""Bytes of the headers in an `auth` frame; it has one that matters."""
+
+_LONGEST_ESCAPE = 6
+_NOTHING = msgspec.Raw(b"null")
+
 MAX_MENDED = 1024 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -31,15 +40,16 @@ _ESCAPE = re.compile(
 class Inbound(Record):
     """The members of a client's frame that mean something; all others are ignored, whatever they claim.
 
-    Which of them do depends on the type, so those that a request does not use may be anything.
+    Which of them do depends on the type, so those that a request does not use may be anything; and nothing is built of them
+    before it is known that they are small: a list of empty lists takes thirty times the memory of its text.
     """
 
     type: str | None = None
-    data: msgspec.Raw = msgspec.Raw(b"null")
-    session_id: object = None
-    after_cursor: object = None
-    headers: object = None
-    ack: object = msgspec.field(default=None, name="__ack")
+    data: msgspec.Raw = _NOTHING
+    session_id: msgspec.Raw = _NOTHING
+    after_cursor: msgspec.Raw = _NOTHING
+    headers: msgspec.Raw = _NOTHING
+    ack: msgspec.Raw = msgspec.field(default=_NOTHING, name="__ack")
 
 
 class _WithRequestId(Record):
@@ -49,6 +59,8 @@ class _WithRequestId(Record):
 _inbound = msgspec.json.Decoder(Inbound)
 _event = msgspec.json.Decoder(WireEvent)
 _request_id = msgspec.json.Decoder(_WithRequestId)
+_text = msgspec.json.Decoder(str)
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
 
 
@@ -69,6 +81,35 @@ def decode_inbound(text: str) -> Inbound:
         raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None
     except RecursionError:
         raise InvalidInput("Frame is nested too deeply") from None
+
+
+def is_given(member: msgspec.Raw) -> bool:
+    return len(member) != len(_NOTHING) or bytes(member) != bytes(_NOTHING)
+
+
+def decode_id(member: msgspec.Raw) -> str | None:
+    """The text of a member; None when it is no text, or too long to name anything."""
+    if len(member) > MAX_ID * _LONGEST_ESCAPE + len('""'):
+        return None
+    try:
+        text = _text.decode(member)
+    except msgspec.DecodeError:
+        return None
+    return text if len(text) <= MAX_ID else None
+
+
+def decode_headers(member: msgspec.Raw) -> dict[str, str]:
+    """Those whose value is a text; none when there are more than anybody needs."""
+    if len(member) > MAX_HEADERS:
+        return {}
+    found: dict[str, str] = {}
+    try:
+        for name, value in _members.decode(member).items():
+            if bytes(value).startswith(b'"'):
+                found[name] = _text.decode(value)
+    except msgspec.DecodeError:
+        return {}
+    return found
 
 
 def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:

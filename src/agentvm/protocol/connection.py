@@ -21,7 +21,16 @@ from enum import Enum, auto
 from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
 from agentvm.model.ids import SessionId
 from agentvm.protocol.acks import Acks
-from agentvm.protocol.codec import Frame, Inbound, decode_command, decode_inbound, decode_request_id
+from agentvm.protocol.codec import (
+    Frame,
+    Inbound,
+    decode_command,
+    decode_headers,
+    decode_id,
+    decode_inbound,
+    decode_request_id,
+    is_given,
+)
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.dialect_v1 import encode_hello
 from agentvm.protocol.table import COMMANDS
@@ -110,17 +119,17 @@ class Connection:
             frame = decode_inbound(text)
         except InvalidInput as error:
             return NoiseReceived(error)
-        if isinstance(frame.ack, str):
-            if frame.ack == f"{self.connection_id}_1":
+        if (ack := decode_id(frame.ack)) is not None:
+            if ack == f"{self.connection_id}_1":
                 self.state = State.RELIABLE
             if self._acks is not None:
-                self._note(self._acks, frame.ack)
-            return Acked(frame.ack)
+                self._note(self._acks, ack)
+            return Acked(ack)
         match frame.type:
             case None:
                 return Dropped()
             case "auth":
-                return AuthReceived(_text_members(frame.headers))
+                return AuthReceived(decode_headers(frame.headers))
             case "subscribe":
                 return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
@@ -146,21 +155,16 @@ class Connection:
         return f'{{"__msgId":"{self.connection_id}_{self._wrapped}","__payload":{frame.quoted}}}'
 
 
-def _text_members(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {name: text for name, text in value.items() if isinstance(name, str) and isinstance(text, str)}
-
-
 def _receive_subscribe(frame: Inbound) -> Received:
-    if not isinstance(frame.session_id, str) or not frame.session_id:
+    session_id = decode_id(frame.session_id)
+    if not session_id:
         return Dropped()
-    cursor = frame.after_cursor
-    if cursor is None:
-        return SubscribeReceived(SessionId(frame.session_id), None)
-    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+    if not is_given(frame.after_cursor):
+        return SubscribeReceived(SessionId(session_id), None)
+    cursor = decode_id(frame.after_cursor)
+    if cursor is None or not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
         return NoiseReceived(InvalidInput("afterCursor must be the `cursor` of an event, a string of digits"))
-    return SubscribeReceived(SessionId(frame.session_id), int(cursor))
+    return SubscribeReceived(SessionId(session_id), int(cursor))
 
 
 def _receive_command(name: str, frame: Inbound) -> Received:

@@ -3,7 +3,9 @@
 Meanwhile a request is answered with an error and a subscription is kept; both for as long as a person needs, not longer.
 """
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 import anyio
 import msgspec
@@ -32,6 +34,10 @@ PATIENCE = 10.0
 MAX_KEPT = 1_000
 """Subscriptions that are kept for somebody who may be nobody."""
 
+MAX_ROOMS = 200
+MAX_ROOMS_PER_ADDRESS = 20
+"""Sockets that may wait at a time, and those of them that come from one place."""
+
 NOT_YET = "Authentication is needed before anything else: send an auth frame, or connect with ?token="
 UNKNOWN = Closing(4401, "unauthenticated")
 
@@ -39,6 +45,31 @@ Authenticate = Callable[[str], Awaitable[Principal]]
 Read = Callable[[], Awaitable[str | None]]
 """The next text frame; None when the peer has gone."""
 Write = Callable[[str], Awaitable[None]]
+
+
+class Rooms:
+    """How many wait, and from where."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[str] = Counter()
+
+    def hindrance(self, address: str) -> tuple[int, str] | None:
+        """Why nobody else can wait, as a status and a text."""
+        if self._taken[address] >= MAX_ROOMS_PER_ADDRESS:
+            return 429, "Too many sockets from your address wait without credentials; connect with ?token="
+        if self._taken.total() >= MAX_ROOMS:
+            return 503, "Too many sockets wait without credentials; connect with ?token="
+        return None
+
+    @contextmanager
+    def take(self, address: str) -> Iterator[None]:
+        self._taken[address] += 1
+        try:
+            yield
+        finally:
+            self._taken[address] -= 1
+            if not self._taken[address]:
+                del self._taken[address]
 
 
 class Anteroom:

@@ -12,6 +12,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from agentvm.app import AgentVM, system_clock
 from agentvm.errors import AgentVMError, shorten
 from agentvm.model.ids import Clock
+from agentvm.model.principal import Principal
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, status_of
 from agentvm.server.http import handlers
@@ -65,8 +66,10 @@ class Application:
         except AgentVMError as error:
             await _refuse_socket(status_of(error), str(error), receive, send)
             return
-        chosen = next((name for name in subprotocols if name.startswith(SUBPROTOCOL)), None)
-        knock = Knock(principal, client_id_of(query), chosen)
+        knock = _knock(scope, principal, query)
+        if principal is None and (hindrance := self._house.rooms.hindrance(knock.address)):
+            await _refuse_socket(*hindrance, receive, send)
+            return
         await serve_socket(self._house, knock, _abort_of(scope), receive, send)
 
 
@@ -116,6 +119,17 @@ def _abort_of(scope: Scope) -> Callable[[], None]:
     """Another ASGI server than ours offers none; there a peer that never reads holds its socket until that server gives up."""
     abort: Callable[[], None] = scope.get("extensions", {}).get(ABORT, {}).get("abort", lambda: None)
     return abort
+
+
+def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
+    client = scope.get("client")
+    chosen = next((name for name in scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL)), None)
+    # Taken out, since it is needed once and a socket lives long.
+    trust = scope.get("extensions", {}).get(ABORT, {}).pop("trust", lambda: None)
+    if principal is None:
+        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust)
+    trust()
+    return Knock(principal, client_id_of(query), chosen)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

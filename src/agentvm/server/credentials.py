@@ -6,7 +6,7 @@ smuggled. `x-api-key` and the like are not read.
 """
 
 from collections.abc import Iterable
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote_plus
 
 from agentvm.errors import InvalidInput
 
@@ -28,8 +28,12 @@ def of_socket(headers: Iterable[tuple[bytes, bytes]], query: bytes, subprotocols
 
 
 def without_token(query: bytes) -> bytes:
-    """The query string, fit for a log."""
-    return b"&".join(b"token=***" if part.startswith(b"token=") else part for part in query.split(b"&"))
+    """The query string, fit for a log: read as `of_socket` reads it, however the name is written."""
+    return b"&".join(b"token=***" if _names_token(part) else part for part in query.split(b"&"))
+
+
+def _names_token(part: bytes) -> bool:
+    return unquote_plus(part.decode("latin-1").partition("=")[0]) == "token"
 
 
 def bearer(value: str) -> str:

@@ -8,20 +8,29 @@ in less: uvicorn's keeps its handshake and its last frame, and has five empty de
 """
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
 ABORT = "agentvm.abort"
-"""The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish."""
+"""The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
 
+There is `trust` too, to be called when the peer is known."""
+
+MAX_UNKNOWN = 65_536
+"""Bytes of a message from a peer that is not known yet."""
+MAX_WAITING = 1_100
+"""Messages of such a peer that may wait for their handler, and pieces of one message."""
 
 FIRST_REQUEST = 20.0
 """Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
 
+LEFTOVER = 1.0
+"""Seconds that the rest of a body is read and thrown away after its request was answered; then the connection is closed."""
 
 MAX_HEAD = 65_536
 """Bytes of a request's head that are read while it has no end; what arrives in one piece may be a little more."""
@@ -48,6 +57,10 @@ class JoiningTransport:
         self._flush()
         self._transport.close()
 
+    def abort(self) -> None:
+        self._flush()
+        self._transport.abort()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
@@ -66,6 +79,9 @@ class Inbox:
     def __init__(self) -> None:
         self._messages: list[Any] = []
         self._reader: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._messages)
 
     def empty(self) -> bool:
         return not self._messages
@@ -105,7 +121,14 @@ class Gate:
 
 
 class JoiningProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's protocol over a `JoiningTransport`, and lighter."""
+    """uvicorn's protocol over a `JoiningTransport`, and lighter.
+
+    A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and what is larger
+    than credentials can be closes the socket. The parser's own limit would not do: it is looked up before the frame arrives,
+    so the first large one after the credentials would be refused.
+    """
+
+    unknown = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -119,7 +142,58 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         super().handle_connect(event)
         if self.response.status_code == 101:
             # The handler's task was created just now and has not run yet.
-            self.scope["extensions"][ABORT] = {"abort": self.transport.abort}
+            self.scope["extensions"][ABORT] = {"abort": self.transport.abort, "trust": self.trust}
+
+    def trust(self) -> None:
+        self.unknown = False
+        if self.queue.empty():
+            self._read_on()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.unknown:
+            # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
+            self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
+
+    def receive(self) -> Coroutine[Any, Any, Any]:
+        # Not a coroutine of its own: an idle socket waits in it.
+        return self._receive_unknown() if self.unknown else super().receive()
+
+    async def _receive_unknown(self) -> Any:
+        if self.queue.empty():
+            self._check_size(self._held())
+            self._read_on()
+        message: dict[str, Any] = await self.queue.get()  # type: ignore[assignment]
+        if self._check_size(len(message.get("text") or message.get("bytes") or "")):
+            return message
+        return {"type": "websocket.disconnect", "code": CloseCode.MESSAGE_TOO_BIG}
+
+    @property
+    def _waiting(self) -> Inbox:
+        return self.queue  # type: ignore[return-value]
+
+    def _read_on(self) -> None:
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def _held(self) -> int:
+        """What has come of a message that has not ended; many small pieces count for more than their bytes."""
+        pieces = len(self.frames) * MAX_UNKNOWN // MAX_WAITING
+        return max(len(self.conn.reader.buffer) + (self.conn.current_size or 0), pieces)
+
+    def _check_size(self, size: int) -> bool:
+        """Ends the connection of an unknown peer that has sent more than it may."""
+        if size <= MAX_UNKNOWN or self.close_sent or self.transport.is_closing():
+            return True
+        self.frames = []
+        if self.handshake_complete and not self.transport.get_write_buffer_size():
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+            self.handle_parser_exception()
+        else:
+            # It would not hear why.
+            self.transport.abort()
+        return False
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -145,19 +219,24 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         event.data = b""
 
     def handle_cont(self, event: Frame) -> None:
-        super().handle_cont(event)
+        if event.data or event.fin:
+            super().handle_cont(event)
         event.data = b""
 
 
 class PromptProtocol(HttpToolsProtocol):
     """uvicorn's HTTP protocol, for peers that have something to say, and come to the point.
 
-    Silent ones do not hold a file descriptor for ever, and a head without end does not fill the memory.
+    Silent ones do not hold a file descriptor for ever, and a head without end does not fill the memory. A request is whole
+    in time, its body too, unless its handler reads it: that one has a patience of its own. What a handler has answered
+    without reading all of it is not waited for.
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._head: int | None = 0
+        self._whole = True
+        self._ending = False
         self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
 
     def data_received(self, data: bytes) -> None:
@@ -171,15 +250,50 @@ class PromptProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head = 0
+        self._whole = False
         if self._patience.cancelled():
             # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
             self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
 
     def on_headers_complete(self) -> None:
         self._head = None
-        self._patience.cancel()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            # The handler's task has not run yet, so this is the one it is given.
+            self.cycle.receive = self._followed(self.cycle)  # type: ignore[method-assign]
+
+    def on_message_complete(self) -> None:
+        self._whole = True
+        self._patience.cancel()
+        super().on_message_complete()
+        if self._ending:
+            self.transport.close()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._whole and self.cycle.response_complete and not self.transport.is_closing():
+            # Not closed at once: a peer that is still sending would be reset, and might lose the answer.
+            self._unset_keepalive_if_required()
+            self._patience.cancel()
+            self._patience = self.loop.call_later(LEFTOVER, self.transport.close)
+            self._ending = True
+
+    def handle_websocket_upgrade(self) -> None:
+        # The transport is somebody else's from now on.
+        self._patience.cancel()
+        super().handle_websocket_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
         super().connection_lost(exc)
+
+    def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:
+        receive = cycle.receive
+
+        async def read() -> Any:
+            if cycle is self.cycle and not cycle.response_complete:
+                self._patience.cancel()
+            return await receive()
+
+        return read

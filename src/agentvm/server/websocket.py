@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -10,7 +10,8 @@ import anyio.abc
 
 from agentvm.app import AgentVM
 from agentvm.commands import gate
-from agentvm.commands.call import Peer
+from agentvm.commands.call import Call, Peer
+from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, QuotaExceeded
 from agentvm.events.base import Scope
@@ -29,7 +30,7 @@ from agentvm.protocol.connection import (
     SubscribeReceived,
 )
 from agentvm.runtime.channel import GONE, Closing
-from agentvm.server.anteroom import Anteroom
+from agentvm.server.anteroom import Anteroom, Rooms
 from agentvm.server.readers import Reader, Readers, attach_reader
 
 # ASGI messages are untyped dictionaries; they stop in this file.
@@ -45,6 +46,12 @@ REST = 0.005
 
 TOO_MANY = Closing(4429, "quota exceeded")
 
+TELLING = 1.0
+"""Seconds between two words to a peer about frames that are over its quota."""
+
+PARTING = 0.5
+"""Seconds that somebody who stays unknown gets to hear why; then the socket is aborted."""
+
 LINGER = 5.0
 """Seconds a peer gets to read what was left for it when its channel closed; then the socket is aborted."""
 
@@ -56,40 +63,63 @@ class House:
     vm: AgentVM
     watch: Watch
     readers: Readers
+    rooms: Rooms = field(default_factory=Rooms)
+
+
+def _nothing() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Knock:
-    """What is known of a peer before its socket is open. Without a principal it must still say who it is."""
+    """What is known of a peer before its socket is open. Without a principal it must still say who it is.
+
+    `trust` is to be called once it has: from then on it may send large frames.
+    """
 
     principal: Principal | None
     client_id: str | None = None
     subprotocol: str | None = None
+    address: str = ""
+    trust: Callable[[], None] = _nothing
 
 
 async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], receive: Receive, send: Send) -> None:
     """Lives as long as the socket."""
-    await receive()  # websocket.connect
     vm = house.vm
     if knock.principal is not None:
+        await receive()  # websocket.connect
         # Attached before the first wait: rights that end meanwhile must find it.
         await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
         return
-    await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
     connection = Connection(vm.new_id("conn"))
-    await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
     room = Anteroom(connection, vm.office.access.authenticate, vm.clock)
+    with house.rooms.take(knock.address):
+        found = await _introduce(vm, knock, room, connection, receive, send)
+        if isinstance(found, Closing):
+            with anyio.move_on_after(PARTING):
+                await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
+                await anyio.sleep_forever()
+            abort()
+    if isinstance(found, Principal):
+        knock.trust()
+        known = replace(knock, principal=found, trust=_nothing)
+        await _converse(house, known, _attach(vm, known, found), room.kept, abort, receive, send, connection)
+
+
+async def _introduce(
+    vm: AgentVM, knock: Knock, room: Anteroom, connection: Connection, receive: Receive, send: Send
+) -> Principal | Closing | None:
+    """Who it is that has come without credentials; or why it must go; None when it has gone."""
+    await receive()  # websocket.connect
+    await send({"type": "websocket.accept", "subprotocol": knock.subprotocol})
+    await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
     found = await room.wait(lambda: _read_text(receive), lambda text: send({"type": "websocket.send", "text": text}))
     if isinstance(found, Principal):
         try:
             await vm.admit(found)
         except QuotaExceeded:
-            found = TOO_MANY
-    if isinstance(found, Principal):
-        known = replace(knock, principal=found)
-        await _converse(house, known, _attach(vm, known, found), room.kept, abort, receive, send, connection)
-    elif found is not None:
-        await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
+            return TOO_MANY
+    return found
 
 
 def _attach(vm: AgentVM, knock: Knock, principal: Principal) -> Reader | Peer:
@@ -122,7 +152,8 @@ async def _converse(
             await send({"type": "websocket.send", "text": connection.hello(vm.clock())})
         await _come_home(peer)
         for wish in kept:
-            await _subscribe(peer, reader, wish.session_id, wish.after)
+            if await _count(peer) is None:
+                await _subscribe(peer, reader, wish.session_id, wish.after)
         async with anyio.create_task_group() as tasks:
             with house.watch(peer, tasks):
                 tasks.start_soon(_write, peer, connection, reader, send)
@@ -178,11 +209,9 @@ async def _come_home(peer: Peer) -> None:
     home = peer.principal.home
     if home is not None:
         try:
-            await peer.store.container(home).create(peer.clock())
+            await ensure(Call(peer), home)
         except AgentVMError as error:
             refuse(peer, error, None, Scope(), Reply())
-        else:
-            peer.join(home)
 
 
 async def _read_text(receive: Receive) -> str | None:
@@ -195,6 +224,7 @@ async def _read_text(receive: Receive) -> str | None:
 
 async def _read(peer: Peer, connection: Connection, reader: Reader | None, receive: Receive) -> None:
     """Ends when the peer has gone, or when the writer has closed the socket."""
+    told = -TELLING
     while True:
         text = await _read_text(receive)
         if text is None:
@@ -203,8 +233,32 @@ async def _read(peer: Peer, connection: Connection, reader: Reader | None, recei
         received = connection.receive(text)
         # An idle peer holds nothing of what it said, which may have been a picture.
         del text
-        await _act(peer, reader, received)
+        # Whoever has lost the right to be here is still read, and its acknowledgements count, but it is no longer obeyed.
+        if peer.channel.closing is None or isinstance(received, Acked):
+            # A command is counted where it is carried out, and refused under its own name.
+            error = None if isinstance(received, Acked | CommandReceived) else await _count(peer)
+            if error is None:
+                await _act(peer, reader, received)
+            elif anyio.current_time() >= told + TELLING:
+                told = anyio.current_time()
+                _refuse_uncounted(peer, received, error)
         del received
+
+
+async def _count(peer: Peer) -> AgentVMError | None:
+    """Counts a frame as a request: what is no command takes its time too. The reason, if it is one too many."""
+    try:
+        await peer.office.quotas.hit(peer.tenant_id, peer.principal.user_id)
+    except AgentVMError as error:
+        return error
+    return None
+
+
+def _refuse_uncounted(peer: Peer, received: Received, error: AgentVMError) -> None:
+    if isinstance(received, CommandRefused):
+        refuse_unreadable(peer, received.name, received.request_id, error)
+    else:
+        refuse(peer, error, None, Scope(), Reply())
 
 
 async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:
