@@ -6,9 +6,10 @@ import pytest
 from agentvm.app import DATABASE, OPEN_ACCESS, AgentVM, open_agentvm, system_clock
 from agentvm.config import ServerConfig
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, ToolNotFound
+from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, QuotaExceeded, ToolNotFound
+from agentvm.model.account import Quota
 from agentvm.model.definition import Definition
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
 
@@ -43,6 +44,24 @@ async def test_a_peer_is_attached_with_its_principal_and_leaves_no_trace() -> No
         vm.detach(peer)
         vm.detach(other)
         assert list(vm.runtime.broadcaster.channels) == []
+
+
+async def test_the_connections_of_a_user_count_for_the_user_and_all_of_them_for_the_tenant() -> None:
+    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
+        acme = TenantId("acme")
+        alice, bob = (Principal(tenant_id=acme, user_id=UserId(name)) for name in ("alice", "bob"))
+        quotas = vm.office.store.accounts(acme).quotas
+        await quotas.put(Quota(metric="connections", hard=1, user_id=alice.user_id), 1)
+        await quotas.put(Quota(metric="connections", hard=3), 1)
+        for _ in range(2):
+            await vm.admit(bob)
+            vm.attach(bob)
+        await vm.admit(alice)
+        vm.attach(alice)
+        with pytest.raises(QuotaExceeded, match="3 of 3"):
+            await vm.admit(alice)
+        with pytest.raises(QuotaExceeded, match="3 of 3"):
+            await vm.admit(bob)
 
 
 async def test_given_drivers_replace_the_configured_and_the_first_is_the_default() -> None:

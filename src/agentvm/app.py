@@ -102,7 +102,10 @@ class AgentVM:
         async def count() -> int:
             return sum(number for (tenant_id, _), number in self._connected.items() if tenant_id == principal.tenant_id)
 
-        await self.office.quotas.check(principal.tenant_id, principal.user_id, "connections", count)
+        async def count_own() -> int:
+            return self._connected[principal.tenant_id, principal.user_id]
+
+        await self.office.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""

@@ -15,6 +15,7 @@ from agentvm.commands.dispatch import answer, refuse_unreadable
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.model.account import Quota
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
 from agentvm.model.limits import Limits
@@ -49,6 +50,11 @@ class Desk:
     async def create_image(self, container_id: str = "c1", **config: object) -> Any:
         return (await self.ask("image_create", containerId=container_id, config=config))["record"]
 
+    async def limit(self, metric: str, hard: int) -> None:
+        """For the whole tenant, from now on."""
+        await self.peer.accounts.quotas.put(Quota(metric=metric, hard=hard), 1)
+        await self.vm.office.quotas.reread(self.peer.tenant_id)
+
     def hear_nowait(self) -> list[Event]:
         self.heard += [msgspec.json.decode(frame.bare) for frame in self.peer.channel.take_nowait()]
         return self.heard
@@ -71,6 +77,21 @@ class Desk:
         """Another peer of the same AgentVM."""
         principal = OPEN_ACCESS if tenant is None else Principal(tenant_id=TenantId(tenant), permissions=EVERYTHING)
         return Desk(self.vm, self.vm.attach(principal))
+
+
+async def ask_at_once(asked: Sequence[tuple[Desk, str, dict[str, object]]]) -> list[str]:
+    """Each desk its own question, all at the same time; the codes of those that were refused."""
+    refused: list[str] = []
+
+    async def ask(desk: Desk, command: str, data: dict[str, object]) -> None:
+        reply = await desk.ask(command, **data)
+        if "errorCode" in reply:
+            refused.append(reply["errorCode"])
+
+    async with anyio.create_task_group() as tasks:
+        for one in asked:
+            tasks.start_soon(ask, *one)
+    return refused
 
 
 class Vanishing:

@@ -1,5 +1,5 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.commands.fixtures import ask_at_once, open_desk
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +53,14 @@ async def test_only_those_who_work_with_a_container_hear_of_it() -> None:
         stranger.forget()
         await desk.create_image("c1")
         assert neighbour.hear_nowait() == stranger.hear_nowait() == []
+
+
+async def test_those_who_ask_at_once_get_no_more_containers_than_the_limit() -> None:
+    async with open_desk() as desk:
+        await desk.limit("containers", 3)
+        refused = await ask_at_once([(desk.another(), "container_create", {"containerId": f"c{n}"}) for n in range(20)])
+        assert refused == ["quota_exceeded"] * 17
+        made = (await desk.ask("container_list"))["containerIds"]
+        assert len(made) == 3
+        # One that is there is not one more.
+        assert await desk.ask("container_create", containerId=made[0]) == {"containerId": made[0]}

@@ -4,7 +4,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import Vanishing, open_desk
+from tests.commands.fixtures import Vanishing, ask_at_once, open_desk
 
 from agentvm.blueprint.definition import MAX_SIZE
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
@@ -313,3 +313,11 @@ async def test_a_name_that_is_too_long_is_refused_wherever_it_is_given() -> None
             ("image_build", {"containerId": "c1", "definition": {"name": long}}),
         ):
             assert (await desk.ask(command, **about))["errorCode"] == "invalid_input"
+
+
+async def test_those_who_ask_at_once_get_no_more_images_than_the_limit() -> None:
+    async with open_desk() as desk:
+        await desk.limit("images_per_container", 2)
+        refused = await ask_at_once([(desk.another(), "image_create", {"containerId": "c1"}) for _ in range(20)])
+        assert refused == ["quota_exceeded"] * 18
+        assert len((await desk.ask("image_list", containerId="c1"))["records"]) == 2

@@ -3,7 +3,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.commands.fixtures import ask_at_once, open_desk
 
 from agentvm.drivers.base import UserSaid
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text
@@ -221,3 +221,38 @@ async def test_a_message_may_stop_the_running_turn_and_take_its_place() -> None:
         await desk.hear("turn_response", times=2)
         ends = [event["data"]["outcome"] for event in desk.heard if event["type"] == "turn_response"]
         assert ends == ["interrupted", "completed"]
+
+
+async def test_those_who_send_at_once_start_no_more_agents_than_the_limit() -> None:
+    gate = anyio.Event()
+    async with open_desk(ScriptedDriver(lambda prompt: [Pause(gate), *echo(prompt)])) as desk:
+        images = [(await desk.create_image())["imageId"] for _ in range(10)]
+        await desk.limit("running_agents", 2)
+        sent: list[dict[str, object]] = [{"imageId": image_id, "content": "go"} for image_id in images]
+        assert await ask_at_once([(desk.another(), "message_send", each) for each in sent]) == ["quota_exceeded"] * 8
+        assert desk.vm.runtime.roster.count_running(desk.peer.tenant_id) == 2
+        gate.set()
+
+
+async def test_those_who_send_at_once_queue_no_more_messages_than_the_limit() -> None:
+    gate = anyio.Event()
+    async with open_desk(ScriptedDriver(lambda prompt: [Pause(gate), *echo(prompt)])) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.ask("message_send", imageId=image_id, content="first")
+        await anyio.wait_all_tasks_blocked()
+        await desk.limit("queued_messages", 3)
+        sent: dict[str, object] = {"imageId": image_id, "content": "go"}
+        refused = await ask_at_once([(desk.another(), "message_send", sent) for _ in range(10)])
+        assert refused == ["quota_exceeded"] * 7
+        assert desk.vm.runtime.roster.count_waiting(desk.peer.tenant_id) == 3
+        gate.set()
+
+
+@pytest.mark.parametrize("content", ["ж" * 60_000, [{"type": "text", "text": "x" * 120_000}]])
+async def test_a_message_takes_as_much_storage_as_it_has_bytes(content: object) -> None:
+    async with open_desk() as desk:
+        image_id = (await desk.create_image())["imageId"]
+        await desk.limit("storage_bytes", 100_000)
+        refused = await desk.ask("message_send", imageId=image_id, content=content)
+        assert refused["errorCode"] == "quota_exceeded"
+        assert "errorCode" not in await desk.ask("message_send", imageId=image_id, content="ж" * 30_000)

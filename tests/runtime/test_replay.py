@@ -148,3 +148,15 @@ async def test_many_who_come_back_at_once_are_read_for_once(monkeypatch: pytest.
         # And what they are sent is encoded once.
         last = [missed.frame(missed.events[-1]) for missed in found]
         assert all(frame is last[0] for frame in last)
+
+
+async def test_of_a_deleted_session_no_page_is_kept() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        await world.say(agent, "one")
+        await world.hear("turn_response")
+        assert (await read(world, 0)).events
+        kept = world.runtime.replay._pages
+        assert kept.find(DEFAULT_TENANT, world.image.session_id, 1) is not None
+        world.runtime.replay.forget(DEFAULT_TENANT, world.image.session_id)
+        assert kept.find(DEFAULT_TENANT, world.image.session_id, 1) is None

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from agentvm.errors import ModelUnpriced, QuotaExceeded
+from agentvm.errors import ModelUnpriced, QuotaExceeded, WalletEmpty
 from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId
-from agentvm.model.ledger import Charge, Planned
+from agentvm.model.ledger import Charge, Credit, Planned
 from agentvm.model.money import Rate
 from agentvm.model.usage import Usage
 from agentvm.storage.sqlite import open_store
@@ -18,7 +18,7 @@ from agentvm.tenants.quota import Quotas
 pytestmark = pytest.mark.anyio
 
 ACME = TenantId("acme")
-OWN = {"scripted": Rate(input=Decimal(1), output=Decimal(10))}
+OWN = {"scripted": Rate(input=Decimal(1), output=Decimal(10)), "free": Rate(input=Decimal(0), output=Decimal(0))}
 
 
 def planned(*, driver: str = "scripted", most_input: int = 100, most_output: int = 50, own_key: bool = False) -> Planned:
@@ -34,10 +34,12 @@ def planned(*, driver: str = "scripted", most_input: int = 100, most_output: int
 
 
 @asynccontextmanager
-async def opened(*quotas: Quota, allow_unpriced: bool = False) -> AsyncIterator[Metering]:
+async def opened(*quotas: Quota, allow_unpriced: bool = False, credits: tuple[int, ...] = ()) -> AsyncIterator[Metering]:
     async with open_store(None) as store:
         for quota in quotas:
             await store.accounts(ACME).quotas.put(quota, 1)
+        for amount in credits:
+            await store.accounts(ACME).ledger.credit(Credit(reference=str(amount), at=1, amount=amount, actor="test"))
         yield Metering(Prices(OWN), Quotas(store, lambda: 1), lambda: 1, allow_unpriced=allow_unpriced)
 
 
@@ -85,3 +87,12 @@ async def test_what_a_call_may_use_at_most_is_set_aside() -> None:
 async def test_warnings_come_with_the_call_that_causes_them() -> None:
     async with opened(Quota(metric="tokens_per_day", soft=200)) as metering:
         assert [len((await metering.admit(planned())).warnings) for _ in range(3)] == [0, 1, 0]
+
+
+async def test_an_empty_wallet_refuses_only_what_costs_something() -> None:
+    async with opened(credits=(5, -5)) as metering:
+        with pytest.raises(WalletEmpty):
+            await metering.admit(planned())
+        for free in (planned(own_key=True), planned(driver="free")):
+            held = await metering.admit(free)
+            assert held.settle(Usage(input_tokens=1_000, output_tokens=1)) == Charge(0, 0)

@@ -1,6 +1,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from agentvm.drivers.base import Driver, DriverSettings
@@ -26,6 +27,9 @@ class Shop:
         self.now = 1_000_000
         self.vault = vault
         self.open: list[DriverSettings] = []
+        self.closing = anyio.Event()
+        self.may_close = anyio.Event()
+        self.may_close.set()
         self.server = ScriptedDriver()
         models = Models({"openai": self.server}, "openai")
         self.keys = OwnKeys(
@@ -38,6 +42,8 @@ class Shop:
         try:
             yield ScriptedDriver()
         finally:
+            self.closing.set()
+            await self.may_close.wait()
             self.open.remove(settings)
 
     async def put(self, key: str, driver: str = "openai", tenant_id: TenantId = ACME) -> None:
@@ -132,3 +138,54 @@ async def test_drivers_nobody_uses_are_closed_when_there_are_many(monkeypatch: p
             async with here.keys.choose(tenant_id, None):
                 pass
         assert here.used() == ["key 2", "key 3"]
+
+
+async def test_a_driver_is_not_closed_before_its_first_turn_has_used_it() -> None:
+    async with shop() as here:
+        await here.put("first")
+        async with here.keys.choose(ACME, None):
+            pass
+        await here.put("second")
+        here.may_close = anyio.Event()
+
+        async def turn() -> None:
+            async with here.keys.choose(ACME, None) as chosen:
+                assert chosen.own_key
+                assert "second" in here.used()
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                # It waits for the first driver to close, and meanwhile the second is replaced.
+                tasks.start_soon(turn)
+                await here.closing.wait()
+                await here.put("third")
+                async with here.keys.choose(ACME, None):
+                    here.may_close.set()
+        assert here.used() == ["third"]
+
+
+class Held(Vault):
+    """Answers late: the test lets it."""
+
+    asked: anyio.Event
+    go: anyio.Event
+
+    async def get(self, tenant_id: TenantId, name: str) -> Secret | None:
+        found = await super().get(tenant_id, name)
+        self.asked.set()
+        await self.go.wait()
+        return found
+
+
+async def test_a_key_that_was_changed_while_it_was_read_is_read_again() -> None:
+    async with open_store(None) as store:
+        vault = Held(store, key=bytes(32), clock=lambda: 1)
+        vault.asked, vault.go = anyio.Event(), anyio.Event()
+        here = Shop(vault)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(here.keys.has, ACME, None)
+                await vault.asked.wait()
+                await here.put("own")
+                vault.go.set()
+            assert await here.keys.has(ACME, None)

@@ -35,10 +35,11 @@ async def ensure(call: Call, wanted: str) -> ContainerId:
         # One that is there already is not one more.
         return -1 if await container.get() is not None else await peer.accounts.quotas.count_containers()
 
-    await peer.check_quota("containers", count)
-    peer.join(container_id)
     now = peer.clock()
-    if await container.create(now):
+    async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "containers", count):
+        peer.join(container_id)
+        created = await container.create(now)
+    if created:
         scope = Scope(container_id=container_id)
         peer.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
     return container_id

@@ -120,10 +120,10 @@ async def _build(call: Call, wanted: str, definition: Definition, config: ImageC
     async def count() -> int:
         return len(await store.list_images())
 
-    await peer.check_quota("images_per_container", count)
-    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
-    image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
-    await store.add_image(image, session)
+    async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
+        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+        image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
+        await store.add_image(image, session)
     heard = peer.subscribe(session)
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
     peer.runtime.tell(peer.tenant_id, _scope(image), told)

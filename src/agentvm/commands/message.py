@@ -1,8 +1,14 @@
 """Message commands — a user says something: committed, answered, and only then a turn starts."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
 from agentvm.commands.call import Call
 from agentvm.errors import AgentBusy, InvalidInput, SessionNotFound, ShuttingDown
 from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import UserContent
 from agentvm.protocol import commands as ask
 from agentvm.runtime.agent import Agent
 
@@ -23,9 +29,9 @@ async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.Messa
         if earlier is not None:
             return _reply(agent, earlier.message_id, earlier.turn_id)
         await _make_way(call, command, agent)
-        await _check_quotas(call, command, agent)
         try:
-            accepted = await agent.receive(command.content, command.client_message_id, call.peer.principal.user_id)
+            async with _within_quotas(call, command, agent):
+                accepted = await agent.receive(command.content, command.client_message_id, call.peer.principal.user_id)
         except SessionNotFound:
             # The image was deleted after the agent was found or started; nobody else would end it.
             await call.peer.runtime.stop_agent(agent)
@@ -34,8 +40,11 @@ async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.Messa
     return _reply(agent, accepted.state.user_message_id, accepted.state.turn_id, str(accepted.cursor))
 
 
-async def _check_quotas(call: Call, command: ask.MessageSend, agent: Agent) -> None:
-    peer = call.peer
+@asynccontextmanager
+async def _within_quotas(call: Call, command: ask.MessageSend, agent: Agent) -> AsyncIterator[None]:
+    """To be left when the message is in the agent's inbox. A tenant with such limits sends one message after the other."""
+    peer, quotas = call.peer, call.peer.office.quotas
+    who = (peer.tenant_id, peer.principal.user_id)
 
     async def running() -> int:
         # One that runs already is not one more.
@@ -44,9 +53,17 @@ async def _check_quotas(call: Call, command: ask.MessageSend, agent: Agent) -> N
     async def waiting() -> int:
         return peer.runtime.roster.count_waiting(peer.tenant_id) if agent.busy else -1
 
-    await peer.check_quota("running_agents", running)
-    await peer.check_quota("queued_messages", waiting)
-    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(command.content))
+    async with (
+        quotas.adding(*who, "running_agents", running),
+        quotas.adding(*who, "queued_messages", waiting),
+    ):
+        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, _size(command.content))
+        yield
+
+
+def _size(content: UserContent) -> int:
+    """In bytes, as it is stored."""
+    return len(msgspec.json.encode(content))
 
 
 async def _make_way(call: Call, command: ask.MessageSend, agent: Agent) -> None:

@@ -7,17 +7,26 @@ from agentvm.model.ids import SessionId, TenantId
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_told
 
-MOST_EVENTS = 20_000
-"""Kept of all pages together; a few tens of megabytes."""
+MOST_BYTES = 32 * 1024 * 1024
+"""Kept of all pages together, about; a page of more than a quarter of it is not kept."""
+
+EVENT_BYTES = 1_100
+"""What a short event takes with its two frames, the bare and the quoted."""
+
+COPIES = 3
+"""How often the text of an event is held: in the event and in both of its frames."""
 
 
 class Page:
     """The events of one chunk of a log, and their frames as far as somebody has asked for them."""
 
-    __slots__ = ("_frames", "events")
+    __slots__ = ("_frames", "events", "size")
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[Event], content: int) -> None:
+        """`content` is how many bytes of text, pictures and the like the events hold."""
         self.events = events
+        self.size = EVENT_BYTES * len(events) + COPIES * content
+        """Bytes that it takes at most, about: frames are made later, and counted from the beginning."""
         self._frames: dict[int, Frame] = {}
 
     def frame(self, event: Event) -> Frame:
@@ -32,7 +41,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[tuple[TenantId, SessionId], list[Page]] = OrderedDict()
-        self._events = 0
+        self._bytes = 0
 
     def find(self, tenant_id: TenantId, session_id: SessionId, seq: int) -> Page | None:
         """The one with this event."""
@@ -44,13 +53,17 @@ class Pages:
         return None
 
     def add(self, tenant_id: TenantId, session_id: SessionId, page: Page) -> None:
-        if len(page.events) > MOST_EVENTS or self.find(tenant_id, session_id, page.events[0].seq) is not None:
+        if page.size > MOST_BYTES // 4 or self.find(tenant_id, session_id, page.events[0].seq) is not None:
             return
         self._sessions.setdefault((tenant_id, session_id), []).append(page)
         self._sessions.move_to_end((tenant_id, session_id))
-        self._events += len(page.events)
-        while self._events > MOST_EVENTS:
+        self._bytes += page.size
+        while self._bytes > MOST_BYTES:
             oldest, left = next(iter(self._sessions.items()))
-            self._events -= len(left.pop(0).events)
+            self._bytes -= left.pop(0).size
             if not left:
                 del self._sessions[oldest]
+
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """The session was deleted."""
+        self._bytes -= sum(page.size for page in self._sessions.pop((tenant_id, session_id), ()))

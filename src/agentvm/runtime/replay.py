@@ -9,7 +9,7 @@ import anyio
 from agentvm.errors import SessionNotFound
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.model.message import Message
+from agentvm.model.message import Message, encode_message
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
@@ -87,9 +87,13 @@ class Replay:
             page = self._pages.find(tenant_id, session_id, after + 1)
             if page is None:
                 for chunk in await log.read(after, 1):
-                    page = Page(await _decode(log, chunk, tenant_id, session_id))
+                    page = await _decode(log, chunk, tenant_id, session_id)
                     self._pages.add(tenant_id, session_id, page)
         return page
+
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """The session was deleted: nothing of it is kept."""
+        self._pages.forget(tenant_id, session_id)
 
     def is_current(self, tenant_id: TenantId, session_id: SessionId, cursor: int, last: int) -> bool:
         """Whether nothing more was told than the cursor says, as far as is known without waiting."""
@@ -114,11 +118,12 @@ class Replay:
         return Missed(told, log.committed)
 
 
-async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> list[Event]:
+async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> Page:
     body = open_chunk(chunk.body)
     named = named_messages(body)
     messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
     if len(messages) < len(named):
         # Deleted between the two reads: messages go only with their session.
         raise SessionNotFound(session_id)
-    return decode_events(body, tenant_id, messages)
+    content = len(body) + sum(len(encode_message(message)) for message in messages.values())
+    return Page(decode_events(body, tenant_id, messages), content)

@@ -131,6 +131,7 @@ class Runtime:
         """It was deleted: nobody hears of it any more, and nothing is kept for it."""
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
+        self.replay.forget(tenant_id, session_id)
 
     def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""

@@ -161,7 +161,10 @@ class LedgerStore(Protocol):
         """What the calls of one turn used, and their price."""
 
     async def credit(self, credit: Credit) -> bool:
-        """Adds money, once per reference; False when it was there. Negative takes money back."""
+        """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less.
+
+        That holds also for those who take back at once.
+        """
 
     async def wallet(self) -> Wallet: ...
 

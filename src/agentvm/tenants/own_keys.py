@@ -61,6 +61,7 @@ class OwnKeys:
         self._with_keys = with_keys
         self._opened: OrderedDict[tuple[TenantId, str], _Opened] = OrderedDict()
         self._known: OrderedDict[tuple[TenantId, str], tuple[int, Secret | None]] = OrderedDict()
+        self._changes = 0
 
     @asynccontextmanager
     async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[Chosen]:
@@ -70,9 +71,10 @@ class OwnKeys:
         if key is None:
             yield self._models.choose(name)
             return
-        opened = await self._open(tenant_id, driver_name, key)
-        opened.users += 1
+        opened, leaving = await self._open(tenant_id, driver_name, key)
         try:
+            for one in leaving:
+                await self._retire(one)
             yield Chosen(opened.driver, model or opened.driver.default_model, own_key=True)
         finally:
             opened.users -= 1
@@ -84,6 +86,7 @@ class OwnKeys:
 
     def forget(self, tenant_id: TenantId) -> None:
         """Its secrets were changed."""
+        self._changes += 1
         for key in [key for key in self._known if key[0] == tenant_id]:
             del self._known[key]
 
@@ -98,32 +101,37 @@ class OwnKeys:
         at, now = (tenant_id, driver), self._clock()
         since, key = self._known.get(at, (now - REMEMBERED - 1, None))
         if not 0 <= now - since <= REMEMBERED:
+            changes = self._changes
             key = await self._vault.get(tenant_id, secret_name(driver))
-            self._known[at] = (now, key)
+            # What was changed while it was read may be the one before: good for this turn and for no other.
+            if changes == self._changes:
+                self._known[at] = (now, key)
             if len(self._known) > MAX_REMEMBERED:
                 self._known.popitem(last=False)
         return key
 
-    async def _open(self, tenant_id: TenantId, driver: str, key: Secret) -> _Opened:
+    async def _open(self, tenant_id: TenantId, driver: str, key: Secret) -> tuple[_Opened, list[_Opened]]:
+        """One that counts its new user already, so that nobody closes it before it is used; and those to retire for it."""
         at = (tenant_id, driver)
         found = self._opened.get(at)
         if found is not None and found.key == key.reveal():
             self._opened.move_to_end(at)
-            return found
+            found.users += 1
+            return found, []
         stack = AsyncExitStack()
         settings = replace(self._settings(driver), api_key=key, base_url=None)
-        made = _Opened(await stack.enter_async_context(self._open_one(driver, settings)), key.reveal(), stack)
+        made = _Opened(await stack.enter_async_context(self._open_one(driver, settings)), key.reveal(), stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
-        await self._retire(self._opened.get(at))
+        before = self._opened.pop(at, None)
+        leaving = [] if before is None else [before]
         self._opened[at] = made
         if len(self._opened) > MAX_OPEN:
-            await self._retire(self._opened.popitem(last=False)[1])
-        return made
+            leaving.append(self._opened.popitem(last=False)[1])
+        return made, leaving
 
-    async def _retire(self, opened: _Opened | None) -> None:
-        if opened is not None:
-            opened.retired = True
-            await self._close_unused(opened)
+    async def _retire(self, opened: _Opened) -> None:
+        opened.retired = True
+        await self._close_unused(opened)
 
     async def _close_unused(self, opened: _Opened) -> None:
         if opened.retired and not opened.users:

@@ -4,22 +4,28 @@ Theory of operation. A tenant's book is read once and then kept in memory: its l
 current windows, its wallet. A model call first sets aside the most it can use; other calls see that as used. When the call
 has ended, what it really used takes the place of what was set aside. So calls at the same time cannot share the same
 last token. A tenant without limits and without a wallet costs one look into a dict.
+
+What is settled reaches the ledger a little later, so while a book lives it knows more than the ledger: what was used is read
+once, with the book, and never again. A limit that is new starts with what the ledger had when the book was read, and what was
+settled since.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
-from agentvm.errors import InvalidInput, QuotaExceeded, WalletEmpty
+from agentvm.errors import Conflict, InvalidInput, WalletEmpty
 from agentvm.events.lifecycle import QuotaWarning
-from agentvm.model.account import METRICS, Quota, Window
+from agentvm.model.account import METRICS, Quota
 from agentvm.model.ids import Clock, TenantId, UserId
-from agentvm.model.ledger import UsageRow, Wallet
+from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.storage.base import Store
+from agentvm.tenants.book import MONEY, SPENT, Book, Counter, QuotaHold, refuse_beyond, renew, warn, window_of
 
 MAX_BOOKS = 10_000
 """Tenants whose books are in memory."""
@@ -27,46 +33,19 @@ MAX_BOOKS = 10_000
 RECOUNT = 60_000
 """Milliseconds after which bytes are counted anew; meanwhile what is added is added up."""
 
-_TOKENS = ("tokens_per_day", "tokens_per_month")
-_MONEY = "budget_per_month"
-_SPENT = (*_TOKENS, _MONEY)
-"""What is set aside before a call and settled after it."""
+OF_USERS = ("requests_per_minute", "connections", *SPENT)
+"""What is counted for each user, too; everything else belongs to a tenant as a whole."""
+
+Count = Callable[[], Awaitable[int]]
 
 
-@dataclass(slots=True)
-class _Counter:
-    """One limit, and how much of it is used in the current window."""
+class _Turn:
+    """Whose turn it is; forgotten with the last who waits."""
 
-    quota: Quota
-    begins: int = 0
-    used: int = 0
-    held: int = 0
-    warned: bool = False
+    __slots__ = ("__weakref__", "lock")
 
-
-@dataclass(slots=True, eq=False)
-class Book:
-    """One tenant's limits and what is used of them."""
-
-    counters: dict[tuple[str, UserId | None], _Counter] = field(default_factory=dict)
-    wallet: Wallet = field(default_factory=Wallet)
-    spent: int = 0
-    """Settled since the wallet was read."""
-    held: int = 0
-    """Money set aside."""
-
-    @property
-    def limited(self) -> bool:
-        return bool(self.counters) or self.wallet.prepaid
-
-    @property
-    def balance(self) -> int:
-        return self.wallet.balance - self.spent
-
-    def applying(self, user_id: UserId | None, metrics: Iterable[str]) -> list[_Counter]:
-        """The tenant's own limits, and the user's."""
-        users = (None,) if user_id is None else (None, user_id)
-        return [self.counters[key] for metric in metrics for user in users if (key := (metric, user)) in self.counters]
+    def __init__(self) -> None:
+        self.lock = anyio.Lock(fast_acquire=True)
 
 
 class Quotas:
@@ -76,37 +55,44 @@ class Quotas:
         self._store = store
         self._clock = clock
         self._books: OrderedDict[TenantId, Book] = OrderedDict()
-        self._reading: dict[TenantId, anyio.Lock] = {}
+        self._turns: WeakValueDictionary[tuple[TenantId, str], _Turn] = WeakValueDictionary()
 
     async def book(self, tenant_id: TenantId) -> Book:
         found = self._books.get(tenant_id)
         if found is None:
             # One reads, the others wait: two books of one tenant would allow twice as much.
-            lock = self._reading.setdefault(tenant_id, anyio.Lock())
-            async with lock:
+            async with self._turn(tenant_id):
                 found = self._books.get(tenant_id)
                 if found is None:
                     found = self._books[tenant_id] = await self._read(tenant_id)
-            self._reading.pop(tenant_id, None)
-            self._forget_some()
-        self._books.move_to_end(tenant_id)
+                    self._forget_some()
+        else:
+            self._books.move_to_end(tenant_id)
         return found
 
     async def reread(self, tenant_id: TenantId) -> None:
-        """Its limits or its wallet were changed. What is set aside stays so."""
-        before = self._books.get(tenant_id)
-        if before is None:
-            return
-        after = await self._read(tenant_id)
-        for key, counter in after.counters.items():
-            # In place: calls that have set something aside know the counter.
-            known = before.counters.setdefault(key, counter)
-            known.quota = counter.quota
-            if counter.quota.metric in _SPENT:
-                known.begins, known.used = counter.begins, counter.used
-        for key in before.counters.keys() - after.counters.keys():
-            del before.counters[key]
-        before.wallet, before.spent = after.wallet, 0
+        """Its limits were changed, or money was paid in or taken back. What is used and set aside stays so."""
+        # Also behind who reads the book for the first time, and may have read what was there before the change.
+        async with self._turn(tenant_id):
+            book = self._books.get(tenant_id)
+            if book is None:
+                return
+            accounts, now = self._store.accounts(tenant_id), self._clock()
+            wallet, quotas = await accounts.ledger.wallet(), await self._limits(tenant_id)
+            new = [
+                await self._count(tenant_id, quota, now, until=book.read_at)
+                for quota in quotas
+                if (quota.metric, quota.user_id) not in book.counters
+            ]
+            for key in book.counters.keys() - {(quota.metric, quota.user_id) for quota in quotas}:
+                del book.counters[key]
+            for quota in quotas:
+                # In place: calls that have set something aside know the counter.
+                if (known := book.counters.get((quota.metric, quota.user_id))) is not None:
+                    known.quota = quota
+            for counter in new:
+                book.add(counter)
+            book.wallet = msgspec.structs.replace(book.wallet, credited=wallet.credited, prepaid=wallet.prepaid)
 
     async def hit(self, tenant_id: TenantId, user_id: UserId | None) -> None:
         """Counts one request."""
@@ -114,103 +100,128 @@ class Quotas:
         now = self._clock()
         counters = book.applying(user_id, ("requests_per_minute",))
         for counter in counters:
-            _renew(counter, now)
-            _refuse_beyond(counter, 1, now)
+            renew(counter, now)
+            refuse_beyond(counter, 1, now)
         for counter in counters:
             counter.used += 1
 
     async def check(
-        self, tenant_id: TenantId, user_id: UserId | None, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1
+        self,
+        tenant_id: TenantId,
+        user_id: UserId | None,
+        metric: str,
+        count: Count,
+        adding: int = 1,
+        *,
+        of_user: Count | None = None,
     ) -> None:
-        """Refuses one more of something that is counted where it is; counted only if there is a limit."""
-        book = await self.book(tenant_id)
-        now = self._clock()
-        for counter in book.applying(user_id, (metric,)):
-            # What takes long to count is not counted each time.
-            if metric != "storage_bytes" or not counter.begins <= now < counter.begins + RECOUNT:
-                counter.used, counter.begins = await count(), now
-            _refuse_beyond(counter, adding, now)
-            counter.used += adding
+        """Refuses one more of something that is counted where it is, by `of_user` for the user's own limit, if there is one."""
+        async with self.adding(tenant_id, user_id, metric, count, adding, of_user=of_user):
+            pass
 
-    async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> "QuotaHold":
+    @asynccontextmanager
+    async def adding(
+        self,
+        tenant_id: TenantId,
+        user_id: UserId | None,
+        metric: str,
+        count: Count,
+        adding: int = 1,
+        *,
+        of_user: Count | None = None,
+    ) -> AsyncIterator[None]:
+        """Like `check`, and nobody else of the tenant counts before what is added here is there to be counted."""
+        if not (await self.book(tenant_id)).applying(user_id, (metric,)):
+            yield
+            return
+        async with self._turn(tenant_id, metric):
+            now = self._clock()
+            for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
+                # What takes long to count is not counted each time.
+                if metric != "storage_bytes" or not counter.begins <= now < counter.begins + RECOUNT:
+                    asked = count if counter.quota.user_id is None or of_user is None else of_user
+                    counter.used, counter.begins = await asked(), now
+                refuse_beyond(counter, adding, now)
+                counter.used += adding
+            yield
+
+    async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> QuotaHold:
         book = await self.book(tenant_id)
         now = self._clock()
-        held = QuotaHold(book, self._clock, tokens, money, book.applying(user_id, _SPENT) if book.limited else [])
+        held = QuotaHold(book, self._clock, user_id, tokens, money, book.applying(user_id, SPENT) if book.limited else [])
         warnings: list[QuotaWarning] = []
         for counter in held.counters:
-            _renew(counter, now)
+            renew(counter, now)
             if not force:
-                _refuse_beyond(counter, held.amount(counter), now)
-            warnings += _warn(counter, held.amount(counter), now)
-        if book.wallet.prepaid and not force and book.balance - book.held < max(1, money):
+                refuse_beyond(counter, held.amount(counter), now)
+            warnings += warn(counter, held.amount(counter), now)
+        # What costs nothing needs no money: a free model, or a key of the tenant's own.
+        if book.wallet.prepaid and not force and money and book.balance - book.held < money:
             left = dollars(max(0, book.balance - book.held))
             raise WalletEmpty(f"The wallet has {left} left, and this call may cost up to {dollars(money)}; add credit to go on")
         held.take()
         held.warnings = tuple(warnings)
         return held
 
+    @asynccontextmanager
+    async def taking_back(self, tenant_id: TenantId, money: int) -> AsyncIterator[None]:
+        """Sets aside what is about to be taken out of the wallet: the ledger does not know yet what calls have set aside."""
+        book = await self.book(tenant_id)
+        left = book.balance - book.held
+        if left < money:
+            raise Conflict(f"The wallet has {dollars(max(0, left))} that nobody uses; no more can be taken back")
+        book.held += money
+        try:
+            yield
+        finally:
+            book.held -= money
+
+    @asynccontextmanager
+    async def _turn(self, tenant_id: TenantId, metric: str = "") -> AsyncIterator[None]:
+        turn = self._turns.setdefault((tenant_id, metric), _Turn())
+        async with turn.lock:
+            yield
+
     async def _read(self, tenant_id: TenantId) -> Book:
-        accounts, now = self._store.accounts(tenant_id), self._clock()
-        book = Book(wallet=await accounts.ledger.wallet())
-        for quota in await accounts.quotas.list():
-            counter = _Counter(quota)
-            if quota.metric in _SPENT:
-                counter.begins = window_of(METRICS[quota.metric], now)[0]
-                rows = await accounts.ledger.usage(by=(), since=counter.begins, user_id=quota.user_id)
-                counter.used = sum(_amount(quota.metric, row) for row in rows)
-            book.counters[quota.metric, quota.user_id] = counter
+        """Nothing of the tenant is on its way to the ledger now: who settles has a book."""
+        now = self._clock()
+        book = Book(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
+        for quota in await self._limits(tenant_id):
+            book.add(await self._count(tenant_id, quota, now))
         return book
 
+    async def _limits(self, tenant_id: TenantId) -> tuple[Quota, ...]:
+        found = await self._store.accounts(tenant_id).quotas.list()
+        return tuple(quota for quota in found if quota.user_id is None or quota.metric in OF_USERS)
+
+    async def _count(self, tenant_id: TenantId, quota: Quota, now: int, until: int | None = None) -> Counter:
+        counter = Counter(quota)
+        if quota.metric in SPENT:
+            counter.begins = window_of(METRICS[quota.metric], now)[0]
+            ledger = self._store.accounts(tenant_id).ledger
+            rows = await ledger.usage(by=(), since=counter.begins, until=until, user_id=quota.user_id)
+            counter.used = sum(_amount(quota.metric, row) for row in rows)
+        return counter
+
     def _forget_some(self) -> None:
-        for tenant_id in tuple(self._books):
+        """Of those not used for longest; never the last, which somebody has just asked for."""
+        if len(self._books) <= MAX_BOOKS:
+            return
+        now = self._clock()
+        for tenant_id in tuple(self._books)[:-1]:
             if len(self._books) <= MAX_BOOKS:
                 return
-            book = self._books[tenant_id]
-            if not book.held and not any(counter.held for counter in book.counters.values()):
+            if not self._books[tenant_id].is_needed(now):
                 del self._books[tenant_id]
-
-
-@dataclass(slots=True, eq=False)
-class QuotaHold:
-    """What is set aside for one model call."""
-
-    _book: Book
-    _clock: Clock
-    tokens: int
-    money: int
-    counters: list[_Counter]
-    warnings: tuple[QuotaWarning, ...] = ()
-
-    def amount(self, counter: _Counter) -> int:
-        return self.money if counter.quota.metric == _MONEY else self.tokens
-
-    def take(self) -> None:
-        for counter in self.counters:
-            counter.held += self.amount(counter)
-        self._book.held += self.money
-
-    def settle(self, tokens: int, money: int) -> int:
-        """What the call really used; returns what is charged for it, which is never more than the wallet has."""
-        self.release()
-        book = self._book
-        if book.wallet.prepaid:
-            money = max(0, min(money, book.balance - book.held))
-        for counter in self.counters:
-            _renew(counter, self._clock())
-            counter.used += money if counter.quota.metric == _MONEY else tokens
-        book.spent += money
-        return money
-
-    def release(self) -> None:
-        for counter in self.counters:
-            counter.held -= self.amount(counter)
-        self._book.held -= self.money
 
 
 def check_quota(quota: Quota) -> Quota:
     """Refuses a limit that means nothing."""
     if quota.metric not in METRICS:
         raise InvalidInput(f"There is no metric {quota.metric!r}; there are: {', '.join(METRICS)}")
+    if quota.user_id is not None and quota.metric not in OF_USERS:
+        of_users = ", ".join(OF_USERS)
+        raise InvalidInput(f"{quota.metric} is counted for a tenant as a whole; for one user there are: {of_users}")
     if quota.hard is None and quota.soft is None:
         raise InvalidInput("A quota needs `hard`, `soft` or both; remove it to have no limit")
     if min(quota.hard or 0, quota.soft or 0) < 0:
@@ -220,52 +231,10 @@ def check_quota(quota: Quota) -> Quota:
     return quota
 
 
-def window_of(window: Window | None, now: int) -> tuple[int, int | None]:
-    """When the current window began and when the next begins, in UTC; what has no window is never renewed."""
-    at = datetime.fromtimestamp(now / 1000, UTC)
-    match window:
-        case None:
-            return 0, None
-        case "minute":
-            begin = at.replace(second=0, microsecond=0)
-            return _ms(begin), _ms(begin) + 60_000
-        case "day":
-            begin = at.replace(hour=0, minute=0, second=0, microsecond=0)
-            return _ms(begin), _ms(begin) + 86_400_000
-        case "month":
-            begin = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            year, month = (begin.year + 1, 1) if begin.month == 12 else (begin.year, begin.month + 1)
-            return _ms(begin), _ms(begin.replace(year=year, month=month))
-
-
-def _ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
-
-
 def _amount(metric: str, row: UsageRow) -> int:
-    if metric == _MONEY:
+    if metric == MONEY:
         return row.price
     return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
-def _renew(counter: _Counter, now: int) -> None:
-    begins = window_of(METRICS[counter.quota.metric], now)[0]
-    # A clock that was set back must not renew anything.
-    if begins > counter.begins:
-        counter.begins, counter.used, counter.warned = begins, 0, False
-
-
-def _refuse_beyond(counter: _Counter, adding: int, now: int) -> None:
-    quota, taken = counter.quota, counter.used + counter.held
-    if quota.hard is not None and taken + adding > quota.hard:
-        reset_at = window_of(METRICS[quota.metric], now)[1]
-        raise QuotaExceeded(quota.metric, limit=quota.hard, used=taken, reset_at=reset_at)
-
-
-def _warn(counter: _Counter, adding: int, now: int) -> list[QuotaWarning]:
-    quota, taken = counter.quota, counter.used + counter.held
-    if quota.soft is None or counter.warned or taken + adding <= quota.soft:
-        return []
-    counter.warned = True
-    reset_at = window_of(METRICS[quota.metric], now)[1]
-    return [QuotaWarning(metric=quota.metric, limit=quota.soft, used=taken, reset_at=reset_at)]
+__all__ = ["Book", "QuotaHold", "Quotas", "check_quota", "window_of"]

@@ -21,7 +21,7 @@ BODIES: dict[str, object] = {
     "slug": "x",
     "value": "x",
     "externalId": "x",
-    "metric": "containers",
+    "metric": "connections",
     "hard": 1,
     "reference": "x",
     "amountUsd": "1",

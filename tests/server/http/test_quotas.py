@@ -90,7 +90,7 @@ async def test_a_limit_that_means_nothing_is_refused(body: dict[str, object]) ->
 
 async def test_a_limit_of_nobody_is_refused() -> None:
     async with open_world() as world:
-        body = {"metric": "containers", "hard": 1, "userId": world.bolt.user_id}
+        body = {"metric": "connections", "hard": 1, "userId": world.bolt.user_id}
         assert (await world.ask("PUT", "/v1/quotas", body, key=world.acme.admin)).status == 404
 
 

@@ -1,3 +1,4 @@
+import anyio
 import pytest
 from tests.server.http.fixtures import NOON, open_world
 
@@ -71,6 +72,34 @@ async def test_no_more_is_taken_back_than_there_is() -> None:
         assert (await world.ask("POST", CREDITS, {"amountUsd": "-5.01", "reference": "b"})).status == 409
         assert (await world.ask("POST", CREDITS, {"amountUsd": "-5", "reference": "b"})).status == 201
         assert (await world.ask("GET", "/v1/wallet?tenant=acme")).body["balance"] == 0
+
+
+async def test_those_who_take_back_at_once_get_no_more_than_there_is() -> None:
+    async with open_world() as world:
+        await world.ask("POST", CREDITS, {"amountUsd": "5", "reference": "a"})
+        statuses: list[int] = []
+
+        async def take(number: int) -> None:
+            body = {"amountUsd": "-5", "reference": f"back {number}"}
+            statuses.append((await world.ask("POST", CREDITS, body)).status)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(5):
+                tasks.start_soon(take, number)
+        assert sorted(statuses) == [201, 409, 409, 409, 409]
+        assert (await world.ask("GET", "/v1/wallet?tenant=acme")).body["balance"] == 0
+
+
+async def test_what_a_call_has_set_aside_or_settled_is_not_taken_back() -> None:
+    async with open_world() as world:
+        await world.ask("POST", CREDITS, {"amountNanoUsd": 1_000, "reference": "a"})
+        quotas = world.vm.office.quotas
+        held = await quotas.hold(world.acme.tenant_id, None, 1, 600, force=False)
+        assert (await world.ask("POST", CREDITS, {"amountNanoUsd": -401, "reference": "b"})).status == 409
+        held.settle(1, 500)
+        assert (await world.ask("POST", CREDITS, {"amountNanoUsd": -501, "reference": "b"})).status == 409
+        assert (await world.ask("POST", CREDITS, {"amountNanoUsd": -500, "reference": "b"})).status == 201
+        assert (await quotas.book(world.acme.tenant_id)).balance == 0
 
 
 async def test_nobody_pays_themselves() -> None:

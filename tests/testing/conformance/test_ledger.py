@@ -72,6 +72,19 @@ class Generous(SqliteLedgerStore):
         return await super().credit(structs.replace(credit, reference=f"{credit.reference} {next(self.numbers)}"))
 
 
+class Lavish(SqliteLedgerStore):
+    """Gives back whatever is asked for."""
+
+    async def credit(self, credit: Credit) -> bool:
+        row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
+
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute("INSERT OR IGNORE INTO credits VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+
 class Careless(SqliteLedgerStore):
     """Ignores whose usage is asked for."""
 
@@ -126,6 +139,7 @@ class Forgetful(SqliteStore):
         (planted(Rounding), suite.check_sums_of_money_are_exact),
         (planted(Guessing), suite.check_money_that_came_and_went_leaves_a_prepaid_wallet),
         (planted(Generous), suite.check_a_wallet_is_what_was_paid_less_what_was_used),
+        (planted(Lavish), suite.check_no_more_is_taken_back_than_there_is),
         (planted(Careless), suite.check_usage_is_of_a_time_a_user_and_some_containers),
         (Lenient, suite.check_what_a_deleted_session_used_is_owed),
         (Hasty, suite.check_a_commit_that_fails_bills_nothing),

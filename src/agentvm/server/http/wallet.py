@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -25,6 +26,7 @@ from agentvm.server.http.route import (
     moment,
     page_of,
 )
+from agentvm.storage.accounts import LedgerStore
 
 routes = Routes()
 
@@ -116,15 +118,27 @@ async def add(ask: Ask[CreditGiven]) -> Answer:
         actor=ask.principal.actor,
     )
     ledger = ask.accounts.ledger
-    known = next((one for one in await ledger.credits(limit=MOST_CREDITS) if one.reference == credit.reference), None)
-    if known is None:
-        _check_fits(credit.amount, await ledger.wallet())
-    elif known.amount != credit.amount:
+    added = await _find(ledger, credit.reference) is None and await _add(ask, credit)
+    known = credit if added else await _find(ledger, credit.reference)
+    if known is not None and known.amount != credit.amount:
         raise Conflict(f"The reference {shorten(credit.reference)} is already that of {dollars(known.amount)}")
-    added = await ledger.credit(credit)
-    await ask.office.quotas.reread(ask.tenant_id)
     shown = CreditView(added=added, amount=credit.amount, reference=credit.reference, wallet=_shown(await ledger.wallet()))
     return Answer(content=shown, status=201 if added else 200)
+
+
+async def _add(ask: Ask[CreditGiven], credit: Credit) -> bool:
+    """Whether it was new, also if the same is asked for twice at once."""
+    ledger, quotas = ask.accounts.ledger, ask.office.quotas
+    if (await ledger.wallet()).credited + credit.amount > MOST_IN_ALL:
+        raise InvalidInput(f"A wallet holds at most {dollars(MOST_IN_ALL)}")
+    async with quotas.taking_back(ask.tenant_id, -credit.amount) if credit.amount < 0 else nullcontext():
+        added = await ledger.credit(credit)
+        await quotas.reread(ask.tenant_id)
+    return added
+
+
+async def _find(ledger: LedgerStore, reference: str) -> Credit | None:
+    return next((one for one in await ledger.credits(limit=MOST_CREDITS) if one.reference == reference), None)
 
 
 def _amount(given: CreditGiven) -> int:
@@ -141,13 +155,6 @@ def _amount(given: CreditGiven) -> int:
     if abs(amount) > MOST_AT_ONCE:
         raise InvalidInput(f"At most {dollars(MOST_AT_ONCE)} at once, not {dollars(amount)}")
     return amount
-
-
-def _check_fits(amount: int, wallet: Wallet) -> None:
-    if wallet.credited + amount > MOST_IN_ALL:
-        raise InvalidInput(f"A wallet holds at most {dollars(MOST_IN_ALL)}")
-    if amount < 0 and wallet.balance + amount < 0:
-        raise Conflict(f"The wallet has {dollars(wallet.balance)}; no more can be taken back")
 
 
 def _shown(wallet: Wallet) -> WalletView:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import anyio
 from msgspec import structs
 
-from agentvm.errors import InvalidInput, StoreFailed
+from agentvm.errors import Conflict, InvalidInput, StoreFailed
 from agentvm.model.ids import ContainerId, ImageId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import NO_USAGE, Usage
@@ -241,6 +241,27 @@ async def check_money_that_came_and_went_leaves_a_prepaid_wallet(store: Store) -
     assert await ledger.wallet() == Wallet(prepaid=True)
 
 
+async def check_no_more_is_taken_back_than_there_is(store: Store) -> None:
+    """Also by those who take back at once."""
+    ledger = store.accounts(ACME).ledger
+    assert await raises(Conflict, ledger.credit(credit("r0", -1)))
+    await ledger.credit(credit("r1", 100))
+    await ledger.add([entry(price=40)])
+    taken: list[str] = []
+
+    async def take(reference: str) -> None:
+        if not await raises(Conflict, ledger.credit(credit(reference, -25))):
+            taken.append(reference)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(10):
+            tasks.start_soon(take, f"back {number}")
+    assert len(taken) == 2
+    assert (await ledger.wallet()).balance == 10
+    # The same once more is the same, not more.
+    assert await ledger.credit(credit(taken[0], -25)) is False
+
+
 async def check_ledgers_of_tenants_never_mix(store: Store) -> None:
     """The same keys, references and ids in both; an entry is its scope's, whatever tenant it names."""
     for each in (ACME, RIVAL):
@@ -332,6 +353,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_turn_costs_what_its_calls_cost,
     check_a_wallet_is_what_was_paid_less_what_was_used,
     check_money_that_came_and_went_leaves_a_prepaid_wallet,
+    check_no_more_is_taken_back_than_there_is,
     check_ledgers_of_tenants_never_mix,
     check_a_deleted_tenant_keeps_its_ledger,
     check_entries_added_side_by_side_are_all_counted,

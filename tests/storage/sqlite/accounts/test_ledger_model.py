@@ -9,11 +9,13 @@ from itertools import combinations
 from typing import TypeVar
 
 import hypothesis.strategies as st
+import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
+from agentvm.errors import Conflict
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.ledger import LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import Usage
@@ -99,6 +101,11 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(tenant=TENANT, reference=st.sampled_from("rst"), amount=st.integers(-(2**53) - 1, 2**53 + 1))
     def pay(self, tenant: TenantId, reference: str, amount: int) -> None:
         new = reference not in self.credits[tenant]
+        balance = sum(self.credits[tenant].values()) - sum(each.price or 0 for each in self.entries[tenant].values())
+        if new and amount < 0 and balance + amount < 0:
+            with pytest.raises(Conflict):
+                self.run(lambda: self.ledger(tenant).credit(credit(reference, amount)))
+            return
         assert self.run(lambda: self.ledger(tenant).credit(credit(reference, amount))) is new
         self.credits[tenant].setdefault(reference, amount)
 

@@ -10,9 +10,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from agentvm.errors import InvalidInput, shorten
+from agentvm.errors import Conflict, InvalidInput, shorten
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
+from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import fetch
@@ -136,22 +137,26 @@ class SqliteLedgerStore:
         return await self._database.read(read)
 
     async def credit(self, credit: Credit) -> bool:
-        """Adds money, once per reference; False when it was there. Negative takes money back."""
+        """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less."""
         row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
 
         def write(connection: apsw.Connection) -> bool:
             connection.execute(_CREDIT, row)
-            return connection.changes() == 1
+            added = connection.changes() == 1
+            # Looked at after it was added, within the transaction: of two who take back, the second sees the first.
+            if added and credit.amount < 0 and (left := self._wallet(connection).balance) < 0:
+                raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be taken back")
+            return added
 
         return await self._database.write(write)
 
     async def wallet(self) -> Wallet:
-        def read(connection: apsw.Connection) -> Wallet:
-            for credited, spent, prepaid in fetch(connection, _WALLET, (self._tenant_id,)):
-                return Wallet(credited=credited, spent=spent, prepaid=bool(prepaid))
-            return Wallet()
+        return await self._database.read(self._wallet)
 
-        return await self._database.read(read)
+    def _wallet(self, connection: apsw.Connection) -> Wallet:
+        for credited, spent, prepaid in fetch(connection, _WALLET, (self._tenant_id,)):
+            return Wallet(credited=credited, spent=spent, prepaid=bool(prepaid))
+        return Wallet()
 
     async def credits(self, *, limit: int = 100) -> tuple[Credit, ...]:
         """Newest first."""

@@ -1,0 +1,191 @@
+"""Book — one tenant's limits and what is used of them: what model calls set aside, and what they settle. No I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from agentvm.errors import QuotaExceeded
+from agentvm.events.lifecycle import QuotaWarning
+from agentvm.model.account import METRICS, Quota, Window
+from agentvm.model.ids import Clock, UserId
+from agentvm.model.ledger import Wallet
+
+UNCOMMITTED = 60_000
+"""Milliseconds after which what was settled is in the ledger for sure; no book is forgotten before."""
+
+_TOKENS = ("tokens_per_day", "tokens_per_month")
+MONEY = "budget_per_month"
+SPENT = (*_TOKENS, MONEY)
+"""What is set aside before a call and settled after it."""
+
+
+@dataclass(slots=True)
+class Counter:
+    """One limit, and how much of it is used in the current window."""
+
+    quota: Quota
+    begins: int = 0
+    used: int = 0
+    held: int = 0
+    warned: bool = False
+
+
+@dataclass(slots=True)
+class _Settled:
+    """What was settled of one metric in its current window since the book was read."""
+
+    begins: int = 0
+    used: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """One tenant's limits and what is used of them."""
+
+    read_at: int = 0
+    """Everything in the ledger from before was settled before; everything settled since is in `settled`."""
+    counters: dict[tuple[str, UserId | None], Counter] = field(default_factory=dict)
+    settled: dict[tuple[str, UserId | None], _Settled] = field(default_factory=dict)
+    """Of the tenant, and of each user who has called a model since: a limit may be set for anybody at any time."""
+    holds: "set[QuotaHold]" = field(default_factory=set)
+    wallet: Wallet = field(default_factory=Wallet)
+    """What is spent in it is as of when the book was read."""
+    spent: int = 0
+    """Settled since then."""
+    held: int = 0
+    """Money set aside."""
+    settled_at: int | None = None
+
+    @property
+    def limited(self) -> bool:
+        return bool(self.counters) or self.wallet.prepaid
+
+    @property
+    def balance(self) -> int:
+        return self.wallet.balance - self.spent
+
+    def applying(self, user_id: UserId | None, metrics: Iterable[str]) -> list[Counter]:
+        """The tenant's own limits, and the user's."""
+        return [
+            self.counters[key] for metric in metrics for user in _payers(user_id) if (key := (metric, user)) in self.counters
+        ]
+
+    def is_needed(self, now: int) -> bool:
+        """Whether it knows what the database may not know yet."""
+        return bool(self.held or self.holds) or (self.settled_at is not None and abs(now - self.settled_at) < UNCOMMITTED)
+
+    def settle(self, user_id: UserId | None, tokens: int, money: int, now: int) -> None:
+        self.spent += money
+        self.settled_at = now
+        for metric in SPENT:
+            begins, amount = window_of(METRICS[metric], now)[0], money if metric == MONEY else tokens
+            for user in _payers(user_id):
+                known = self.settled.setdefault((metric, user), _Settled(begins))
+                if begins > known.begins:
+                    known.begins, known.used = begins, 0
+                known.used += amount
+        # Also of limits that are newer than the call.
+        for counter in self.applying(user_id, SPENT):
+            renew(counter, now)
+            counter.used += money if counter.quota.metric == MONEY else tokens
+
+    def add(self, counter: Counter) -> None:
+        """A new limit, with what the ledger had of it when the book was read."""
+        key = (counter.quota.metric, counter.quota.user_id)
+        known = self.settled.get(key)
+        if known is not None and known.begins >= counter.begins:
+            # A window may have ended while the ledger was read.
+            before = counter.used if known.begins == counter.begins else 0
+            counter.begins, counter.used = known.begins, before + known.used
+        self.counters[key] = counter
+        for hold in self.holds if counter.quota.metric in SPENT else ():
+            if counter.quota.user_id in _payers(hold.user_id):
+                hold.counters.append(counter)
+                counter.held += hold.amount(counter)
+
+
+@dataclass(slots=True, eq=False)
+class QuotaHold:
+    """What is set aside for one model call."""
+
+    _book: Book
+    _clock: Clock
+    user_id: UserId | None
+    tokens: int
+    money: int
+    counters: list[Counter]
+    warnings: tuple[QuotaWarning, ...] = ()
+
+    def amount(self, counter: Counter) -> int:
+        return self.money if counter.quota.metric == MONEY else self.tokens
+
+    def take(self) -> None:
+        for counter in self.counters:
+            counter.held += self.amount(counter)
+        self._book.held += self.money
+        self._book.holds.add(self)
+
+    def settle(self, tokens: int, money: int) -> int:
+        """What the call really used; returns what is charged for it, which is never more than the wallet has."""
+        self.release()
+        book = self._book
+        if book.wallet.prepaid:
+            money = max(0, min(money, book.balance - book.held))
+        book.settle(self.user_id, tokens, money, self._clock())
+        return money
+
+    def release(self) -> None:
+        for counter in self.counters:
+            counter.held -= self.amount(counter)
+        self._book.held -= self.money
+        self._book.holds.discard(self)
+
+
+def window_of(window: Window | None, now: int) -> tuple[int, int | None]:
+    """When the current window began and when the next begins, in UTC; what has no window is never renewed."""
+    at = datetime.fromtimestamp(now / 1000, UTC)
+    match window:
+        case None:
+            return 0, None
+        case "minute":
+            begin = at.replace(second=0, microsecond=0)
+            return _ms(begin), _ms(begin) + 60_000
+        case "day":
+            begin = at.replace(hour=0, minute=0, second=0, microsecond=0)
+            return _ms(begin), _ms(begin) + 86_400_000
+        case "month":
+            begin = at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+            year, month = (begin.year + 1, 1) if begin.month == 12 else (begin.year, begin.month + 1)
+            return _ms(begin), _ms(begin.replace(year=year, month=month))
+
+
+def _payers(user_id: UserId | None) -> tuple[UserId | None, ...]:
+    """Whose limits a user's call counts for: the tenant's, and the user's own."""
+    return (None,) if user_id is None else (None, user_id)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def renew(counter: Counter, now: int) -> None:
+    begins = window_of(METRICS[counter.quota.metric], now)[0]
+    # A clock that was set back must not renew anything.
+    if begins > counter.begins:
+        counter.begins, counter.used, counter.warned = begins, 0, False
+
+
+def refuse_beyond(counter: Counter, adding: int, now: int) -> None:
+    quota, taken = counter.quota, counter.used + counter.held
+    if quota.hard is not None and taken + adding > quota.hard:
+        reset_at = window_of(METRICS[quota.metric], now)[1]
+        raise QuotaExceeded(quota.metric, limit=quota.hard, used=taken, adding=adding, reset_at=reset_at)
+
+
+def warn(counter: Counter, adding: int, now: int) -> list[QuotaWarning]:
+    quota, taken = counter.quota, counter.used + counter.held
+    if quota.soft is None or counter.warned or taken + adding <= quota.soft:
+        return []
+    counter.warned = True
+    reset_at = window_of(METRICS[quota.metric], now)[1]
+    return [QuotaWarning(metric=quota.metric, limit=quota.soft, used=taken, reset_at=reset_at)]
