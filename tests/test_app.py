@@ -58,9 +58,9 @@ async def test_the_connections_of_a_user_count_for_the_user_and_all_of_them_for_
             vm.attach(bob)
         await vm.admit(alice)
         vm.attach(alice)
-        with pytest.raises(QuotaExceeded, match="3 of 3"):
+        with pytest.raises(QuotaExceeded, match="0 of 3 left"):
             await vm.admit(alice)
-        with pytest.raises(QuotaExceeded, match="3 of 3"):
+        with pytest.raises(QuotaExceeded, match="0 of 3 left"):
             await vm.admit(bob)
 
 

@@ -23,10 +23,10 @@ async def test_containers_are_bound_and_taken_away() -> None:
     async with open_desk() as desk:
         await desk.ok("user", "create", "alice")
         assert (await desk.ok("user", "bind", "alice", "team-notes")).startswith("alice reaches team-notes")
-        assert (await desk.record("user", "show", "alice"))["containers"] == ["team-notes"]
-        assert "Containers     team-notes\n" in await desk.ok("user", "show", "alice")
+        assert (await desk.record("user", "show", "alice"))["containers"] == ["user-alice", "team-notes"]
+        assert "Containers     user-alice team-notes\n" in await desk.ok("user", "show", "alice")
         await desk.ok("user", "unbind", "alice", "team-notes")
-        assert (await desk.record("user", "show", "alice"))["containers"] == []
+        assert (await desk.record("user", "show", "alice"))["containers"] == ["user-alice"]
         assert "not_found" in (await desk.avm("user", "unbind", "alice", "team-notes")).err
 
 

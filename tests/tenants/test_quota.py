@@ -260,7 +260,7 @@ async def test_what_is_settled_and_not_yet_in_the_ledger_survives_a_change_of_li
         await store.accounts(ACME).quotas.put(Quota(metric="containers", hard=5), NOON)
         await quotas.reread(ACME)
         assert (await quotas.book(ACME)).balance == 100
-        with pytest.raises(QuotaExceeded, match="90 of 100"):
+        with pytest.raises(QuotaExceeded, match="10 of 100 left"):
             await quotas.hold(ACME, None, 11, 0, force=False)
         # Once it is there it is not counted twice.
         await store.accounts(ACME).ledger.add([entry("one", NOON, tokens=90, price=900)])
@@ -284,7 +284,7 @@ async def test_a_new_limit_knows_what_was_used_before_it(user_id: UserId | None,
         await store.accounts(ACME).quotas.put(Quota(metric="tokens_per_day", hard=70, user_id=user_id), NOON)
         await quotas.reread(ACME)
         used = 60 if user_id else 65
-        with pytest.raises(QuotaExceeded, match=f"{used} of 70"):
+        with pytest.raises(QuotaExceeded, match=f"{70 - used} of 70 left"):
             await quotas.hold(ACME, ALICE, 71 - used, 0, force=False)
         running.settle(1, 0)
         (await quotas.hold(ACME, ALICE, 70 - used + 29, 0, force=False)).release()
@@ -322,7 +322,7 @@ async def test_what_is_settled_while_a_limit_is_read_counts_once(monkeypatch: py
                 held.settle(40, 0)
                 await accounts.ledger.add([entry("one", NOON, tokens=40)])
                 slow.go.set()
-        with pytest.raises(QuotaExceeded, match="40 of 100"):
+        with pytest.raises(QuotaExceeded, match="60 of 100 left"):
             await quotas.hold(ACME, None, 61, 0, force=False)
         (await quotas.hold(ACME, None, 60, 0, force=False)).release()
 
