@@ -1,6 +1,6 @@
 """Agent — the running instance of one session: one inbox, one turn at a time.
 
-An idle agent is a few hundred bytes: it has no task and no queue of its own; a task exists only while there are turns to
+An idle agent is two or three kilobytes: it has no task of its own; a task exists only while there are turns to
 run. Whatever goes wrong in a turn becomes that turn's terminal event; it never reaches a neighbour.
 """
 
