@@ -21,7 +21,7 @@ from agentvm.app import open_agentvm
 from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
-from agentvm.model.account import Quota
+from agentvm.model.account import Quota, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, UserId
 from agentvm.model.ledger import Credit
 from agentvm.model.principal import MEMBER, Principal
@@ -40,6 +40,8 @@ async def opened(metered: bool) -> AsyncIterator[tuple[Peer, ImageId]]:
         config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0)
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
             accounts = vm.office.store.accounts(DEFAULT_TENANT)
+            user = User(user_id=UserId("alice"), tenant_id=DEFAULT_TENANT, external_id="alice", created_at=1, updated_at=1)
+            await accounts.users.add(user)
             if metered:
                 for metric in LIMITED:
                     for user_id in (None, ALICE.user_id):
@@ -63,6 +65,8 @@ async def play(peer: Peer, image_id: ImageId, turns: int) -> float:
         said = ""
         while '"turn_response"' not in said:
             said = "".join(frame.bare for frame in await peer.channel.take())
+        if '"outcome":"completed"' not in said:
+            raise SystemExit(f"the turn was not answered: {said}")
     return (time.process_time() - before) / turns * 1e6
 
 
