@@ -104,3 +104,13 @@ async def test_a_wrong_setting_is_refused_before_anything_starts(tmp_path: Path)
 
 def test_the_clock_counts_milliseconds() -> None:
     assert 1_700_000_000_000 < system_clock() < 10_000_000_000_000
+
+
+async def test_a_server_whose_key_is_gone_does_not_start_as_if_nothing_were(tmp_path: Path) -> None:
+    config = ServerConfig(data_dir=tmp_path, auth="on")
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
+        pass
+    (tmp_path / "server.key").unlink()
+    with pytest.raises(ConfigInvalid, match=r"server\.key.* is gone"):
+        async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
+            pass

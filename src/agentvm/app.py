@@ -17,7 +17,7 @@ from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, ConfigInvalid
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
@@ -39,7 +39,7 @@ from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import Guarded, People
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
-from agentvm.tenants.server_key import load_server_key
+from agentvm.tenants.server_key import has_server_key, load_server_key
 from agentvm.tenants.vault import Vault
 
 if TYPE_CHECKING:
@@ -173,7 +173,9 @@ async def open_agentvm(
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
         models = await _open_models(config, drivers, stack)
-        office, ended = _open_office(config, store, models, clock, None if path is None else path.parent)
+        home = None if path is None else path.parent
+        await _check_server_key(config, store, home)
+        office, ended = _open_office(config, store, models, clock, home)
         stack.push_async_callback(office.own_keys.aclose)
         prices = Prices(config.prices)
         runtime = await stack.enter_async_context(
@@ -219,6 +221,14 @@ def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
 def _meter(config: ServerConfig, office: Office, prices: Prices, clock: Clock) -> Guarded:
     metering = Metering(prices, office.quotas, clock, markup=config.markup, allow_unpriced=config.allows_unpriced)
     return Guarded(metering, office.people.standing)
+
+
+async def _check_server_key(config: ServerConfig, store: Store, data_dir: Path | None) -> None:
+    """A new one would refuse every key and open no secret, and nobody would know why."""
+    if config.server_key is not None or data_dir is None or has_server_key(data_dir):
+        return
+    if await store.directory.has_keys():
+        raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
 
 
 def _open_office(

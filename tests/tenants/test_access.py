@@ -6,10 +6,11 @@ from msgspec.structs import replace
 from tests.tenants.fakes import ACME, NOW, OPERATOR, PEPPER, World
 from tests.tenants.test_authentication import refused
 
-from agentvm.errors import ConfigInvalid, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
+from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
+from agentvm.storage.sqlite import open_store
 from agentvm.tenants.access import Access
 from agentvm.tenants.keys import make_key
 
@@ -246,3 +247,16 @@ async def test_a_key_does_not_outlive_the_credentials_it_was_made_with(wanted: i
     lasting, _ = await world.key()
     renewed, _ = await world.access.rotate(ACME, lasting.key_id, 0, granter=replace(ADMIN, expires_at=NOW + 60))
     assert renewed.expires_at == NOW + 60
+
+
+async def test_the_operators_last_key_cannot_be_revoked() -> None:
+    async with open_store(None) as store:
+        access = Access(store, pepper=b"p" * 32, clock=lambda: 1_000)
+        first = await access.bootstrap(None)
+        assert first is not None
+        principal = await access.authenticate(first.reveal())
+        assert principal.key_id is not None
+        with pytest.raises(Conflict, match="last key"):
+            await access.revoke(DEFAULT_TENANT, principal.key_id)
+        await access.issue(DEFAULT_TENANT, name="second", granter=principal, permissions=EVERYTHING)
+        assert await access.revoke(DEFAULT_TENANT, principal.key_id)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from agentvm.errors import ConfigInvalid, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
+from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.log import get_logger
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
@@ -86,11 +86,26 @@ class Access(Authentication):
         return made
 
     async def revoke(self, tenant_id: TenantId, key_id: KeyId) -> bool:
-        """Ends it at once, with its sockets; False when there is no such key."""
+        """Ends it at once, with its sockets; False when there is no such key. The operator's last one stays: `Conflict`."""
+        await self._spare_last(tenant_id, key_id)
         found = await self._store.accounts(tenant_id).keys.revoke(key_id, self._clock())
         if found:
             self.end(tenant_id, of_key(key_id))
         return found
+
+    async def _spare_last(self, tenant_id: TenantId, key_id: KeyId) -> None:
+        """Who revokes the last key that may do everything has locked out everybody, themselves first."""
+        now = self._clock()
+        operators = [
+            key.key_id
+            for key in await self._store.accounts(tenant_id).keys.list()
+            if "system:admin" in key.permissions
+            and key.user_id is None
+            and key.revoked_at is None
+            and (key.expires_at is None or key.expires_at > now)
+        ]
+        if operators == [key_id] and tenant_id == DEFAULT_TENANT:
+            raise Conflict("This is the operator's last key; make another before you revoke it: avm key create")
 
     async def bootstrap(self, admin_key: Secret | None) -> Secret | None:
         """Sees to it that the tenant `default` and a key of the operator exist.

@@ -83,6 +83,10 @@ def load_server_key(
     return ServerKey(fresh) if path is None else _keep(path, fresh)
 
 
+def has_server_key(data_dir: Path) -> bool:
+    return (data_dir / FILE_NAME).exists()
+
+
 def is_server_key(text: str) -> bool:
     """Whether the text could be one; it is not looked at further."""
     return _HEX.fullmatch(text.strip()) is not None or _BASE64.fullmatch(text.strip()) is not None
