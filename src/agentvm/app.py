@@ -173,9 +173,7 @@ async def open_agentvm(
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
         models = await _open_models(config, drivers, stack)
-        home = None if path is None else path.parent
-        await _check_server_key(config, store, home)
-        office, ended = _open_office(config, store, models, clock, home)
+        office, ended = await _open_office(config, store, models, clock, None if path is None else path.parent)
         stack.push_async_callback(office.own_keys.aclose)
         prices = Prices(config.prices)
         runtime = await stack.enter_async_context(
@@ -231,10 +229,11 @@ async def _check_server_key(config: ServerConfig, store: Store, data_dir: Path |
         raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
 
 
-def _open_office(
+async def _open_office(
     config: ServerConfig, store: Store, models: Models, clock: Clock, data_dir: Path | None
 ) -> tuple[Office, list[Ended]]:
     """The office, and where those add themselves who must hear of rights that have ended."""
+    await _check_server_key(config, store, data_dir)
     keys = load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
     ended: list[Ended] = []
 
