@@ -7,17 +7,23 @@ import anyio
 import anyio.lowlevel
 import apsw
 import pytest
-from tests.runtime.fixtures import World, open_world, types
+from msgspec import structs
+from tests.runtime.fixtures import World, left, open_world, tool, types
 
 from agentvm.blueprint.image import new_session
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
-from agentvm.drivers.scripted import Pause, ScriptedDriver
+from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted
+from agentvm.drivers.models import Models
+from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply, tool_calls
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import DEFAULT_TENANT, SessionId
+from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId, id_factory
 from agentvm.model.limits import Limits
 from agentvm.runtime import journal
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.recovery import Done
 from agentvm.runtime.roster import Sleeper
+from agentvm.runtime.runtime import open_runtime
+from agentvm.runtime.tools import Toolbox
+from agentvm.storage.sqlite import open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -173,3 +179,91 @@ async def test_a_history_that_cannot_be_read_sets_its_session_aside_and_others_g
         ((_, aside),) = await world.store.list_quarantined()
         assert aside.session_id == other.session_id
         assert "cannot be read" in str(aside.quarantine)
+
+
+async def leave_a_turn(path: Path) -> World:
+    """A process that was restarted in the middle of a turn, and what it left behind."""
+    async with open_world(held(), path=path, suspends=True) as world:
+        await world.say(world.start(), "one")
+        await world.hear("text_delta")
+    return world
+
+
+def damage(path: Path, statement: str) -> None:
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("foreign_keys", False)
+        connection.execute(statement)
+
+
+async def test_an_image_that_cannot_be_read_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    before = await leave_a_turn(path)
+    damage(path, "UPDATE images SET config = x'00'")
+    async with open_store(path) as store:
+        numbers = iter(range(10**6))
+        async with open_runtime(
+            store=store,
+            models=Models({"scripted": ScriptedDriver()}, "scripted"),
+            toolbox=Toolbox((), Limits()),
+            clock=lambda: 1,
+            new_id=id_factory(lambda: 0, lambda bits: next(numbers)),
+            limits=Limits(),
+        ) as runtime:
+            assert runtime.hindrance is None
+        ((_, aside),) = await store.list_quarantined()
+        assert aside.session_id == before.image.session_id
+        assert "image cannot be read" in str(aside.quarantine)
+
+
+async def test_after_a_lost_journal_an_answer_gets_an_id_of_its_own_and_is_billed(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+
+    async def look(arguments: dict[str, object]) -> object:
+        return "seen"
+
+    def script(prompt: Prompt) -> list[Step]:
+        return [Pause(anyio.Event())] if len(prompt.conversation) > 1 else list(tool_calls(("c1", "look", {})))
+
+    async with open_world(ScriptedDriver(script), tools=[tool("look", look)], path=path, suspends=True) as world:
+        await world.say(world.start(), "one")
+        await world.hear("tool_completed")
+    damage(path, "UPDATE journal SET body = x'00'")
+    async with open_world(ScriptedDriver(lambda prompt: reply("THE ANSWER")), tools=[tool("look", look)], path=path) as world:
+        with anyio.fail_after(5):
+            while await world.store.list_unfinished():
+                await anyio.lowlevel.checkpoint()
+        said = await world.messages()
+        assert getattr(said[-1], "text", "") == "THE ANSWER"
+        assert len(await world.store.accounts(DEFAULT_TENANT).ledger.list()) == 2
+
+
+async def test_a_part_of_the_log_that_cannot_be_read_is_lost_and_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    async with open_world(ScriptedDriver(), path=path) as world:
+        await world.say(world.start(), "one")
+        await world.hear("turn_response")
+    damage(path, "UPDATE log SET body = x'00'")
+    async with open_world(ScriptedDriver(), path=path) as world:
+        image = world.image
+        missed = await world.runtime.replay.read(DEFAULT_TENANT, image.container_id, image.session_id, 0)
+        assert (missed.lost, missed.events) == (True, [])
+        turn_id = await world.say(world.start(), "two")
+        await world.hear("turn_response", turn_id=turn_id)
+
+
+async def test_suspects_wait_until_the_one_before_has_ended() -> None:
+    gate = anyio.Event()
+    async with open_world(ScriptedDriver(lambda prompt: [*HEAD, Pause(gate), *reply("whole")[2:]])) as world:
+        agents = [world.runtime.start_agent(DEFAULT_TENANT, world.image, SessionId(f"s{n}"))[0] for n in range(2)]
+        container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
+        for agent in agents:
+            await container.add_session(new_session(world.image, agent.session_id, None, 1))
+            turn_id = TurnId(f"turn_{agent.session_id}")
+            about = structs.replace(left(world, attempts=2), session_id=agent.session_id, turn_id=turn_id)
+            world.runtime._suspects.append((agent, agent.resume(about, Done())))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(world.runtime._release_suspects)
+            await world.hear("text_delta")
+            assert types(world.heard).count("turn_resumed") == 1
+            gate.set()
+            await world.hear("turn_response", times=2)

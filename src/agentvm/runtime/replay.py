@@ -1,13 +1,16 @@
 """Replay — the events a subscriber has missed, from memory while the turn runs and from the log afterwards."""
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import anyio
+import msgspec
 
-from agentvm.errors import SessionNotFound
+from agentvm.errors import RecordUnreadable, SessionNotFound
 from agentvm.events.base import Event
+from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message, encode_message
 from agentvm.protocol.codec import Frame
@@ -16,6 +19,8 @@ from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.pages import Page, Pages
 from agentvm.runtime.session_log import SessionLog
 from agentvm.storage.base import LogChunk, LogStore, Store
+
+logger = get_logger(__name__)
 
 PAGE = 500
 """Events handed out at a time."""
@@ -33,8 +38,8 @@ class Missed:
     """One of the events as clients read it."""
 
 
-class _Turn:
-    """Whose turn it is to read a session's log; forgotten with the last who waits."""
+class _Reading:
+    """Lets one at a time read a session's log; forgotten with the last who waits."""
 
     __slots__ = ("__weakref__", "lock")
 
@@ -49,7 +54,7 @@ class Replay:
         self._store = store
         self._find_log = find_log
         self._pages = Pages()
-        self._reading: WeakValueDictionary[tuple[TenantId, SessionId], _Turn] = WeakValueDictionary()
+        self._reading: WeakValueDictionary[tuple[TenantId, SessionId], _Reading] = WeakValueDictionary()
 
     async def read(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, after: int) -> Missed:
         """The next page after the cursor. `SessionNotFound` if the session is gone."""
@@ -70,7 +75,11 @@ class Replay:
         end = last if live is None else max(last, live.committed)
         if after > end or after < first - 1:
             return Missed([], end, lost=True)
-        page = await self._page(log, tenant_id, session_id, after)
+        try:
+            page = await self._page(log, tenant_id, session_id, after)
+        except RecordUnreadable as error:
+            logger.error("log_unreadable", session_id=session_id, after=after, error=str(error))
+            return Missed([], end, lost=True)
         if page is None:
             return Missed([], end) if after >= end else None
         if page.events[0].seq > after + 1:
@@ -82,8 +91,8 @@ class Replay:
     async def _page(self, log: LogStore, tenant_id: TenantId, session_id: SessionId, after: int) -> Page | None:
         key = (tenant_id, session_id)
         # One reads, the others wait and find it read.
-        turn = self._reading.setdefault(key, _Turn())
-        async with turn.lock:
+        reading = self._reading.setdefault(key, _Reading())
+        async with reading.lock:
             page = self._pages.find(tenant_id, session_id, after + 1)
             if page is None:
                 for chunk in await log.read(after, 1):
@@ -119,11 +128,18 @@ class Replay:
 
 
 async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> Page:
-    body = open_chunk(chunk.body)
-    named = named_messages(body)
+    """`RecordUnreadable` when what the disk gave back means nothing."""
+    try:
+        body = open_chunk(chunk.body)
+        named = named_messages(body)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise RecordUnreadable(f"A part of the log cannot be read: {error}") from error
     messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
     if len(messages) < len(named):
         # Deleted between the two reads: messages go only with their session.
         raise SessionNotFound(session_id)
     content = len(body) + sum(len(encode_message(message)) for message in messages.values())
-    return Page(decode_events(body, tenant_id, messages), content)
+    try:
+        return Page(decode_events(body, tenant_id, messages), content)
+    except (msgspec.DecodeError, KeyError, IndexError) as error:
+        raise RecordUnreadable(f"A part of the log cannot be read: {error!r}") from error
