@@ -8,8 +8,20 @@ import msgspec
 from agentvm.model.base import Record
 
 
+class Rendered(Record):
+    """What the references of a definition came to when its image was built, beside the system prompt."""
+
+    tools: tuple[dict[str, object], ...] = ()
+    sandbox: dict[str, object] | None = None
+    knowledge: tuple[dict[str, object], ...] = ()
+
+
 class Definition(Record):
-    """A template for agents. Lives in code or in the resource centre; images keep a snapshot, never a link."""
+    """A template for agents. Lives in code or in the resource centre; images keep a snapshot, never a link.
+
+    `system_prompt`, each of `tools`, `sandbox` and each of `knowledge` may be a `resource://` URI. In a snapshot none is: the
+    prompt is rendered, tools are names, and the rest is in `rendered`.
+    """
 
     name: str
     description: str | None = None
@@ -18,9 +30,16 @@ class Definition(Record):
     """`<driver>/<model>`; the server's default when unset."""
     tools: tuple[str, ...] | None = None
     """Names of tools; every built-in tool when unset, none when empty."""
+    sandbox: str | None = None
+    knowledge: tuple[str, ...] = ()
+    variables: dict[str, object] | None = None
+    """Values for the variables of prompts; an image's own go before them."""
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Tokens the model may think with before it answers, where its provider takes such a budget."""
+    rendered: Rendered | None = None
+    """In a snapshot: what its references came to."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")

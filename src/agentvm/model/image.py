@@ -7,16 +7,27 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId
+from agentvm.model.resource import Locked
 
 
 class ImageConfig(Record):
-    """What a build may add to the definition. Unset members fall back to the definition's."""
+    """What a build may add to the definition. Unset members fall back to the definition's.
+
+    `resource://` URIs are kept as they are written, so that they can be followed again.
+    """
 
     name: str | None = None
     description: str | None = None
     system_prompt: str | None = None
     model: str | None = None
+    definition: str | None = None
+    """A definition's name or the URI of an agent; for `image_create`, which names none otherwise."""
     tools: tuple[str, ...] | None = None
+    sandbox: str | None = None
+    knowledge: tuple[str, ...] | None = None
+    variables: dict[str, object] | None = None
+    """Values for the variables of the prompts it refers to."""
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
     mcp_servers: dict[str, object] | None = None
@@ -26,7 +37,8 @@ class ImageConfig(Record):
 class Image(Record):
     """`name` and `description` may be edited; what decides behaviour (`definition`) never changes.
 
-    `definition` is the snapshot with the config already applied.
+    `definition` is the snapshot with the config already applied and every reference followed. Only `image_update` and
+    `image_upgrade` put another in its place.
     """
 
     image_id: ImageId
@@ -41,3 +53,7 @@ class Image(Record):
     created_at: int
     updated_at: int
     description: str | None = None
+    source: Definition | None = None
+    """What it was built from, as written, if that refers to resources; else None."""
+    lock: tuple[Locked, ...] = ()
+    """Every version that the build came to."""

@@ -20,6 +20,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
+from agentvm.storage.resources import ResourceStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,10 @@ class ContainerStore(Protocol):
         """Get-or-create; True when this call created it."""
 
     async def add_image(self, image: Image, default_session: Session) -> None:
-        """The image, its default session and (once per digest) its snapshot, in one commit."""
+        """The image, its default session and (once per digest) its snapshot, in one commit.
+
+        `ResourceNotFound` when a version of its lock is gone meanwhile. What an image is locked to cannot be deleted.
+        """
 
     async def get_image(self, image_id: ImageId) -> Image | None: ...
 
@@ -75,6 +79,9 @@ class ContainerStore(Protocol):
 
     async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
         """Changes what is not None; returns the image as it is now, or None if there is none."""
+
+    async def rebuild_image(self, image: Image) -> bool:
+        """Puts its definition, config, source and lock in place of those that are stored; False when it is gone."""
 
     async def delete_image(self, image_id: ImageId) -> bool:
         """With its sessions, messages and turns, in one commit; True when it was there."""
@@ -150,6 +157,8 @@ class Store(Protocol):
 
     def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
+    def resources(self, tenant_id: TenantId) -> ResourceStore: ...
+
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> "Committed":
         """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
 
@@ -171,6 +180,13 @@ class Store(Protocol):
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         """Sessions that are set aside."""
+
+    async def collect(self, now: int, *, grace: int) -> int:
+        """Drops what nothing refers to any more: versions of resources that were deleted, and binary parts.
+
+        In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
+        it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped.
+        """
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many.

@@ -4,12 +4,17 @@ The code is contract, the text is for people. A message names the thing and, whe
 
     AgentVMError
     ├── InvalidInput            what the peer sent cannot be understood
-    │   └── UnknownCommand
+    │   ├── UnknownCommand · ResourceUriInvalid
+    │   └── Unprocessable       well formed, but what it says does not hold together
+    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
+    │       └── ResourceVisibilityConflict · PromptUnresolved
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
-    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound
+    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound
     ├── Conflict                the request contradicts what is already there
-    │   └── DefinitionConflict · DataDirInUse · MigrationUnknown
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown
+    │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
+    │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
     │   └── PermissionDenied · ContainerForbidden
@@ -17,6 +22,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
+    ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
     │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
@@ -33,7 +39,7 @@ The code is contract, the text is for people. A message names the thing and, whe
 """
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 
 _LONGEST_NAME = 200
 
@@ -43,10 +49,29 @@ def shorten(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
 
 
+BY_CODE: dict[str, type["AgentVMError"]] = {}
+"""Every class enters itself, in whichever module it stands."""
+
+
 class AgentVMError(Exception):
     """Anything AgentVM can explain. `str(error)` is safe to show to the peer."""
 
     code: ClassVar[str] = "internal_error"
+    details: dict[str, object]
+    """For programs: what the text says, as members. Shown to the peer too."""
+
+    def __init_subclass__(cls) -> None:
+        BY_CODE[cls.code] = cls
+
+    def __new__(cls, *args: object, **about: object) -> Self:
+        # Here and not in __init__, which an error that comes from another process does not go through.
+        self = super().__new__(cls, *args, **about)
+        self.details = {}
+        return self
+
+    def __init__(self, *args: object, details: dict[str, object] | None = None) -> None:
+        super().__init__(*args)
+        self.details = {} if details is None else details
 
 
 class InvalidInput(AgentVMError):
@@ -55,6 +80,10 @@ class InvalidInput(AgentVMError):
 
 class UnknownCommand(InvalidInput):
     code = "unknown_command"
+
+
+class Unprocessable(InvalidInput):
+    code = "unprocessable"
 
 
 class NotFound(AgentVMError):
@@ -122,6 +151,10 @@ class MigrationUnknown(Conflict):
     code = "migration_unknown"
 
 
+class PreconditionFailed(Conflict):
+    code = "precondition_failed"
+
+
 class AccessDenied(AgentVMError):
     code = "access_denied"
 
@@ -168,7 +201,7 @@ class QuotaExceeded(Refused):
         left, needs = said(max(0, limit - used)), f"; this may take {said(adding)}" if adding > 1 else ""
         wait = "" if reset_at is None else f", until {datetime.fromtimestamp(reset_at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
         super().__init__(f"The quota {metric} does not allow it: {left} of {said(limit)} left{wait}{needs}")
-        self.details: dict[str, object] = {"metric": metric, "limit": limit, "used": used}
+        self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at
 
@@ -199,6 +232,10 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
+
+
+class NotAvailable(AgentVMError):
+    code = "not_available"
 
 
 class StoreFailed(AgentVMError):
@@ -308,11 +345,7 @@ class RemoteError(ChannelError):
         self.remote_code = remote_code
 
 
-def _tree(kind: type[AgentVMError]) -> list[type[AgentVMError]]:
-    return [kind, *(leaf for child in kind.__subclasses__() for leaf in _tree(child))]
-
-
-BY_CODE: dict[str, type[AgentVMError]] = {kind.code: kind for kind in reversed(_tree(AgentVMError))}
+BY_CODE[AgentVMError.code] = AgentVMError
 
 
 def from_code(code: str | None, text: str) -> AgentVMError:

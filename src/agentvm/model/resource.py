@@ -1,0 +1,255 @@
+"""Resource — what agents are made of, under a name: `resource://prompts/acme/sales@^1.2#greeting`.
+
+    uri      = "resource://" type "/" [ owner "/" ] name [ "@" selector ] [ "#" fragment ]
+    selector = version | range | tag | digest
+
+A resource has versions that never change. Its `latest` is the highest version that is neither a prerelease nor withdrawn; tags
+are names that its owner moves. Without an owner a name is looked for in the asker's own tenant, then among those that ship with
+the server (`system`), and never elsewhere.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal, NewType
+
+import msgspec
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.resource import ResourceUriInvalid
+from agentvm.model.base import Record
+from agentvm.model.ids import TenantId
+from agentvm.model.semver import Version, is_version, parse_range, parse_version
+
+ResourceId = NewType("ResourceId", str)
+VersionId = NewType("VersionId", str)
+
+ResourceType = Literal["prompts", "tools", "sandboxes", "agents", "knowledge"]
+TYPES: tuple[ResourceType, ...] = ("prompts", "tools", "sandboxes", "agents", "knowledge")
+Visibility = Literal["private", "public"]
+
+SYSTEM_TENANT = TenantId("system")
+SYSTEM = "system"
+"""The owner of what ships with the server."""
+
+LATEST = "latest"
+SCHEME = "resource://"
+MAX_URI = 512
+MAX_DEPTH = 16
+MAX_NODES = 256
+MAX_RENDERED = 4 * 1024 * 1024
+MAX_CONTENT = 4 * 1024 * 1024
+
+_SINGULAR: dict[str, ResourceType] = {"prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents"}
+_OWNER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,126}[a-z0-9])?")
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+class ResourceUri(Record):
+    """A parsed URI. `str()` of it is its canonical form, and parses to the same."""
+
+    type: ResourceType
+    name: str
+    owner: str | None = None
+    selector: str | None = None
+    fragment: str | None = None
+
+    def __str__(self) -> str:
+        owner = "" if self.owner is None else f"{self.owner}/"
+        selector = "" if self.selector is None else f"@{self.selector}"
+        fragment = "" if self.fragment is None else f"#{self.fragment}"
+        return f"{SCHEME}{self.type}/{owner}{self.name}{selector}{fragment}"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names one version for ever: a version or a digest."""
+        return self.selector is not None and (is_version(self.selector) or is_digest(self.selector))
+
+
+def is_reference(text: object) -> bool:
+    """Whether a text of a config is meant as a URI: whatever begins like one is."""
+    return isinstance(text, str) and text[: len(SCHEME)].lower() == SCHEME
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def parse_uri(text: str) -> ResourceUri:
+    """`ResourceUriInvalid` says what is wrong. Small letters and plural types come out, whatever went in."""
+    if len(text) > MAX_URI:
+        raise ResourceUriInvalid(text, f"it has {len(text)} characters, and may have {MAX_URI}")
+    if not text.isprintable():
+        raise ResourceUriInvalid(text, "it has characters that cannot be printed")
+    if not is_reference(text):
+        raise ResourceUriInvalid(text, f"it must begin with {SCHEME}")
+    rest, hashed, fragment = text[len(SCHEME) :].partition("#")
+    path, at, selector = rest.partition("@")
+    if "#" in fragment or (hashed and not fragment) or " " in fragment:
+        raise ResourceUriInvalid(text, "what follows # must be one name without spaces")
+    if at and not selector:
+        raise ResourceUriInvalid(text, "a version, range, tag or digest must follow @")
+    kind, *names = path.lower().split("/")
+    if len(names) not in (1, 2):
+        raise ResourceUriInvalid(text, "it must be like resource://prompts/name or resource://prompts/owner/name")
+    return ResourceUri(
+        type=_type(kind, text),
+        owner=_owner(names[0], text) if len(names) == 2 else None,
+        name=_name(names[-1], text),
+        selector=_selector(selector, text) if at else None,
+        fragment=fragment or None,
+    )
+
+
+def parse_type(text: str) -> ResourceType:
+    """Singular and plural, in any letters."""
+    kind = text.lower()
+    found = _SINGULAR.get(kind) or next((known for known in TYPES if known == kind), None)
+    if found is None:
+        raise InvalidInput(f"{shorten(text)!r} is no type of resource; there are {', '.join(TYPES)}")
+    return found
+
+
+def check_name(name: str) -> str:
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise InvalidInput(
+            f"{shorten(name)!r} is no name for a resource: 1 to 128 small letters, digits and . _ -, with a letter or digit at "
+            "both ends and no two dots in a row"
+        )
+    return name
+
+
+def check_tag(tag: str) -> str:
+    """A tag that somebody wants to set; `latest` is not set, it follows from the versions."""
+    if tag == LATEST:
+        raise InvalidInput("The tag latest cannot be set: it is always the highest version that is not withdrawn")
+    if not _TAG.fullmatch(tag) or tag == "x":
+        raise InvalidInput(f"{shorten(tag)!r} is no tag: 1 to 32 small letters, digits and hyphens, a letter first")
+    return tag
+
+
+def _type(kind: str, text: str) -> ResourceType:
+    try:
+        return parse_type(kind)
+    except InvalidInput as error:
+        raise ResourceUriInvalid(text, str(error)) from None
+
+
+def _owner(owner: str, text: str) -> str:
+    if not _OWNER.fullmatch(owner):
+        raise ResourceUriInvalid(text, f"{shorten(owner)!r} is no owner: 1 to 63 small letters, digits and hyphens")
+    return owner
+
+
+def _name(name: str, text: str) -> str:
+    try:
+        return check_name(name)
+    except InvalidInput as error:
+        raise ResourceUriInvalid(text, str(error)) from None
+
+
+def _selector(selector: str, text: str) -> str:
+    if is_version(selector):
+        return selector
+    lower = selector.lower()
+    if is_digest(lower):
+        return lower
+    if _TAG.fullmatch(lower) and lower != "x":
+        return lower
+    try:
+        return parse_range(lower).text
+    except InvalidInput:
+        raise ResourceUriInvalid(
+            text, f"{shorten(selector)!r} is no version (1.2.3), range (^1.2.0), tag (stable) or digest (sha256:…)"
+        ) from None
+
+
+class Resource(Record):
+    """A name and what is known about it; its content is in its versions."""
+
+    resource_id: ResourceId
+    tenant_id: TenantId
+    owner: str
+    """The slug of its tenant, as URIs of others name it."""
+    type: ResourceType
+    name: str
+    visibility: Visibility = "private"
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    """Words it is found by; not the tags that point to versions."""
+    deprecated: str | None = None
+    """Why it should not be used any more, and what instead."""
+    latest: str | None = None
+    """A version; None when all are withdrawn."""
+    created_at: int
+    updated_at: int
+    deleted_at: int | None = None
+
+
+class ResourceVersion(Record):
+    """One version. Nothing of it ever changes but whether it is withdrawn (`yanked_at`)."""
+
+    version_id: VersionId
+    resource_id: ResourceId
+    version: str
+    digest: str
+    size: int
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] = msgspec.field(default_factory=dict)
+    """URIs as they were written, by alias."""
+    created_by: str
+    created_at: int
+    yanked_at: int | None = None
+
+
+class Locked(Record):
+    """One entry of a lock: which version was meant, and its digest."""
+
+    uri: str
+    """With the exact version."""
+    version: str
+    digest: str
+    version_id: VersionId
+
+
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+def canonical(value: object) -> bytes:
+    """The same bytes for equal JSON."""
+    return _canonical.encode(value)
+
+
+def digest_of(body: bytes) -> str:
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def version_digest(kind: ResourceType, content: object, schema: dict[str, object] | None, dependencies: dict[str, str]) -> str:
+    """Of what a version is, however it was packed: binary parts stand in `content` as their own digests."""
+    return digest_of(canonical({"type": kind, "content": content, "schema": schema, "dependencies": dependencies}))
+
+
+def latest_of(versions: Iterable[ResourceVersion]) -> ResourceVersion | None:
+    """The highest that is not withdrawn; a prerelease only if there is nothing else."""
+    ranked = [(parse_version(one.version), one) for one in versions if one.yanked_at is None]
+    return max(ranked, key=lambda pair: (not pair[0].pre, pair[0]), default=(None, None))[1]
+
+
+def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selector: str | None) -> ResourceVersion | None:
+    """The version that a selector means; None when there is none. Withdrawn ones only by version or digest."""
+    known = list(versions)
+    if selector is None or selector == LATEST:
+        return latest_of(known)
+    if is_digest(selector):
+        same = [one for one in known if one.digest == selector]
+        return latest_of(same) or next(iter(same), None)
+    if is_version(selector) or selector in tags:
+        wanted = parse_version(tags.get(selector, selector))
+        return next((one for one in known if parse_version(one.version) == wanted), None)
+    if _TAG.fullmatch(selector) and selector != "x":
+        return None
+    by_rank: dict[Version, ResourceVersion] = {parse_version(one.version): one for one in known if one.yanked_at is None}
+    best = parse_range(selector).best(by_rank)
+    return None if best is None else by_rank[best]
