@@ -1,0 +1,348 @@
+"""Registry — how resources come to be: checked, locked to what they refer to, and stored as versions that never change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import msgspec
+
+from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied
+from agentvm.errors.resource import (
+    ResourceCycle,
+    ResourceInvalid,
+    ResourceNotFound,
+    ResourceTooLarge,
+    ResourceVersionExists,
+)
+from agentvm.model.ids import Clock, NewId, TenantId
+from agentvm.model.resource import (
+    MAX_CONTENT,
+    MAX_NODES,
+    SYSTEM_TENANT,
+    Resource,
+    ResourceId,
+    ResourceType,
+    ResourceUri,
+    ResourceVersion,
+    VersionId,
+    Visibility,
+    check_name,
+    check_tag,
+    latest_of,
+    parse_uri,
+    version_digest,
+)
+from agentvm.model.semver import Version, parse_version
+from agentvm.resources.kind import Kind, accept, detach, encode
+from agentvm.resources.resolver import Resolver, check_size
+from agentvm.resources.schema import check_schema
+from agentvm.storage.base import Store
+from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published, ResourceStore
+
+Bump = Literal["patch", "minor", "major"]
+
+FIRST = "1.0.0"
+MAX_TEXT = 32_768
+"""Characters of a version that are searched."""
+MAX_DESCRIPTION = 2_000
+MAX_TAGS = 32
+MAX_TAG = 64
+MAX_ALIAS = 128
+TRIES = 5
+"""How often a version that nobody chose is numbered anew, because another writer has taken the number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes; `actor` is for the record."""
+
+    tenant_id: TenantId
+    actor: str
+    may_publish: bool
+    """Whether what they write may be public."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What somebody wants to be a version. `content` is as it came in."""
+
+    type: ResourceType
+    name: str
+    content: object
+    version: str | None = None
+    schema: dict[str, object] | None = None
+    dependencies: Mapping[str, str] | None = None
+    """URIs by alias, besides those that the content names."""
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+    visibility: Visibility | None = None
+    deprecated: str | None = None
+    pointer: str | None = None
+
+
+NO_CHANGES = Changes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """A new version of what there is: what is None stays as it was. Either `version` or `bump` says its number."""
+
+    content: object = None
+    schema: dict[str, object] | None = None
+    dependencies: Mapping[str, str] | None = None
+    version: str | None = None
+    bump: Bump = "patch"
+    changes: Changes = NO_CHANGES
+    pointer: str | None = None
+    expected: str | None = None
+    """The digest that the latest version must have."""
+
+
+Targets = Mapping[str, VersionId | int]
+
+
+class Registry:
+    """One per server."""
+
+    def __init__(
+        self, store: Store, resolver: Resolver, kinds: Mapping[ResourceType, Kind], clock: Clock, new_id: NewId
+    ) -> None:
+        self._store = store
+        self._resolver = resolver
+        self._kinds = kinds
+        self._clock = clock
+        self._new_id = new_id
+
+    async def register(self, author: Author, draft: Draft) -> Published:
+        """A new resource. `ResourceExists` when there is one of that name, unless it is the very same version."""
+        publication = await self.prepare(author, draft)
+        return (await self.publish(author, [replace(publication, is_new=True)]))[0]
+
+    async def revise(self, author: Author, resource_id: ResourceId, revision: Revision) -> Published:
+        """A new version of an own resource."""
+        resource = await self.own(author, resource_id)
+        for attempt in range(TRIES):
+            history = await self._view(author).history(resource_id)
+            version = revision.version or str(_next(history.versions, revision.bump))
+            draft = await self._revised(author, resource, latest_of(history.versions), revision, version)
+            publication = await self.prepare(author, draft)
+            try:
+                (done,) = await self.publish(author, [replace(publication, expected=revision.expected)])
+            except ResourceVersionExists:
+                if revision.version is not None or attempt == TRIES - 1:
+                    raise
+            else:
+                return done
+        raise AssertionError("unreachable")
+
+    async def prepare(self, author: Author, draft: Draft, targets: Targets | None = None) -> Publication:
+        """Everything that can be checked before the commit. `targets` says what each alias is locked to, if that is known."""
+        kind = self._kinds[draft.type]
+        name, version = check_name(draft.name), draft.version or FIRST
+        parse_version(version)
+        content, blobs, kept = detach(accept(kind, draft.content))
+        body = encode(content)
+        size = len(body) + sum(map(len, blobs.values()))
+        if size > MAX_CONTENT:
+            raise ResourceTooLarge(f"The content has {size} bytes; at most {MAX_CONTENT} are allowed")
+        await self._check_blobs(author, kept)
+        if draft.schema is not None:
+            check_schema(draft.schema, "schema")
+        self._check_visibility(author, draft.visibility)
+        references = _references(draft, kind.references(content))
+        dependencies = await self._lock(author, draft, references, targets)
+        return Publication(
+            resource_id=ResourceId(self._new_id("res")),
+            version_id=VersionId(self._new_id("rver")),
+            type=draft.type,
+            name=name,
+            version=version,
+            digest=version_digest(draft.type, msgspec.json.decode(body), draft.schema, references),
+            content=body,
+            blobs=blobs,
+            kept_blobs=kept,
+            schema=draft.schema,
+            dependencies=dependencies,
+            text=kind.text(content)[:MAX_TEXT],
+            description=check_description(draft.description),
+            tags=check_words(draft.tags),
+            visibility=draft.visibility,
+            deprecated=check_description(draft.deprecated),
+            pointer=None if draft.pointer is None else check_tag(draft.pointer),
+            created_by=author.actor,
+            now=self._clock(),
+        )
+
+    async def publish(self, author: Author, publications: Sequence[Publication]) -> tuple[Published, ...]:
+        try:
+            return await self._view(author).publish(publications)
+        finally:
+            self._resolver.forget()
+
+    async def change(self, author: Author, resource_id: ResourceId, changes: Changes) -> Resource:
+        """What needs no new version."""
+        await self.own(author, resource_id)
+        self._check_visibility(author, changes.visibility)
+        check_description(changes.description)
+        check_description(changes.deprecated)
+        check_words(changes.tags)
+        changed = await self._view(author).change(resource_id, changes, self._clock())
+        self._resolver.forget()
+        if changed is None:
+            raise ResourceNotFound(resource_id)
+        return changed
+
+    async def point(self, author: Author, resource_id: ResourceId, tag: str, version: str | None) -> None:
+        """Lets a tag point to a version, or removes the tag."""
+        await self.own(author, resource_id)
+        if not await self._view(author).point(resource_id, check_tag(tag), version, self._clock()):
+            raise ResourceNotFound(tag if version is None else version)
+        self._resolver.forget()
+
+    async def yank(self, author: Author, resource_id: ResourceId, version: str, *, yanked: bool) -> ResourceVersion:
+        await self.own(author, resource_id)
+        now = self._clock()
+        found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
+        self._resolver.forget()
+        if found is None:
+            raise ResourceNotFound(version)
+        return found
+
+    async def delete(self, author: Author, resource_id: ResourceId, *, force: bool) -> None:
+        await self.own(author, resource_id)
+        gone = await self._view(author).delete(resource_id, force=force, now=self._clock())
+        self._resolver.forget()
+        if not gone:
+            raise ResourceNotFound(resource_id)
+
+    async def find(self, tenant_id: TenantId, named: str) -> Resource:
+        """By id or URI; what follows the name in a URI says nothing here."""
+        view = self._store.resources(tenant_id)
+        if "/" in named or ":" in named:
+            uri = parse_uri(named)
+            found = await view.find(uri.type, uri.name, uri.owner)
+        else:
+            found = await view.get(ResourceId(named))
+        if found is None:
+            raise ResourceNotFound(named)
+        return found
+
+    async def own(self, author: Author, resource_id: ResourceId) -> Resource:
+        """`AccessDenied` for what can be seen but belongs to others."""
+        found = await self._view(author).get(resource_id)
+        if found is None:
+            raise ResourceNotFound(resource_id)
+        if found.tenant_id != author.tenant_id:
+            whose = "ships with the server" if found.tenant_id == SYSTEM_TENANT else f"belongs to {found.owner}"
+            raise AccessDenied(f"{found.name} {whose} and cannot be changed; register one of your own instead")
+        return found
+
+    def _view(self, author: Author) -> ResourceStore:
+        return self._store.resources(author.tenant_id)
+
+    def _check_visibility(self, author: Author, visibility: Visibility | None) -> None:
+        if visibility == "public" and not author.may_publish:
+            raise PermissionDenied("resources:publish")
+
+    async def _check_blobs(self, author: Author, digests: frozenset[str]) -> None:
+        for digest in digests:
+            if not await self._view(author).knows_blob(digest):
+                raise ResourceInvalid(f"The blob {digest} is not there; send its data")
+
+    async def _revised(
+        self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: Revision, version: str
+    ) -> Draft:
+        """The draft of the next version: what the revision leaves open is that of the latest."""
+        content, schema, dependencies = revision.content, revision.schema, revision.dependencies
+        if latest is not None:
+            node = (await self._view(author).closure(latest.version_id, limit=MAX_NODES))[latest.version_id]
+            content = msgspec.json.decode(node.content) if content is None else content
+            schema = latest.schema if schema is None else schema
+            dependencies = self._declared(node) if dependencies is None else dependencies
+        if content is None:
+            raise InvalidInput("content is needed: there is no version to take it from")
+        changes = revision.changes
+        return Draft(
+            type=resource.type,
+            name=resource.name,
+            content=content,
+            version=version,
+            schema=schema,
+            dependencies=dependencies,
+            description=changes.description,
+            tags=changes.tags,
+            visibility=changes.visibility,
+            deprecated=changes.deprecated,
+            pointer=revision.pointer,
+        )
+
+    def _declared(self, node: Node) -> dict[str, str]:
+        """The dependencies of a version that its content does not name itself."""
+        kind = self._kinds[node.resource.type]
+        named = kind.references(msgspec.json.decode(node.content, type=kind.content))
+        return {alias: uri for alias, uri in node.version.dependencies.items() if alias not in named}
+
+    async def _lock(
+        self, author: Author, draft: Draft, references: Mapping[str, str], targets: Targets | None
+    ) -> tuple[NewDependency, ...]:
+        """What each reference means now. Its whole closure must be small enough, together with the new version."""
+        made: list[NewDependency] = []
+        nodes: dict[VersionId, Node] = {}
+        for alias, text in references.items():
+            uri = parse_uri(text)
+            if (uri.type, uri.name) == (draft.type, draft.name) and await self._is_own(author, uri):
+                itself = str(ResourceUri(type=draft.type, name=draft.name))
+                raise ResourceCycle([itself, itself])
+            if targets is not None:
+                target: VersionId | int = targets[alias]
+            else:
+                found = await self._resolver.find(author.tenant_id, uri)
+                nodes |= found.nodes
+                target = found.root.version.version_id
+                check_size(nodes, target, text)
+            made.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
+        return tuple(made)
+
+    async def _is_own(self, author: Author, uri: ResourceUri) -> bool:
+        if uri.owner is None:
+            return True
+        found = await self._view(author).find(uri.type, uri.name, uri.owner)
+        return found is not None and found.tenant_id == author.tenant_id
+
+
+def check_description(text: str | None) -> str | None:
+    if text is not None and len(text) > MAX_DESCRIPTION:
+        raise InvalidInput(f"A description has at most {MAX_DESCRIPTION} characters, not {len(text)}")
+    return text
+
+
+def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The words a resource is found by."""
+    if tags is None:
+        return None
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(f"A resource has at most {MAX_TAGS} tags, not {len(tags)}")
+    for tag in tags:
+        if not tag.strip() or len(tag) > MAX_TAG or not tag.isprintable():
+            raise InvalidInput(f"A tag has 1 to {MAX_TAG} characters that can be printed")
+    return tuple(dict.fromkeys(tags))
+
+
+def _references(draft: Draft, named: Mapping[str, str]) -> dict[str, str]:
+    """Those that the content names and those that were declared, as written."""
+    declared = draft.dependencies or {}
+    for alias, uri in declared.items():
+        if not 0 < len(alias) <= MAX_ALIAS or not alias.isprintable():
+            raise InvalidInput(f"The name of a dependency has 1 to {MAX_ALIAS} characters that can be printed")
+        if named.get(alias, uri) != uri:
+            raise ResourceInvalid(f"The dependency {alias} is {uri}, but the content says {named[alias]}")
+    both = {**named, **declared}
+    if len(both) >= MAX_NODES:
+        raise ResourceInvalid(f"A resource refers to at most {MAX_NODES - 1} others")
+    return both
+
+
+def _next(versions: Sequence[ResourceVersion], bump: Bump) -> Version:
+    """After the highest there is, withdrawn or not: its number is not given out again."""
+    highest = max((parse_version(one.version) for one in versions), default=None)
+    return parse_version(FIRST) if highest is None else highest.bumped(bump)

@@ -1,0 +1,321 @@
+"""Resolver — from a URI to one version, everything it is locked to, and what it renders to.
+
+Pure: nothing is run, nothing is fetched, nothing is written. What a version is locked to was decided when it was published, so
+a URI that names an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up anew.
+Lately resolved closures are remembered until something is published or changed here, and for a few seconds at most.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
+from agentvm.model.base import Record
+from agentvm.model.ids import Clock, TenantId
+from agentvm.model.resource import (
+    MAX_DEPTH,
+    MAX_NODES,
+    MAX_RENDERED,
+    Locked,
+    ResourceId,
+    ResourceType,
+    ResourceUri,
+    VersionId,
+    Visibility,
+    is_digest,
+    parse_uri,
+    select,
+)
+from agentvm.resources.kind import Kind, Scene, exact_uri
+from agentvm.storage.base import Store
+from agentvm.storage.resources import Node
+
+Expand = Literal["none", "content", "closure"]
+
+REMEMBERED_MS = 5_000
+MOST_BYTES = 32 * 1024 * 1024
+"""Of content that is remembered, of all closures together."""
+FIXED_BYTES = 2_000
+"""What a node costs besides its content, roughly."""
+
+
+class Manifest(Record):
+    """What is known about a version besides its content."""
+
+    resource_id: ResourceId
+    type: ResourceType
+    owner: str
+    name: str
+    version: str
+    size: int
+    visibility: Visibility
+    created_at: int
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    deprecated: str | None = None
+    dependencies: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Dependency(Record):
+    """Something that a version was locked to. `content` only with `expand=closure`."""
+
+    uri: str
+    """As it was written."""
+    resolved: str
+    digest: str
+    type: ResourceType
+    content: object | None = None
+
+
+class Warned(Record):
+    """Something that whoever uses the resource should know; `code` is deprecated, yanked or duplicate."""
+
+    code: Literal["deprecated", "yanked", "duplicate"]
+    uri: str
+    message: str
+
+
+class Resolved(Record):
+    """What a URI came to. `rendered` is what its kind makes of it: a prompt's text, a tool's spec, an agent's definition."""
+
+    uri: str
+    resolved: str
+    digest: str
+    type: ResourceType
+    manifest: Manifest
+    schema: dict[str, object] | None = None
+    content: object | None = None
+    rendered: object | None = None
+    dependencies: tuple[Dependency, ...] = ()
+    lock: tuple[Locked, ...] = ()
+    warnings: tuple[Warned, ...] = ()
+
+
+class Pinned(Record):
+    """An entry of a lock that somebody kept: what `Resolved.lock` said, or as much of it as they need."""
+
+    uri: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A version and its closure."""
+
+    root: Node
+    nodes: Mapping[VersionId, Node]
+
+    @property
+    def weight(self) -> int:
+        return sum(len(node.content) + FIXED_BYTES for node in self.nodes.values())
+
+
+class Resolver:
+    """One per server."""
+
+    def __init__(self, store: Store, kinds: Mapping[ResourceType, Kind], clock: Clock) -> None:
+        self._store = store
+        self._kinds = kinds
+        self._clock = clock
+        self._remembered: OrderedDict[tuple[TenantId, str], tuple[int, Found]] = OrderedDict()
+        self._weight = 0
+        self._changes = 0
+
+    async def resolve(
+        self,
+        tenant_id: TenantId,
+        text: str,
+        *,
+        args: Mapping[str, object] | None = None,
+        expand: Expand = "content",
+        lock: Sequence[Pinned] | None = None,
+    ) -> Resolved:
+        """`ResourceNotFound` for what is absent or not the asker's; `ResourceLockMismatch` when the lock says otherwise."""
+        uri = parse_uri(text)
+        found = await self.find(tenant_id, uri)
+        shown = _show(tenant_id, uri, found, expand)
+        if lock is not None:
+            _compare(shown, lock)
+        if expand == "none":
+            return shown
+        return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args))
+
+    def render(self, tenant_id: TenantId, uri: ResourceUri, found: Found, args: Mapping[str, object] | None) -> object:
+        scene = Scene(
+            viewer=tenant_id,
+            node=found.root,
+            nodes=found.nodes,
+            kinds=self._kinds,
+            args=args or {},
+            fragment=uri.fragment,
+        )
+        rendered = scene.render()
+        size = len(rendered) if isinstance(rendered, str) else len(msgspec.json.encode(rendered))
+        if size > MAX_RENDERED:
+            raise ResourceTooLarge(f"{uri} renders to {size} bytes; at most {MAX_RENDERED} are allowed")
+        return rendered
+
+    async def find(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
+        """The version that is meant, and everything it is locked to."""
+        key = (tenant_id, str(msgspec.structs.replace(uri, fragment=None)))
+        known = self._remembered.get(key)
+        if known is not None and 0 <= self._clock() - known[0] < REMEMBERED_MS:
+            self._remembered.move_to_end(key)
+            return known[1]
+        changes = self._changes
+        found = await self._look_up(tenant_id, uri)
+        if changes == self._changes:
+            self._remember(key, found)
+        return found
+
+    def forget(self) -> None:
+        """Something was published, changed or deleted."""
+        self._changes += 1
+        self._remembered.clear()
+        self._weight = 0
+
+    async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
+        store = self._store.resources(tenant_id)
+        version_id: VersionId | None = None
+        resource = await store.find(uri.type, uri.name, uri.owner)
+        if resource is not None:
+            history = await store.history(resource.resource_id)
+            version = select(history.versions, history.tags, uri.selector)
+            version_id = None if version is None else version.version_id
+        if version_id is None and uri.selector is not None and is_digest(uri.selector):
+            version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
+        if version_id is None:
+            raise ResourceNotFound(str(uri))
+        nodes = await store.closure(version_id, limit=MAX_NODES + 1)
+        if version_id not in nodes:
+            raise ResourceNotFound(str(uri))
+        check_size(nodes, version_id, str(uri))
+        return Found(nodes[version_id], nodes)
+
+    def _remember(self, key: tuple[TenantId, str], found: Found) -> None:
+        before = self._remembered.pop(key, None)
+        if before is not None:
+            self._weight -= before[1].weight
+        self._remembered[key] = (self._clock(), found)
+        self._weight += found.weight
+        while self._weight > MOST_BYTES:
+            _, (_, dropped) = self._remembered.popitem(last=False)
+            self._weight -= dropped.weight
+
+
+def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str) -> None:
+    """`ResourceTooDeep` when it refers to too much, or too far down."""
+    if len(nodes) > MAX_NODES:
+        raise ResourceTooDeep(f"{uri} refers to more than {MAX_NODES} versions")
+    level, reached = {root}, 0
+    while level:
+        if reached > MAX_DEPTH:
+            raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {uri}")
+        level = {link.target for version_id in level for link in nodes[version_id].links}
+        reached += 1
+
+
+def lock_of(found: Found, viewer: TenantId) -> tuple[Locked, ...]:
+    """The root first, then the rest by their URIs."""
+    rest = sorted((node for node in found.nodes.values() if node is not found.root), key=lambda node: exact_uri(node, viewer))
+    return tuple(
+        Locked(
+            uri=exact_uri(node, viewer),
+            version=node.version.version,
+            digest=node.version.digest,
+            version_id=node.version.version_id,
+        )
+        for node in (found.root, *rest)
+    )
+
+
+def _show(viewer: TenantId, uri: ResourceUri, found: Found, expand: Expand) -> Resolved:
+    root = found.root
+    one, version = root.resource, root.version
+    own = msgspec.structs.replace(uri, owner=None) if one.tenant_id == viewer else uri
+    return Resolved(
+        uri=str(own),
+        resolved=exact_uri(root, viewer),
+        digest=version.digest,
+        type=one.type,
+        manifest=manifest_of(root),
+        schema=version.schema,
+        content=None if expand == "none" else msgspec.json.decode(root.content),
+        dependencies=tuple(_dependencies(found, viewer, with_content=expand == "closure")),
+        lock=lock_of(found, viewer),
+        warnings=tuple(_warnings(found, viewer)),
+    )
+
+
+def manifest_of(node: Node) -> Manifest:
+    one, version = node.resource, node.version
+    return Manifest(
+        resource_id=one.resource_id,
+        type=one.type,
+        owner=one.owner,
+        name=one.name,
+        version=version.version,
+        size=version.size,
+        visibility=one.visibility,
+        created_at=version.created_at,
+        description=one.description,
+        tags=one.tags,
+        deprecated=one.deprecated,
+        dependencies=version.dependencies,
+    )
+
+
+def in_order(found: Found) -> Iterator[tuple[Node, str]]:
+    """What the root depends on, each before what depends on it, with a URI that leads there as it was written."""
+    done: set[VersionId] = {found.root.version.version_id}
+    # Iterative: what it walks over may be deep, but not circular, since a version can only be locked to older ones.
+    waiting: list[tuple[VersionId, str, bool]] = [(link.target, link.uri, False) for link in reversed(found.root.links)]
+    while waiting:
+        version_id, uri, ready = waiting.pop()
+        if version_id in done:
+            continue
+        node = found.nodes[version_id]
+        if ready or not node.links:
+            done.add(version_id)
+            yield node, uri
+        else:
+            waiting.append((version_id, uri, True))
+            waiting += [(link.target, link.uri, False) for link in reversed(node.links)]
+
+
+def _dependencies(found: Found, viewer: TenantId, *, with_content: bool) -> Iterator[Dependency]:
+    for node, uri in in_order(found):
+        yield Dependency(
+            uri=uri,
+            resolved=exact_uri(node, viewer),
+            digest=node.version.digest,
+            type=node.resource.type,
+            content=msgspec.json.decode(node.content) if with_content else None,
+        )
+
+
+def _warnings(found: Found, viewer: TenantId) -> Iterator[Warned]:
+    versions: dict[ResourceId, list[str]] = {}
+    for node in found.nodes.values():
+        one, uri = node.resource, exact_uri(node, viewer)
+        if one.deprecated is not None:
+            yield Warned(code="deprecated", uri=uri, message=one.deprecated)
+        if node.version.yanked_at is not None:
+            yield Warned(code="yanked", uri=uri, message="This version was withdrawn; move to another")
+        versions.setdefault(one.resource_id, []).append(uri)
+    for uris in versions.values():
+        if len(uris) > 1:
+            yield Warned(code="duplicate", uri=uris[0], message=f"More than one version is used: {', '.join(sorted(uris))}")
+
+
+def _compare(shown: Resolved, lock: Sequence[Pinned]) -> None:
+    given = {(entry.uri, entry.digest) for entry in lock}
+    now = {(entry.uri, entry.digest) for entry in shown.lock}
+    if given != now:
+        changed = sorted({uri for uri, _ in given ^ now})
+        raise ResourceLockMismatch(
+            f"{shown.uri} does not resolve to what the lock says: {', '.join(changed[:10])}", details={"changed": changed}
+        )
