@@ -5,13 +5,39 @@ from collections.abc import Callable
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.app import AgentVM
-from agentvm.server.http import audit, keys, quotas, secrets, tenants, usage, users, wallet
+from agentvm.server.http import (
+    audit,
+    keys,
+    quotas,
+    resource_bundles,
+    resource_resolve,
+    resource_versions,
+    resources,
+    secrets,
+    tenants,
+    usage,
+    users,
+    wallet,
+)
 from agentvm.server.http.gate import Gate
 from agentvm.server.http.route import Route
 
-ROUTES: tuple[Route, ...] = tuple(
-    route for noun in (keys, tenants, users, quotas, usage, wallet, secrets, audit) for route in noun.routes.all
+NOUNS = (
+    keys,
+    tenants,
+    users,
+    quotas,
+    usage,
+    wallet,
+    secrets,
+    audit,
+    resources,
+    resource_resolve,
+    resource_versions,
+    resource_bundles,
 )
+
+ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
 
 
 def handlers(vm: AgentVM, bound_to: Callable[[], str]) -> list[HTTPRouteHandler]:
