@@ -288,7 +288,7 @@ def _inside(folder: Path, name: str) -> Path:
     home = folder.resolve()
     try:
         path = (home / name).resolve()
-        is_inside = path.is_relative_to(home) and path != home and "\\" not in name
+        is_inside = path.is_relative_to(home) and path != home and ".." not in re.split(r"[/\\]", name)
     except (OSError, ValueError, RuntimeError):
         is_inside = False
     if not is_inside:

@@ -59,10 +59,19 @@ class ImportedEntry(Record):
 
 
 async def take_in(
-    centre: ResourceCentre, author: Author, bundle: Bundle, *, on_conflict: OnConflict = "fail", dry_run: bool = False
+    centre: ResourceCentre,
+    author: Author,
+    bundle: Bundle,
+    *,
+    on_conflict: OnConflict = "fail",
+    dry_run: bool = False,
+    redescribe: bool = False,
 ) -> list[ImportedEntry]:
-    """All of a bundle whose digests are known to be right, what others depend on first; or nothing, and an error says why."""
-    intake = _Intake(centre, author, bundle, on_conflict)
+    """All of a bundle whose digests are known to be right, what others depend on first; or nothing, and an error says why.
+
+    `redescribe` is whether a new version also brings its description and tags to a resource that is there.
+    """
+    intake = _Intake(centre, author, bundle, on_conflict, redescribe=redescribe)
     report = [await intake.add(entry) for entry in in_order(bundle.entries)]
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
@@ -116,12 +125,15 @@ class _Reach:
 class _Intake:
     """One import. `batch` is what must be published for it."""
 
-    def __init__(self, centre: ResourceCentre, author: Author, bundle: Bundle, on_conflict: OnConflict) -> None:
+    def __init__(
+        self, centre: ResourceCentre, author: Author, bundle: Bundle, on_conflict: OnConflict, *, redescribe: bool
+    ) -> None:
         self.batch: list[Publication] = []
         self._centre = centre
         self._author = author
         self._bundle = bundle
         self._on_conflict = on_conflict
+        self._redescribe = redescribe
         self._view = centre.store.resources(author.tenant_id)
         self._digests = {entry.uri: entry.digest for entry in bundle.entries}
         self._placed: dict[str, Place] = {}
@@ -159,6 +171,7 @@ class _Intake:
         is_public = await self._measure(entry, targets.values())
         visibility: Visibility = "public" if is_public else "private"
         is_new = shelf.is_new
+        describes = is_new or self._redescribe
         draft = Draft(
             type=entry.type,
             name=entry.name,
@@ -167,10 +180,10 @@ class _Intake:
             schema=entry.schema,
             dependencies={one.alias: one.uri for one in entry.dependencies},
             # Of a resource that is here already its owner has said what is to be said.
-            description=entry.description if is_new else None,
-            tags=entry.tags if is_new else None,
-            visibility=visibility if is_new else None,
-            deprecated=entry.deprecated if is_new else None,
+            description=entry.description if describes else None,
+            tags=entry.tags if describes else None,
+            visibility=visibility if describes else None,
+            deprecated=entry.deprecated if describes else None,
         )
         publication = await self._centre.registry.prepare(self._author, draft, targets)
         if publication.digest != entry.digest:
