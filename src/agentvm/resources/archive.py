@@ -22,7 +22,7 @@ from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, MAX_NODES, ResourceType, Visibility, canonical, digest_of, version_digest
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 
 MAX_UNPACKED = 32 * 1024 * 1024
 """Bytes of the tar, with its headers."""
@@ -109,7 +109,7 @@ def write_archive(bundle: Bundle) -> bytes:
 
 
 def read_archive(data: bytes) -> Bundle:
-    """`ResourceTooLarge` or `ResourceInvalid` for anything but a whole and sound archive. Takes a while: not for an event loop."""
+    """`ResourceTooLarge` or `ResourceInvalid` for anything but a whole and sound archive. It may take a while: use a thread."""
     files = dict(_files(_unzipped(data)))
     manifest = _manifest(files.pop(MANIFEST, None))
     blobs = {f"sha256:{name.removeprefix(_BLOBS)}": body for name, body in files.items()}
@@ -158,7 +158,7 @@ def _unzipped(data: bytes) -> bytes:
         raise ResourceInvalid(f"That is no archive of resources: it is not gzip, or damaged ({error})") from None
     if len(tar) > bound:
         raise ResourceTooLarge(
-            f"The archive holds more than {bound} bytes: at most {MAX_UNPACKED}, and {MAX_RATIO} for each of its own, are allowed"
+            f"The archive holds more than {bound} bytes; it may hold {MAX_UNPACKED}, and {MAX_RATIO} times what it has itself"
         )
     if not inflate.eof:
         raise ResourceInvalid("The archive is cut off: its end is missing")
@@ -211,7 +211,7 @@ def _manifest(body: bytes | None) -> Manifest:
     raw = read_json(body, MANIFEST)
     if isinstance(raw, dict) and raw.get("format") != FORMAT:
         raise ResourceInvalid(
-            f"The format of the archive is {shorten(repr(raw.get('format')))}; this server knows {FORMAT}. A newer one may know it"
+            f"The format of the archive is {shorten(repr(raw.get('format')))}, and here only {FORMAT} is known: use a newer AgentVM"
         )
     try:
         return msgspec.convert(raw, type=Manifest)

@@ -4,9 +4,9 @@
       resource.json      {"type": "prompts", "name": "sales", "version": "1.0.0", ...}
       prompt.md
 
-Anywhere in `content`, `{"$file": "prompt.md"}` stands for the text of a file, or for its bytes where a binary part belongs; where
-both can stand it is the text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` is for what would be read
-as one of these. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere else.
+Anywhere in `content`, `{"$file": "prompt.md"}` stands for the text of a file, or for its bytes where a binary part belongs.
+Where both can stand it is the text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` is for what would
+be read as one of these. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere else.
 """
 
 import mimetypes
@@ -187,6 +187,8 @@ class _Writer:
                 return f"documents/{_named_part(content['documents'][index])}"
             case "sandboxes", ("files", str(name)):
                 return "/".join(["files", *(_plain(part) for part in name.split("/") if part)])
+            case _:
+                pass
         return f"{_plain('-'.join(map(str, path)))}.txt"
 
     def _free(self, name: str) -> str:

@@ -5,7 +5,7 @@ here, so an agent from elsewhere gets the very prompt it was published with. Wha
 linked to and not copied. What an archive names but does not hold must be here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
@@ -24,7 +24,6 @@ from agentvm.model.base import Record
 from agentvm.model.resource import (
     MAX_DEPTH,
     MAX_NODES,
-    Resource,
     ResourceType,
     ResourceUri,
     VersionId,
@@ -66,12 +65,15 @@ async def take_in(
     on_conflict: OnConflict = "fail",
     dry_run: bool = False,
     redescribe: bool = False,
+    absent: Collection[tuple[ResourceType, str]] = (),
 ) -> list[ImportedEntry]:
     """All of a bundle whose digests are known to be right, what others depend on first; or nothing, and an error says why.
 
-    `redescribe` is whether a new version also brings its description and tags to a resource that is there.
+    `redescribe` is whether a new version also brings its description and tags to a resource that is there. `absent` are names
+    that the author is known to have nothing under: they need not be looked up.
     """
     intake = _Intake(centre, author, bundle, on_conflict, redescribe=redescribe)
+    intake.assume_absent(absent)
     report = [await intake.add(entry) for entry in in_order(bundle.entries)]
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
@@ -107,7 +109,6 @@ class _Kept:
 class _Shelf:
     """What the importer has under a name."""
 
-    resource: Resource | None
     versions: dict[Version, _Kept] = field(default_factory=dict)
     is_new: bool = True
     """Nothing is there, and nothing in the batch makes it yet."""
@@ -140,6 +141,9 @@ class _Intake:
         self._shelves: dict[tuple[ResourceType, str], _Shelf] = {}
         self._reached: dict[Place, _Reach] = {}
 
+    def assume_absent(self, names: Iterable[tuple[ResourceType, str]]) -> None:
+        self._shelves.update((name, _Shelf()) for name in names)
+
     async def add(self, entry: Entry) -> ImportedEntry:
         """Its dependencies were added before."""
         uri = _checked(entry)
@@ -164,9 +168,7 @@ class _Intake:
         outcome: Outcome = "conflict" if self._on_conflict == "fail" else "skipped"
         return msgspec.structs.replace(_reported(entry, outcome, there.version), digest=there.digest)
 
-    async def _create(
-        self, entry: Entry, content: object, shelf: _Shelf, version: str, outcome: Outcome
-    ) -> ImportedEntry:
+    async def _create(self, entry: Entry, content: object, shelf: _Shelf, version: str, outcome: Outcome) -> ImportedEntry:
         targets = {one.alias: await self._target(entry, one) for one in entry.dependencies}
         is_public = await self._measure(entry, targets.values())
         visibility: Visibility = "public" if is_public else "private"
@@ -187,7 +189,9 @@ class _Intake:
         )
         publication = await self._centre.registry.prepare(self._author, draft, targets)
         if publication.digest != entry.digest:
-            raise ResourceInvalid(f"{shorten(entry.uri)} in the archive is written unlike its type, so its digest is not its own")
+            raise ResourceInvalid(
+                f"{shorten(entry.uri)} in the archive is written unlike its type, so its digest is not its own"
+            )
         place = len(self.batch)
         self.batch.append(publication)
         shelf.versions[parse_version(version)] = _Kept(version, entry.digest, place)
@@ -199,7 +203,9 @@ class _Intake:
         """What a dependency is linked to: in the bundle, else here by its digest, else here by what was written."""
         written, resolved = parse_uri(one.uri), parse_uri(one.resolved)
         if (written.type, written.name) != (resolved.type, resolved.name):
-            raise ResourceInvalid(f"{shorten(entry.uri)} in the archive says that {one.uri} is {one.resolved}, which has another name")
+            raise ResourceInvalid(
+                f"{shorten(entry.uri)} in the archive says that {one.uri} is {one.resolved}, which has another name"
+            )
         if one.resolved in self._placed:
             if self._digests[one.resolved] != one.digest:
                 raise ResourceInvalid(f"{shorten(entry.uri)} needs {one.resolved} with another digest than that in the archive")
@@ -226,7 +232,7 @@ class _Intake:
         resource = await self._view.find(kind, name)
         if resource is not None and resource.tenant_id != self._author.tenant_id:
             resource = None
-        shelf = _Shelf(resource, is_new=resource is None)
+        shelf = _Shelf(is_new=resource is None)
         if resource is not None:
             for one in (await self._view.history(resource.resource_id)).versions:
                 shelf.versions[parse_version(one.version)] = _Kept(one.version, one.digest, one.version_id)

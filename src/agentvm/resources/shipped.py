@@ -5,6 +5,7 @@ changed: tests know the digests, and who changes one gives it another number.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -35,7 +36,8 @@ async def ship(centre: ResourceCentre) -> None:
     if all(latest.get(key) == version for key, version in wanted.items()):
         return
     # What an older server left, or a newer one, stays: images are locked to it.
-    done = await take_in(centre, AUTHOR, bundle_of(load()), on_conflict="skip", redescribe=True)
+    absent = wanted.keys() - latest.keys()
+    done = await take_in(centre, AUTHOR, _loaded(), on_conflict="skip", redescribe=True, absent=absent)
     created = [entry.uri for entry in done if entry.outcome == "created"]
     logger.info("shipped", created=len(created))
     for entry in done:
@@ -47,44 +49,50 @@ def load() -> list[FolderItem]:
     return [read_folder(folder) for folder in find_folders(HOME)]
 
 
+@cache
+def _loaded() -> Bundle:
+    """Once for all servers of a process."""
+    return bundle_of(load())
+
+
 def bundle_of(items: Iterable[FolderItem]) -> Bundle:
     """Resources that refer to each other by their bare names, as if they had been exported together."""
     named = {(item.type, item.name): item for item in items}
+    digests = {key: item.digest() for key, item in named.items()}
     blobs: dict[str, bytes] = {}
-    entries = [_entry(item, named, blobs) for item in named.values()]
+    entries = []
+    for key, item in named.items():
+        content, parts, _ = detach(accept(KINDS[item.type], item.content))
+        body = encode(content)
+        blobs |= {**parts, digest_of(body): body}
+        targets = [(alias, uri, parse_uri(uri)) for alias, uri in sorted(item.references().items())]
+        dependencies = (
+            Dependency(alias=alias, uri=uri, resolved=_exact(named[to.type, to.name]), digest=digests[to.type, to.name])
+            for alias, uri, to in targets
+        )
+        entries.append(
+            Entry(
+                uri=_exact(item),
+                type=item.type,
+                name=item.name,
+                version=item.version or "",
+                digest=digests[key],
+                content=digest_of(body),
+                blobs=tuple(sorted(parts)),
+                description=item.description,
+                tags=item.tags or (),
+                visibility=item.visibility or "private",
+                schema=item.schema,
+                dependencies=tuple(dependencies),
+            )
+        )
     return Bundle(entries[0].uri, tuple(entries), blobs)
 
 
-def _versions() -> dict[tuple[str, str], str]:
+def _versions() -> dict[tuple[ResourceType, str], str | None]:
     """Only what says which there are: the rest is read when it is needed."""
-    manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes()) for folder in find_folders(HOME))
-    return {(one["type"], one["name"]): one["version"] for one in manifests}
-
-
-def _entry(item: FolderItem, named: dict[tuple[ResourceType, str], FolderItem], blobs: dict[str, bytes]) -> Entry:
-    content, parts, _ = detach(accept(KINDS[item.type], item.content))
-    body = encode(content)
-    blobs |= {**parts, digest_of(body): body}
-    return Entry(
-        uri=_exact(item),
-        type=item.type,
-        name=item.name,
-        version=item.version or "",
-        digest=item.digest(),
-        content=digest_of(body),
-        blobs=tuple(sorted(parts)),
-        description=item.description,
-        tags=item.tags or (),
-        visibility=item.visibility or "private",
-        schema=item.schema,
-        dependencies=tuple(_dependency(alias, uri, named) for alias, uri in sorted(item.references().items())),
-    )
-
-
-def _dependency(alias: str, uri: str, named: dict[tuple[ResourceType, str], FolderItem]) -> Dependency:
-    parsed = parse_uri(uri)
-    target = named[parsed.type, parsed.name]
-    return Dependency(alias=alias, uri=uri, resolved=_exact(target), digest=target.digest())
+    manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes(), type=FolderItem) for folder in find_folders(HOME))
+    return {(one.type, one.name): one.version for one in manifests}
 
 
 def _exact(item: FolderItem) -> str:
