@@ -7,7 +7,7 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceType, ResourceUri, ResourceVersion, Visibility, parse_uri
-from agentvm.resources.kinds import TypeView
+from agentvm.resources.kinds import TypeDescription
 from agentvm.resources.registry import Author
 from agentvm.server.http.route import Ask
 from agentvm.storage.resources import Published, ResourceStore
@@ -74,7 +74,7 @@ class ResourcePage(Record):
 
 
 class TypesView(Record):
-    items: list[TypeView]
+    items: tuple[TypeDescription, ...]
 
 
 def author_of(ask: Ask[Any]) -> Author:
