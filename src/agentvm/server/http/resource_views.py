@@ -74,7 +74,7 @@ class ResourcePage(Record):
 
 
 class TypesView(Record):
-    items: list[TypeDescription]
+    items: tuple[TypeDescription, ...]
 
 
 def author_of(ask: Ask[Any]) -> Author:
