@@ -7,12 +7,17 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.resources.archives import Raw, blob, bundle, entry, hexed
-from tests.resources.fixtures import World, open_world
+from tests.resources.fixtures import open_world
 from tests.resources.test_archive import UNREADABLE
 
 from agentvm.errors import AgentVMError, PermissionDenied
 from agentvm.errors.resource import (
-    ResourceCycle, ResourceInvalid, ResourceTooDeep, ResourceUriInvalid, ResourceVersionExists, ResourceVisibilityConflict,
+    ResourceCycle,
+    ResourceInvalid,
+    ResourceTooDeep,
+    ResourceUriInvalid,
+    ResourceVersionExists,
+    ResourceVisibilityConflict,
 )  # fmt: skip
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources.bundle import import_bundle
@@ -164,7 +169,11 @@ async def test_an_import_is_described_as_it_was_and_belongs_to_whoever_imports_i
     async with open_world() as world:
         await import_bundle(world.centre, world.bolt, bundle(TONE))
         found = await world.resolve("resource://prompts/tone", by=world.bolt)
-        assert (found.manifest.owner, found.manifest.description, found.manifest.tags) == ("bolt", "How to sound.", ("tone", "语气"))
+        assert (found.manifest.owner, found.manifest.description, found.manifest.tags) == (
+            "bolt",
+            "How to sound.",
+            ("tone", "语气"),
+        )
         assert found.digest == TONE[0]["digest"]
         assert await world.view().find("prompts", "tone") is None
 

@@ -22,8 +22,7 @@ AGENTS = ("assistant", "translator", "summariser", "coding-helper")
 
 # A released version never changes. Who changes one gives it the next number, in its resource.json, and puts its digest here;
 # so does who changes a description or a tag. An agent whose prompt has a new version gets one too, or it keeps the old prompt.
-RELEASED = {
-}
+RELEASED = {}
 
 
 def fingerprint(item: FolderItem) -> str:
@@ -76,7 +75,9 @@ async def test_everybody_finds_and_uses_them() -> None:
         assert str((await world.resolve("resource://prompts/system/assistant")).rendered).startswith("You are the assistant,")
 
 
-@pytest.mark.parametrize(("text", "name"), [("translation", "translator"), ("翻译", "translator"), ("摘要", "summariser"), ("编程", "coding-helper")])
+@pytest.mark.parametrize(
+    ("text", "name"), [("translation", "translator"), ("翻译", "translator"), ("摘要", "summariser"), ("编程", "coding-helper")]
+)
 async def test_a_search_finds_them_in_both_languages(text: str, name: str) -> None:
     async with open_world() as world:
         await ship(world.centre)
