@@ -271,7 +271,7 @@ def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
 
 async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
     if given:
-        return Models(given, next(iter(given)), clock=clock)
+        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
     default = config.default_model
     # The embedded model costs nothing until it is asked, so it is always on offer.
     wanted = dict.fromkeys((default.partition("/")[0], "local"))

@@ -50,9 +50,7 @@ async def test_redirects_are_not_followed() -> None:
         (answers.failure(400, headers={"retry-after": "7"}), []),
     ],
 )
-async def test_who_shares_the_account_hears_when_the_provider_wants_to_be_asked(
-    answer: Answer, told: list[float]
-) -> None:
+async def test_who_shares_the_account_hears_when_the_provider_wants_to_be_asked(answer: Answer, told: list[float]) -> None:
     heard: list[float] = []
     async with open_provider() as provider, http_client(DriverSettings(limited=heard.append)) as pool:
         provider.play(answer)
