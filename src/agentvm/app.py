@@ -15,7 +15,7 @@ from agentvm.commands.call import Peer
 from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
-from agentvm.drivers.models import Models
+from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid
 from agentvm.log import get_logger
@@ -191,7 +191,7 @@ async def open_agentvm(
         if config.data_dir is not None:
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
-        models = await _open_models(config, drivers, stack)
+        models = await _open_models(config, drivers, stack, clock)
         office, ended = await _open_office(config, store, models, clock, None if path is None else path.parent)
         stack.push_async_callback(office.own_keys.aclose)
         centre = make_centre(store, clock, new_id)
@@ -292,13 +292,13 @@ def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
     return Oidc(settings, clock)
 
 
-async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None, stack: AsyncExitStack) -> Models:
+async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
     if given:
-        return Models(given, next(iter(given)))
+        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
     default = config.default_model
-    wanted = default.partition("/")[0]
     # The embedded model costs nothing until it is asked, so it is always on offer.
-    opened: dict[str, Driver] = {}
-    for name in dict.fromkeys((wanted, "local")):
-        opened[name] = await stack.enter_async_context(open_driver(name, config.driver_settings(name)))
-    return Models(opened, default)
+    wanted = dict.fromkeys((default.partition("/")[0], "local"))
+    models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
+    providers = [Provider(name=name, driver=name, settings=config.driver_settings(name)) for name in wanted]
+    await models.configure(providers, default=default)
+    return models

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
+    "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),
     "version": ("agentvm.cli.version:version", "Print the version."),

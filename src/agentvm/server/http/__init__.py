@@ -13,6 +13,7 @@ from agentvm.app import AgentVM
 from agentvm.server.http import (
     audit,
     keys,
+    providers,
     quotas,
     resource_bundles,
     resource_resolve,
@@ -40,6 +41,7 @@ NOUNS = (
     wallet,
     secrets,
     audit,
+    providers,
     resources,
     resource_resolve,
     resource_versions,
