@@ -118,7 +118,7 @@ def parse_range(text: str) -> Range:
     plain = re.sub(r"(\^|~|>=|<=|>|<|=) +(?=[0-9xX*])", r"\1", text)
     words = plain.split(" ") if plain.isprintable() else []
     words = [word for word in words if word]
-    if not words or len(text) > MAX_RANGE or any(_COMPARATOR.fullmatch(word) is None for word in words):
+    if not words or len(text) > MAX_RANGE or not all(map(_is_comparator, words)):
         raise InvalidInput(f"{shorten(text)!r} is no range; write for example ^1.2.0, ~1.2.0, 1.x or >=1.2.0 <2.0.0")
     bounds: list[_Bound] = []
     named: set[tuple[int, int, int]] = set()
@@ -128,6 +128,15 @@ def parse_range(text: str) -> Range:
         if triple is not None:
             named.add(triple)
     return Range(" ".join(words), tuple(bounds), frozenset(named))
+
+
+def _is_comparator(word: str) -> bool:
+    found = _COMPARATOR.fullmatch(word)
+    if found is None:
+        return False
+    # A number after an x says nothing, so it is a slip: npm refuses it too.
+    parts = "".join("x" if part in "xX*" else "1" for part in found.group("major", "minor", "patch") if part)
+    return "x1" not in parts
 
 
 def _comparator(word: str) -> tuple[list[_Bound], tuple[int, int, int] | None]:
