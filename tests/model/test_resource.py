@@ -204,6 +204,7 @@ def test_the_latest_is_the_highest_release_that_is_not_withdrawn(versions: list[
 @given(
     versions=HISTORIES,
     selector=st.none() | SELECTORS | st.sampled_from("abc").map(lambda text: digest_of(text.encode())),
+    named=st.booleans(),
     data=st.data(),
 )
 def test_a_selector_means_what_a_naive_reader_thinks(

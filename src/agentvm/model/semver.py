@@ -91,8 +91,14 @@ class _Bound:
                 return version > self.version
             case "<":
                 return version < self.version
+            case "=":
+                return version == self.version
             case _:
                 return version <= self.version
+
+
+_EVERYTHING = _Bound(">=", Version(0, 0, 0))
+"""Taken literally it would shut out the prereleases of 0.0.0, even where the range names them. npm does not, so we do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +130,7 @@ def parse_range(text: str) -> Range:
     named: set[tuple[int, int, int]] = set()
     for word in words:
         more, triple = _comparator(word)
-        bounds += more
+        bounds += [bound for bound in more if bound != _EVERYTHING]
         if triple is not None:
             named.add(triple)
     return Range(" ".join(words), tuple(bounds), frozenset(named))
@@ -160,7 +166,7 @@ def _comparator(word: str) -> tuple[list[_Bound], tuple[int, int, int] | None]:
     if sign == "~":
         return [_Bound(">=", low), _Bound("<", _above(numbers[:2]))], named
     if len(numbers) == 3:
-        return ([_Bound(">=", low), _Bound("<=", low)] if sign == "=" else [_Bound(sign, low)]), named
+        return [_Bound(sign, low)], named
     match sign:
         case "=":
             return [_Bound(">=", low), _Bound("<", _above(numbers))], None
