@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.server.http import described
 
-EXAMPLES = 25
+EXAMPLES = 8
 """Of each route, besides those that follow from its bounds."""
 
 SCHEMA = schemathesis.openapi.from_dict(described())
