@@ -17,6 +17,7 @@ POET = Definition(
     tools=("calculator",),
     max_tokens=100,
     thinking=2_000,
+    temperature=0.7,
 )
 texts = st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 tools = st.none() | st.lists(st.sampled_from(["a", "b"]), max_size=2).map(tuple)
@@ -29,6 +30,7 @@ configs = st.builds(
     tools=tools,
     max_tokens=st.none() | st.integers(1, 9),
     thinking=st.none() | st.integers(1, 9),
+    temperature=st.none() | st.sampled_from([0.0, 0.5]),
 )
 
 
@@ -65,6 +67,7 @@ def test_the_config_wins_where_it_has_a_word(config: ImageConfig) -> None:
     assert frozen.tools == (POET.tools if config.tools is None else config.tools)
     assert frozen.max_tokens == (config.max_tokens or POET.max_tokens)
     assert frozen.thinking == (config.thinking or POET.thinking)
+    assert frozen.temperature == (POET.temperature if config.temperature is None else config.temperature)
     assert image.config == config
 
 

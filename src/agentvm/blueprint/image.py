@@ -20,6 +20,7 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
         tools=definition.tools if config.tools is None else config.tools,
         max_tokens=config.max_tokens or definition.max_tokens,
         thinking=config.thinking or definition.thinking,
+        temperature=definition.temperature if config.temperature is None else config.temperature,
     )
 
 
