@@ -17,12 +17,19 @@ from agentvm.model.turn import Turn
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
+from agentvm.storage.sqlite.resources.lock import lock_image
 
 _ADD_IMAGE = """
-INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config,
-                    created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
+                    lock, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+_REBUILD_IMAGE = """
+UPDATE images SET definition_name = ?, digest = ?, config = ?, source = ?, lock = ?, updated_at = ?
+WHERE tenant_id = ? AND container_id = ? AND image_id = ?
+"""
+_PLACE_OF_IMAGE = "SELECT position, digest FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
+_ADD_SNAPSHOT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _ADD_SESSION = """
 INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -53,19 +60,16 @@ class SqliteContainerStore:
 
     async def add_image(self, image: Image, default_session: Session) -> None:
         """`ContainerNotFound` when the container was never created."""
-        digest, body = snapshot_of(image.definition)
-        if digest != image.digest:
-            # Snapshots are shared across tenants, so one stored under a foreign digest would change other people's images.
-            raise ValueError(f"image {image.image_id}: digest {image.digest} is not that of its definition, {digest}")
-        config = rows.encode_config(image.config)
-        description = (image.name, image.description, image.definition_name, digest, config)
+        body = _snapshot(image)
+        build = _encode_build(image)
 
         def write(connection: apsw.Connection) -> None:
             if not self._exists(connection):
                 raise ContainerNotFound(self._key[1])
-            connection.execute("INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING", (digest, body))
-            times = (image.created_at, image.updated_at)
-            connection.execute(_ADD_IMAGE, (*self._key, image.image_id, image.session_id, *description, *times))
+            connection.execute(_ADD_SNAPSHOT, (image.digest, body))
+            named = (image.image_id, image.session_id, image.name, image.description)
+            connection.execute(_ADD_IMAGE, (*self._key, *named, *build, image.created_at, image.updated_at))
+            lock_image(connection, self._key[0], connection.last_insert_rowid(), image.lock)
             self._insert_session(connection, image.image_id, default_session)
 
         await self._database.write(write)
@@ -87,6 +91,22 @@ class SqliteContainerStore:
                 (name, description, now, *self._key, image_id),
             )
             return rows.read_image(connection, self._key, image_id)
+
+        return await self._database.write(write)
+
+    async def rebuild_image(self, image: Image) -> bool:
+        """Puts its definition, config, source and lock in place of those that are stored; False when it is gone."""
+        body = _snapshot(image)
+        build = _encode_build(image)
+
+        def write(connection: apsw.Connection) -> bool:
+            found = rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, image.image_id))
+            for position, digest in found:
+                connection.execute(_ADD_SNAPSHOT, (image.digest, body))
+                connection.execute(_REBUILD_IMAGE, (*build, image.updated_at, *self._key, image.image_id))
+                connection.execute(_DROP_SNAPSHOT, (digest,))
+                lock_image(connection, self._key[0], position, image.lock)
+            return bool(found)
 
         return await self._database.write(write)
 
@@ -162,3 +182,17 @@ class SqliteContainerStore:
     def _insert_session(self, connection: apsw.Connection, image_id: ImageId, session: Session) -> None:
         about = (session.title, session.created_at, session.updated_at)
         connection.execute(_ADD_SESSION, (*self._key, image_id, session.session_id, *about))
+
+
+def _snapshot(image: Image) -> bytes:
+    digest, body = snapshot_of(image.definition)
+    if digest != image.digest:
+        # Snapshots are shared across tenants, so one stored under a foreign digest would change other people's images.
+        raise ValueError(f"image {image.image_id}: digest {image.digest} is not that of its definition, {digest}")
+    return body
+
+
+def _encode_build(image: Image) -> tuple[str, str, bytes, bytes | None, bytes | None]:
+    """What a build decides, as columns."""
+    config, source, lock = rows.encode_build(image)
+    return image.definition_name, image.digest, config, source, lock

@@ -15,6 +15,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import Message, decode_message
+from agentvm.model.resource import Locked
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
@@ -24,10 +25,12 @@ Key = tuple[TenantId, ContainerId]
 _encoder = msgspec.json.Encoder()
 _definition = msgspec.json.Decoder(Definition)
 _config = msgspec.json.Decoder(ImageConfig)
+_lock = msgspec.json.Decoder(tuple[Locked, ...])
 _usage = msgspec.json.Decoder(Usage)
 
 _IMAGES = """
-SELECT image_id, container_id, session_id, name, description, definition_name, digest, body, config, created_at, updated_at
+SELECT image_id, container_id, session_id, name, description, definition_name, digest, body, config, source, lock, created_at,
+       updated_at
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
@@ -66,8 +69,10 @@ ORDER BY position
 """
 
 
-def encode_config(config: ImageConfig) -> bytes:
-    return _encoder.encode(config)
+def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
+    """Its config, source and lock; nothing for a source or a lock that it has not, as nearly all."""
+    source = None if image.source is None else _encoder.encode(image.source)
+    return _encoder.encode(image.config), source, _encoder.encode(image.lock) if image.lock else None
 
 
 def encode_usage(usage: Usage | None) -> bytes | None:
@@ -133,7 +138,9 @@ def decode_turn(row: tuple[Any, ...]) -> Turn:
     )
 
 
-def fetch(connection: apsw.Connection, query: str, parameters: tuple[str | int | bytes | None, ...]) -> list[tuple[Any, ...]]:
+def fetch(
+    connection: apsw.Connection, query: str, parameters: tuple[str | int | bytes | None, ...] | dict[str, Any]
+) -> list[tuple[Any, ...]]:
     # Any: the tables are STRICT, so a column has the type the schema gives it.
     return list(connection.execute(query, parameters))
 
@@ -141,7 +148,8 @@ def fetch(connection: apsw.Connection, query: str, parameters: tuple[str | int |
 def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
     # Many images of a container are builds of one definition: decode it once.
     definitions: dict[str, Definition] = {}
-    for image_id, container_id, session_id, name, description, definition_name, digest, body, config, created, updated in rows:
+    for image_id, container_id, session_id, name, description, definition_name, digest, body, config, *build in rows:
+        source, lock, created, updated = build
         if digest not in definitions:
             definitions[digest] = _definition.decode(body)
         yield Image(
@@ -154,6 +162,8 @@ def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
             digest=digest,
             definition=definitions[digest],
             config=_config.decode(config),
+            source=None if source is None else _definition.decode(source),
+            lock=() if lock is None else _lock.decode(lock),
             created_at=created,
             updated_at=updated,
         )

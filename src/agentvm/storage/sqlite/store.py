@@ -18,6 +18,8 @@ from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
+from agentvm.storage.sqlite.resources import SqliteResourceStore
+from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 
@@ -126,6 +128,9 @@ class SqliteStore:
     def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
         return SqliteAccounts(self._database, tenant_id)
 
+    def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
+        return SqliteResourceStore(self._database, tenant_id)
+
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
         prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]
 
@@ -176,6 +181,9 @@ class SqliteStore:
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         return await self._database.read(read_quarantined)
+
+    async def collect(self, now: int, *, grace: int) -> int:
+        return await self._database.write(lambda connection: collect(connection, now, grace))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: apsw.Connection) -> int:

@@ -7,8 +7,10 @@ import apsw
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import KeyId, TenantId
+from agentvm.model.resource import SYSTEM
 from agentvm.storage.sqlite.accounts.keys import FIND_KEY, decode_key
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.resources.delete import retire
 from agentvm.storage.sqlite.rows import fetch
 
 _TENANTS = """
@@ -45,6 +47,7 @@ class SqliteDirectory:
         about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan)
 
         def write(connection: apsw.Connection) -> None:
+            _refuse_reserved(tenant)
             connection.execute(_ADD_TENANT, (tenant.tenant_id, *about, tenant.created_at, tenant.updated_at))
             if connection.changes() == 0:
                 raise _taken(tenant)
@@ -76,6 +79,7 @@ class SqliteDirectory:
         def write(connection: apsw.Connection) -> bool:
             if not fetch(connection, _TENANT, (tenant.tenant_id,)):
                 return False
+            _refuse_reserved(tenant)
             if fetch(connection, _SLUG_OF_ANOTHER, (tenant.slug, tenant.tenant_id)):
                 raise _taken(tenant)
             connection.execute(_UPDATE_TENANT, (*about, tenant.tenant_id))
@@ -84,12 +88,16 @@ class SqliteDirectory:
         return await self._database.write(write)
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """With its users, keys, quotas and secrets; its containers stay unreachable, its ledger and audit log stay."""
+        """With its users, keys, quotas, secrets and resources; its containers stay unreachable, its ledger and audit log stay.
+
+        `Conflict` names its public resources that others are locked to, if there are any.
+        """
 
         def write(connection: apsw.Connection) -> bool:
             connection.execute(_DELETE_TENANT, (now, now, tenant_id))
             deleted = connection.changes() == 1
             if deleted:
+                retire(connection, tenant_id, now)
                 for statement in _DELETE_ITS:
                     connection.execute(statement, (tenant_id,))
             return deleted
@@ -117,6 +125,11 @@ class SqliteDirectory:
             return next((_decode_tenant(row) for row in fetch(connection, query, (wanted,))), None)
 
         return await self._database.read(read)
+
+
+def _refuse_reserved(tenant: Tenant) -> None:
+    if SYSTEM in (tenant.slug, tenant.tenant_id):
+        raise Conflict(f"{SYSTEM} is the owner of the resources that ship with the server: choose another slug")
 
 
 def _taken(tenant: Tenant) -> Conflict:

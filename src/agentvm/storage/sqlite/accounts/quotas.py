@@ -12,11 +12,18 @@ _QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? OR
 # IS instead of =, because the tenant's own quotas have no user.
 _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
-# A snapshot that several tenants share counts for each of them: none can know of the others.
+# A snapshot or a part of a resource that several tenants share counts for each of them: none can know of the others.
 _STORAGE_BYTES = """
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN messages USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
+     + (SELECT coalesce(sum(length(body)), 0) FROM resource_blobs WHERE digest IN (
+            SELECT content FROM resources JOIN resource_versions USING (resource_key)
+            WHERE tenant_id = ?1 AND deleted_at IS NULL
+            UNION
+            SELECT version_blobs.digest
+            FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
+            WHERE tenant_id = ?1 AND deleted_at IS NULL))
 """
 
 
@@ -55,7 +62,7 @@ class SqliteQuotaStore:
         return await self._database.write(write)
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, logs and images take. Reads a row per message: worth asking rarely."""
+        """What the tenant's messages, logs, images and resources take. Reads a row per message: worth asking rarely."""
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:
