@@ -4,17 +4,37 @@ Content is data: it is checked, its references are found and it is rendered, all
 network.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
 
-from agentvm.errors.resource import ResourceInvalid, ResourceTooDeep
+from agentvm.errors import shorten
+from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge, ResourceUriInvalid
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
-from agentvm.model.resource import MAX_DEPTH, ResourceType, ResourceUri, VersionId, canonical
+from agentvm.model.resource import (
+    MAX_CONTENT,
+    MAX_DEPTH,
+    MAX_RENDERED,
+    ResourceType,
+    ResourceUri,
+    VersionId,
+    canonical,
+    digest_of,
+    is_digest,
+    is_reference,
+    parse_uri,
+)  # fmt: skip
+from agentvm.resources.misfit import explain
 from agentvm.storage.resources import Node
+
+MAX_VALUES = 500_000
+"""Texts, numbers, arrays and so on, each as often as it stands: in YAML a few lines can stand for billions."""
+MAX_NESTING = 64
+"""Levels of arrays and objects; beyond some hundred neither JSON nor its schemas can be read back."""
 
 
 class Content(Record, forbid_unknown_fields=True):
@@ -29,6 +49,13 @@ class Binary(Record, forbid_unknown_fields=True):
     size: int | None = None
 
 
+JsonObject = dict[str, Any]
+"""`Any` and not `object`, because only of the former a JSON Schema can be made."""
+
+ContentType = type[Content]
+"""Named here because a kind's own `type` is something else."""
+
+
 class Kind(Protocol):
     """One type of resource. Without state: one object for the process."""
 
@@ -36,7 +63,7 @@ class Kind(Protocol):
     def type(self) -> ResourceType: ...
 
     @property
-    def content(self) -> type[Content]:
+    def content(self) -> ContentType:
         """What its content must be; `GET /v1/resources/types` shows its JSON Schema."""
 
     def check(self, content: Any) -> None:
@@ -79,12 +106,20 @@ class Scene:
         """Of the kind's own type: the kind knows which."""
         return decode(self.kind, self.node.content)
 
+    @property
+    def written(self) -> JsonObject:
+        """The content as the JSON that is kept."""
+        written: JsonObject = msgspec.json.decode(self.node.content)
+        return written
+
     def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "Scene":
         """What a URI of this version was locked to when it was published."""
         if self.depth >= MAX_DEPTH:
             raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {self.uri}")
-        target = next(link.target for link in self.node.links if link.uri == uri)
-        node = self.nodes[target]
+        target = next((link.target for link in self.node.links if link.uri == uri), None)
+        node = None if target is None else self.nodes.get(target)
+        if node is None:
+            raise ResourceNotFound(uri)
         return Scene(
             viewer=self.viewer,
             node=node,
@@ -107,12 +142,19 @@ def exact_uri(node: Node, viewer: TenantId) -> str:
 
 
 def accept(kind: Kind, raw: object) -> Content:
-    """The content that somebody wants to publish; `ResourceInvalid` says what is wrong with it."""
+    """The content that somebody wants to publish; `ResourceInvalid` and `ResourceTooLarge` say what is wrong with it."""
+    check_json(raw, f"The content of {kind.type}")
     try:
         content: Content = msgspec.convert(raw, type=kind.content)
     except msgspec.ValidationError as error:
-        raise ResourceInvalid(f"The content of {kind.type} does not fit: {error}") from None
+        raise ResourceInvalid(f"The content of {kind.type} does not fit: {explain(error, kind.content)}") from None
+    for where, part in _binaries(content, ""):
+        _check_binary(where, part)
     kind.check(content)
+    bare, blobs, _ = detach(content)
+    size = len(encode(bare)) + sum(map(len, blobs.values()))
+    if size > MAX_CONTENT:
+        raise ResourceTooLarge(f"The content of {kind.type} has {size} bytes with its binary parts, and may have {MAX_CONTENT}")
     return content
 
 
@@ -124,3 +166,127 @@ def decode(kind: Kind, body: bytes) -> Content:
 def encode(content: Content) -> bytes:
     """The canonical bytes that are stored and digested."""
     return canonical(msgspec.to_builtins(content))
+
+
+def detach(content: Content) -> tuple[Content, dict[str, bytes], frozenset[str]]:
+    """The content with every binary part as its digest; the parts themselves; and the digests that stood there already.
+
+    Whoever publishes must be able to see the last: only to know a digest gives no right to what it names.
+    """
+    blobs: dict[str, bytes] = {}
+    kept: set[str] = set()
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, Binary):
+            if value.data is None:
+                kept.add(value.blob or "")
+                return value
+            digest = digest_of(value.data)
+            blobs[digest] = value.data
+            return Binary(blob=digest, size=len(value.data))
+        if isinstance(value, msgspec.Struct):
+            return msgspec.structs.replace(value, **{name: replaced(getattr(value, name)) for name in value.__struct_fields__})
+        if isinstance(value, dict):
+            return {name: replaced(one) for name, one in value.items()}
+        if isinstance(value, tuple):
+            return tuple(map(replaced, value))
+        return value
+
+    bare: Content = replaced(content)
+    return bare, blobs, frozenset(kept)
+
+
+def _binaries(value: object, where: str) -> Iterator[tuple[str, Binary]]:
+    if isinstance(value, Binary):
+        yield where, value
+    elif isinstance(value, msgspec.Struct):
+        for name, wire in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
+            yield from _binaries(getattr(value, name), f"{where}.{wire}" if where else wire)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _binaries(one, f"{where}.{name}")
+    elif isinstance(value, tuple):
+        for index, one in enumerate(value):
+            yield from _binaries(one, f"{where}.{index}")
+
+
+def _check_binary(where: str, part: Binary) -> None:
+    if (part.data is None) == (part.blob is None):
+        raise ResourceInvalid(f"{shorten(where)} must have either data (base64) or blob (the digest of a part that is kept)")
+    if part.blob is not None and not is_digest(part.blob):
+        raise ResourceInvalid(f"{shorten(where)}.blob must be a digest, sha256: and 64 small hexadecimal digits")
+    if part.blob is not None and (part.size is None or part.size < 0):
+        raise ResourceInvalid(f"{shorten(where)}.size must say how many bytes the part has that blob names")
+    if part.data is not None and part.size not in (None, len(part.data)):
+        raise ResourceInvalid(f"{shorten(where)}.size is {part.size}, but data has {len(part.data)} bytes")
+
+
+def check_json(raw: object, what: str) -> None:
+    """Refuses what JSON cannot carry or could not be read back. YAML has dates, odd keys and numbers that are none."""
+    stack: list[tuple[object, int]] = [(raw, 0)]
+    count = 0
+    while stack:
+        value, depth = stack.pop()
+        count += 1
+        if count > MAX_VALUES:
+            raise ResourceTooLarge(f"{what} has more than {MAX_VALUES} values")
+        match value:
+            case None | bool() | bytes():
+                pass
+            case str():
+                _check_text(value, what)
+            case int():
+                if not -(2**63) <= value < 2**64:
+                    raise ResourceInvalid(f"{what} has a whole number of more than 64 bits; write it as a text")
+            case float():
+                if not math.isfinite(value):
+                    raise ResourceInvalid(f"{what} has a number that is none ({value}), which JSON cannot say")
+            case Mapping() | list() | tuple():
+                if depth >= MAX_NESTING:
+                    raise ResourceInvalid(f"{what} is nested more than {MAX_NESTING} levels deep")
+                if isinstance(value, Mapping):
+                    stack += ((name, depth + 1) for name in value if _check_key(name, what))
+                stack += ((one, depth + 1) for one in (value.values() if isinstance(value, Mapping) else value))
+            case _:
+                raise ResourceInvalid(f"{what} has a {type(value).__name__}, which JSON cannot say; write it as a text")
+
+
+def _check_key(name: object, what: str) -> bool:
+    if not isinstance(name, str):
+        raise ResourceInvalid(f"{what} has a member named {shorten(repr(name))}, but names are texts; put it in quotes")
+    return True
+
+
+def _check_text(text: str, what: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ResourceInvalid(f"{what} has a text with half a character (a lone surrogate)") from None
+
+
+def check_reference(member: str, text: str, *allowed: ResourceType, fragment: bool = False) -> ResourceUri:
+    """A URI that stands in a member; `ResourceInvalid` names the member, and what may stand there."""
+    wanted = " or ".join(f"resource://{kind}/name" for kind in allowed)
+    if not is_reference(text):
+        raise ResourceInvalid(f"{member} must be a URI such as {wanted}, not {shorten(text)!r}")
+    try:
+        uri = parse_uri(text)
+    except ResourceUriInvalid as error:
+        raise ResourceInvalid(f"{member}: {error}") from None
+    if uri.type not in allowed:
+        raise ResourceInvalid(f"{member} cannot refer to {uri.type}; it takes {wanted}")
+    if uri.fragment is not None and not fragment:
+        raise ResourceInvalid(f"{member} takes the whole of a resource: leave out #{shorten(uri.fragment)}")
+    return uri
+
+
+def check_rendered(uri: str, size: int) -> None:
+    if size > MAX_RENDERED:
+        raise ResourceTooLarge(f"{uri} comes to more than {MAX_RENDERED} bytes with all that it refers to")
+
+
+def refuse_fragment(scene: Scene) -> None:
+    """For kinds without parts that have names."""
+    if scene.fragment is not None:
+        raise ResourceNotFound(f"{scene.uri}#{scene.fragment}")

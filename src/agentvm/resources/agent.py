@@ -1,0 +1,149 @@
+"""Agents — definitions as resources: a prompt, a model, tools, a sandbox and knowledge, each written out or as a reference."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+
+from agentvm.errors import shorten
+from agentvm.errors.resource import ResourceInvalid
+from agentvm.model.definition import Definition
+from agentvm.model.resource import ResourceType, VersionId, is_reference
+from agentvm.resources.kind import (
+    Content,
+    ContentType,
+    JsonObject,
+    Scene,
+    check_json,
+    check_reference,
+    check_rendered,
+    refuse_fragment,
+)
+from agentvm.resources.tool import MAX_NAME
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+MAX_LISTED = 200
+MAX_VARIABLES = 1_000
+
+
+class AgentContent(Content):
+    """`tools` are URIs, or names of built-in tools: every built-in tool when unset, none when empty."""
+
+    description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] | None = None
+    system_prompt: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] | None = None
+    """The URI of a prompt, or text that is taken as it is, braces and all."""
+    model: Name | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    tools: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LISTED)] | None = None
+    sandbox: Name | None = None
+    knowledge: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LISTED)] = ()
+    defaults: JsonObject | None = None
+    """Values for the variables of its prompt; the arguments of who asks go before them."""
+
+
+class Agents:
+    type: ResourceType = "agents"
+    content: ContentType = AgentContent
+
+    def check(self, content: AgentContent) -> None:
+        if content.system_prompt is not None and is_reference(content.system_prompt):
+            check_reference("systemPrompt", content.system_prompt, "prompts", fragment=True)
+        for member, names in (("tools", content.tools or ()), ("knowledge", content.knowledge)):
+            if len(set(names)) < len(names):
+                raise ResourceInvalid(f"{member} names something twice")
+        for index, tool in enumerate(content.tools or ()):
+            if is_reference(tool):
+                check_reference(f"tools.{index}", tool, "tools")
+            elif not tool.isprintable() or len(tool) > MAX_NAME:
+                raise ResourceInvalid(f"tools.{index}: {shorten(tool)!r} is neither a URI nor the name of a built-in tool")
+        if content.sandbox is not None:
+            check_reference("sandbox", content.sandbox, "sandboxes")
+        for index, uri in enumerate(content.knowledge):
+            check_reference(f"knowledge.{index}", uri, "knowledge")
+        if len(content.defaults or ()) > MAX_VARIABLES:
+            raise ResourceInvalid(f"defaults has more than {MAX_VARIABLES} variables")
+        if content.model is not None and is_reference(content.model):
+            raise ResourceInvalid("model must be the name of a model, such as driver/model: models are no resources")
+
+    def references(self, content: AgentContent) -> Mapping[str, str]:
+        members = {"systemPrompt": content.system_prompt, "sandbox": content.sandbox}
+        members |= {f"tools.{index}": uri for index, uri in enumerate(content.tools or ())}
+        members |= {f"knowledge.{index}": uri for index, uri in enumerate(content.knowledge)}
+        return {alias: uri for alias, uri in members.items() if uri is not None and is_reference(uri)}
+
+    def text(self, content: AgentContent) -> str:
+        prompt = content.system_prompt
+        return "\n".join(filter(None, [content.description, None if is_reference(prompt) else prompt, content.model]))
+
+    def render(self, scene: Scene) -> JsonObject:
+        """The whole definition, without references: what is unset is left out."""
+        refuse_fragment(scene)
+        check_json(scene.args, "args")
+        content: AgentContent = scene.content
+        args = {**(content.defaults or {}), **scene.args}
+        size = 0
+
+        def followed(uri: str) -> tuple[Scene, Any]:
+            nonlocal size
+            inner = scene.follow(uri, args)
+            rendered = inner.render()
+            # Counted as it grows: many that are just small enough are refused before they are all in memory.
+            size += len(msgspec.json.encode(rendered))
+            check_rendered(scene.uri, size)
+            return inner, rendered
+
+        spec: dict[str, Any] = {"name": scene.node.resource.name, **scene.written}
+        spec.pop("defaults", None)
+        if is_reference(content.system_prompt) and content.system_prompt is not None:
+            spec["systemPrompt"] = followed(content.system_prompt)[1]
+        if content.tools is not None:
+            spec["tools"] = _distinct([followed(one) if is_reference(one) else (None, {"name": one}) for one in content.tools])
+        if content.sandbox is not None:
+            spec["sandbox"] = followed(content.sandbox)[1]
+        manifests = [followed(uri) for uri in content.knowledge]
+        spec["knowledge"] = [{"uri": inner.uri, "name": inner.node.resource.name, **manifest} for inner, manifest in manifests]
+        return spec
+
+
+def to_definition(name: str, content: AgentContent) -> Definition:
+    """As it was written: references stay references."""
+    return Definition(
+        name=name,
+        description=content.description,
+        system_prompt=content.system_prompt,
+        model=content.model,
+        tools=content.tools,
+        sandbox=content.sandbox,
+        knowledge=content.knowledge,
+        variables=content.defaults,
+        max_tokens=content.max_tokens,
+        temperature=content.temperature,
+        thinking=content.thinking,
+    )
+
+
+def _distinct(tools: list[tuple[Scene | None, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """One of each version, and one name for each: of two that would be called the same, the later gets a number.
+
+    Built-in tools keep their names, since it is only by name that they are known.
+    """
+    taken = {spec["name"] for scene, spec in tools if scene is None}
+    seen: set[VersionId] = set()
+    distinct: list[dict[str, Any]] = []
+    for scene, spec in tools:
+        if scene is not None:
+            version_id = scene.node.version.version_id
+            if version_id in seen:
+                continue
+            seen.add(version_id)
+            name = spec["name"]
+            number = 1
+            while name in taken:
+                number += 1
+                name = f"{spec['name'][: MAX_NAME - 4]}_{number}"
+            taken.add(name)
+            spec = {**spec, "name": name}
+        distinct.append(spec)
+    return distinct

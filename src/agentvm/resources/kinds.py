@@ -1,0 +1,45 @@
+"""Kinds — the table of what types of resources there are; adding one is a line here and a file beside this one."""
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.resource import ResourceType
+from agentvm.resources.agent import Agents
+from agentvm.resources.kind import Kind
+from agentvm.resources.knowledge import Knowledge
+from agentvm.resources.prompt import Prompts
+from agentvm.resources.sandbox import Sandboxes
+from agentvm.resources.tool import Tools
+
+_ALL: tuple[Kind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge())
+KINDS: dict[ResourceType, Kind] = {kind.type: kind for kind in _ALL}
+
+_ABOUT: dict[ResourceType, tuple[str, str]] = {
+    "prompts": ("prompt", "Text for a model, with variables and parts of other prompts and documents"),
+    "tools": ("tool", "What a model can call: what it is told about it, and what runs"),
+    "sandboxes": ("sandbox", "Where tools run: what they may use, see and reach"),
+    "agents": ("agent", "A definition of agents: prompt, model, tools, sandbox and knowledge"),
+    "knowledge": ("knowledge", "Documents that agents look things up in"),
+}
+
+
+class TypeDescription(Record):
+    """What `GET /v1/resources/types` says about a type."""
+
+    type: ResourceType
+    singular: str
+    description: str
+    schema: dict[str, object]
+    """Of the content, as JSON Schema."""
+
+
+def describe_types() -> tuple[TypeDescription, ...]:
+    return tuple(
+        TypeDescription(
+            type=type_,
+            singular=_ABOUT[type_][0],
+            description=_ABOUT[type_][1],
+            schema=msgspec.json.schema(kind.content),
+        )
+        for type_, kind in KINDS.items()
+    )

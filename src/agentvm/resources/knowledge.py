@@ -1,0 +1,121 @@
+"""Knowledge — documents that agents look things up in, with how they are to be cut and searched."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from agentvm.errors import shorten
+from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
+from agentvm.model.base import Record
+from agentvm.model.resource import ResourceType
+from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, Scene, check_reference, check_rendered
+
+MAX_DOCUMENTS = 10_000
+MAX_SEARCHED = 100_000
+"""Characters of the documents that a search for resources looks at; a search in them is another thing."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+class Document(Record, forbid_unknown_fields=True):
+    """Either `text` or `file`. The id is what follows # in a URI."""
+
+    id: Name
+    title: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
+    text: str | None = None
+    file: Binary | None = None
+    mime: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$", max_length=100)] | None = None
+    metadata: JsonObject | None = None
+
+
+class Chunking(Record, forbid_unknown_fields=True):
+    """In characters."""
+
+    size: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+    overlap: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class Retrieval(Record, forbid_unknown_fields=True):
+    k: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    mode: Literal["bm25", "embedding", "hybrid"] | None = None
+
+
+class KnowledgeContent(Content):
+    """`instructions` is the URI of a prompt that says how to use it."""
+
+    documents: Annotated[tuple[Document, ...], msgspec.Meta(max_length=MAX_DOCUMENTS)]
+    chunking: Chunking | None = None
+    retrieval: Retrieval | None = None
+    instructions: Annotated[str, msgspec.Meta(max_length=512)] | None = None
+
+
+class Knowledge:
+    """A fragment is a document."""
+
+    type: ResourceType = "knowledge"
+    content: ContentType = KnowledgeContent
+
+    def check(self, content: KnowledgeContent) -> None:
+        seen: set[str] = set()
+        for index, document in enumerate(content.documents):
+            where = f"documents.{index}"
+            if not document.id.isprintable() or " " in document.id or "#" in document.id:
+                raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} cannot stand in a URI: no spaces and no #")
+            if document.id in seen:
+                raise ResourceInvalid(f"{where}.id: {shorten(document.id)!r} is the id of another document already")
+            if (document.text is None) == (document.file is None):
+                raise ResourceInvalid(f"{where} must have either text or file")
+            seen.add(document.id)
+        if content.chunking is not None and content.chunking.overlap >= content.chunking.size:
+            raise ResourceInvalid(
+                f"chunking.overlap ({content.chunking.overlap}) must be less than chunking.size ({content.chunking.size})"
+            )
+        if content.instructions is not None:
+            check_reference("instructions", content.instructions, "prompts", fragment=True)
+
+    def references(self, content: KnowledgeContent) -> Mapping[str, str]:
+        return {} if content.instructions is None else {"instructions": content.instructions}
+
+    def text(self, content: KnowledgeContent) -> str:
+        """Titles first, so that long documents do not hide them."""
+        names = [word for one in content.documents for word in (one.id, one.title) if word]
+        return "\n".join([*names, *(one.text for one in content.documents if one.text)])[:MAX_SEARCHED]
+
+    def render(self, scene: Scene) -> object:
+        """The manifest, with the instructions rendered; for a fragment the text of that document."""
+        content: KnowledgeContent = scene.content
+        if scene.fragment is not None:
+            return _document(scene, content, scene.fragment)
+        documents = [_entry(one) for one in content.documents]
+        manifest: dict[str, Any] = {
+            "documents": documents,
+            "count": len(documents),
+            "bytes": sum(one["size"] for one in documents),
+        }
+        for member in ("chunking", "retrieval"):
+            if (value := getattr(content, member)) is not None:
+                manifest[member] = msgspec.to_builtins(value)
+        if content.instructions is not None:
+            manifest["instructions"] = scene.follow(content.instructions).render()
+        check_rendered(scene.uri, len(msgspec.json.encode(manifest)))
+        return manifest
+
+
+def _entry(document: Document) -> dict[str, Any]:
+    size = len((document.text or "").encode())
+    if document.file is not None:
+        data = document.file.data
+        size = len(data) if data is not None else document.file.size or 0
+    mime = document.mime or ("text/plain" if document.file is None else "application/octet-stream")
+    title = {} if document.title is None else {"title": document.title}
+    return {"id": document.id, **title, "mime": mime, "size": size}
+
+
+def _document(scene: Scene, content: KnowledgeContent, wanted: str) -> str:
+    found = next((one for one in content.documents if one.id == wanted), None)
+    if found is None:
+        raise ResourceNotFound(f"{scene.uri}#{wanted}")
+    if found.text is None:
+        raise ResourceInvalid(f"{scene.uri}#{shorten(wanted)} is a file, not text; only its bytes can be read")
+    return found.text

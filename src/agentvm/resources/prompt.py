@@ -1,0 +1,188 @@
+"""Prompts — texts with variables and with parts of other texts.
+
+Values are the arguments of who asks, else the defaults of the prompt's own schema. A text goes in as it is, anything else as
+JSON; what goes in is never read as a template again, so an argument cannot add anything but itself. A prompt that is included
+sees the same arguments and its own defaults; its schema judges the arguments that it names, and not those that are for others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
+
+from agentvm.errors import shorten
+from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
+from agentvm.model.resource import ResourceType, VersionId
+from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_json, check_reference, check_rendered
+from agentvm.resources.schema import check_schema, misfits
+from agentvm.resources.sections import section
+from agentvm.resources.template import Include, Part, Variable, parse
+
+MAX_TEXT = 1024 * 1024
+MAX_INCLUDES = 10_000
+MAX_PARTS = 100_000
+"""Both in one rendering, however little each adds: prompts that include each other twice, sixteen levels deep, are many."""
+
+_NOTHING = object()
+
+
+class PromptContent(Content):
+    """`variables` is the JSON Schema of the arguments, an object; `plain` is text without variables."""
+
+    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+    variables: JsonObject | None = None
+    format: Literal["mustache-lite", "plain"] = "mustache-lite"
+
+
+class Prompts:
+    """A fragment is a section of the text, as it was written, before it is rendered."""
+
+    type: ResourceType = "prompts"
+    content: ContentType = PromptContent
+
+    def check(self, content: PromptContent) -> None:
+        if content.variables is not None:
+            check_schema("variables", content.variables, of_object=True)
+        if content.format != "plain" and len(parse(content.text)) > MAX_PARTS:
+            raise ResourceInvalid(f"text has more than {MAX_PARTS} variables and pieces of text")
+        for alias, uri in self.references(content).items():
+            found = check_reference(alias, uri, "prompts", "knowledge", fragment=True)
+            if found.type == "knowledge" and found.fragment is None:
+                raise ResourceInvalid(f"{alias} must name a document: {shorten(uri)}#its-id")
+
+    def references(self, content: PromptContent) -> Mapping[str, str]:
+        if content.format == "plain":
+            return {}
+        uris = dict.fromkeys(part.uri for part in parse(content.text) if isinstance(part, Include))
+        return {f"includes.{index}": uri for index, uri in enumerate(uris)}
+
+    def text(self, content: PromptContent) -> str:
+        return content.text
+
+    def render(self, scene: Scene) -> str:
+        """`PromptUnresolved` names every variable of the whole tree that has no value."""
+        check_json(scene.args, "args")
+        rendering = _Rendering()
+        rendering.add(scene)
+        if rendering.unresolved:
+            raise PromptUnresolved(scene.uri, list(rendering.unresolved))
+        return "".join(rendering.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """One prompt in a rendering: read, and its arguments judged, once however often it is included."""
+
+    content: PromptContent
+    sections: dict[str | None, list[Part]] = field(default_factory=dict)
+
+
+class _Rendering:
+    """One prompt and all that it includes, in order, with what they may come to together."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.unresolved: dict[str, None] = {}
+        self._size = 0
+        self._includes = 0
+        self._parts_left = MAX_PARTS
+        self._judged: dict[VersionId, _Judged] = {}
+        self._documents: dict[tuple[VersionId, str | None], str] = {}
+
+    def add(self, scene: Scene) -> None:
+        judged = self._judge(scene)
+        parts = self._parts(scene, judged)
+        self._parts_left -= len(parts)
+        if self._parts_left < 0:
+            raise ResourceTooLarge(f"{scene.uri} is part of a prompt with more than {MAX_PARTS} variables and pieces of text")
+        for part in parts:
+            match part:
+                case str():
+                    self._add_text(scene, part)
+                case Include(uri):
+                    self._include(scene, uri)
+                case Variable(name):
+                    value = _value(part.path, scene.args, judged.content.variables)
+                    if value is _NOTHING:
+                        self.unresolved[name] = None
+                    else:
+                        self._add_text(scene, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+    def _include(self, scene: Scene, uri: str) -> None:
+        self._includes += 1
+        if self._includes > MAX_INCLUDES:
+            raise ResourceTooLarge(f"{scene.uri} is part of a prompt that includes others more than {MAX_INCLUDES} times")
+        inner = scene.follow(uri)
+        if inner.kind.type == "prompts":
+            self.add(inner)
+            return
+        key = (inner.node.version.version_id, inner.fragment)
+        if key not in self._documents:
+            self._documents[key] = str(inner.render())
+        self._add_text(scene, self._documents[key])
+
+    def _add_text(self, scene: Scene, text: str) -> None:
+        self._size += len(text) if text.isascii() else len(text.encode())
+        check_rendered(scene.uri, self._size)
+        self.pieces.append(text)
+
+    def _judge(self, scene: Scene) -> _Judged:
+        version_id = scene.node.version.version_id
+        known = self._judged.get(version_id)
+        if known is None:
+            known = _Judged(scene.content)
+            if known.content.variables is not None:
+                self._judge_args(scene, known.content.variables, is_included=bool(self._judged))
+            self._judged[version_id] = known
+        return known
+
+    def _judge_args(self, scene: Scene, schema: Mapping[str, object], *, is_included: bool) -> None:
+        named = schema.get("properties")
+        properties = named if isinstance(named, Mapping) else {}
+        given = {name: value for name, value in scene.args.items() if name in properties or not is_included}
+        defaults = {name: one["default"] for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
+        wrong: dict[str, str] = {}
+        for misfit in misfits("variables", schema, {**defaults, **given}):
+            if misfit.missing is not None and not misfit.path:
+                self.unresolved[misfit.missing] = None
+            else:
+                wrong.setdefault(str(misfit.path[0]) if misfit.path else "", str(misfit))
+        if wrong:
+            why = "; ".join(wrong.values())
+            raise ResourceInvalid(f"The args do not fit {scene.uri}: {why}", details={"args": wrong})
+
+    def _parts(self, scene: Scene, judged: _Judged) -> list[Part]:
+        fragment = scene.fragment
+        if fragment not in judged.sections:
+            text = judged.content.text if fragment is None else section(judged.content.text, fragment)
+            if text is None:
+                raise ResourceNotFound(f"{scene.uri}#{fragment}")
+            judged.sections[fragment] = [text] if judged.content.format == "plain" else parse(text)
+        return judged.sections[fragment]
+
+
+def _value(path: list[str], args: Mapping[str, object], schema: object) -> object:
+    given = _look(path, args)
+    return _default(path, schema) if given is _NOTHING else given
+
+
+def _look(path: list[str], value: object) -> object:
+    for name in path:
+        if not isinstance(value, Mapping) or name not in value:
+            return _NOTHING
+        value = value[name]
+    return value
+
+
+def _default(path: list[str], schema: object) -> object:
+    """The innermost: a member's own default goes before that of the object around it."""
+    found = _NOTHING
+    for index in range(len(path) + 1):
+        if not isinstance(schema, Mapping):
+            break
+        if "default" in schema and (here := _look(path[index:], schema["default"])) is not _NOTHING:
+            found = here
+        properties = schema.get("properties")
+        schema = properties.get(path[index]) if index < len(path) and isinstance(properties, Mapping) else None
+    return found

@@ -1,0 +1,181 @@
+"""Sandboxes — where tools run: what they may use, see and reach. One may extend another and say only what differs.
+
+Here a sandbox is only described; nothing is started.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from agentvm.errors import shorten
+from agentvm.errors.resource import ResourceInvalid
+from agentvm.model.base import Record
+from agentvm.model.resource import ResourceType
+from agentvm.resources.kind import (
+    Binary,
+    Content,
+    ContentType,
+    JsonObject,
+    Scene,
+    check_reference,
+    check_rendered,
+    refuse_fragment,
+)  # fmt: skip
+
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Word = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._:/-]{0,127}$")]
+Package = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+FileText = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
+MAX_ENTRIES = 1_000
+MAX_PATH = 1_024
+MAX_FOLDERS = 32
+MAX_VALUE = 32 * 1024
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*", re.IGNORECASE)
+_IPV6 = re.compile(r"\[[0-9a-fA-F:.]{2,45}\]")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+
+
+class Limits(Record, forbid_unknown_fields=True):
+    """What is not given is the server's to choose."""
+
+    timeout_ms: Positive | None = None
+    memory_bytes: Positive | None = None
+    cpu_seconds: Positive | None = None
+    processes: Positive | None = None
+    file_bytes: Positive | None = None
+    output_bytes: Positive | None = None
+
+
+class Network(Record, forbid_unknown_fields=True):
+    """`allow` holds hosts, with or without a port; `*.example.org` is every host below."""
+
+    mode: Literal["none", "allowlist"] | None = None
+    allow: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_ENTRIES)] | None = None
+
+
+class SandboxContent(Content):
+    """Unset is not the same as empty: what is unset comes from the sandbox that this one extends."""
+
+    extends: Annotated[str, msgspec.Meta(max_length=512)] | None = None
+    runtime: Word | None = None
+    """What runs in it: `python`, `node`, `shell`, or an image of that kind. Needed unless it extends another."""
+    isolator: Word | None = None
+    """What keeps it apart: `process`, `docker`, `remote`. Never replaced by a weaker one."""
+    limits: Limits | None = None
+    network: Network | None = None
+    env: dict[str, str] | None = None
+    files: dict[str, FileText | Binary] | None = None
+    packages: Annotated[tuple[Package, ...], msgspec.Meta(max_length=MAX_ENTRIES)] | None = None
+    persistent: bool | None = None
+
+
+class Sandboxes:
+    type: ResourceType = "sandboxes"
+    content: ContentType = SandboxContent
+
+    def check(self, content: SandboxContent) -> None:
+        if content.extends is not None:
+            check_reference("extends", content.extends, "sandboxes")
+        elif content.runtime is None:
+            raise ResourceInvalid("runtime is missing; only a sandbox that extends another may leave it out")
+        _check_env(content.env or {})
+        _check_paths(list(content.files or {}))
+        if content.network is not None:
+            _check_network(content.network, is_whole=content.extends is None)
+        packages = content.packages or ()
+        if len(set(packages)) < len(packages):
+            raise ResourceInvalid("packages names something twice")
+        if odd := next((one for one in packages if not one.isprintable() or one != one.strip()), None):
+            raise ResourceInvalid(f"packages: {shorten(odd)!r} is no name of a package")
+
+    def references(self, content: SandboxContent) -> Mapping[str, str]:
+        return {} if content.extends is None else {"extends": content.extends}
+
+    def text(self, content: SandboxContent) -> str:
+        return "\n".join(filter(None, [content.runtime, content.isolator, *(content.packages or ())]))
+
+    def render(self, scene: Scene) -> JsonObject:
+        """All that it says and all that those say which it extends, nearest first."""
+        refuse_fragment(scene)
+        content: SandboxContent = scene.content
+        spec = scene.written
+        spec.pop("extends", None)
+        if content.extends is not None:
+            base = scene.follow(content.extends).render()
+            assert isinstance(base, dict)
+            spec = merge(base, spec)
+            # Each may be right and both together wrong: a file here, a folder of the same name there.
+            _check_paths(list(spec.get("files", ())))
+        check_rendered(scene.uri, len(msgspec.json.encode(spec)))
+        return spec
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` wins member by member; variables and files are joined by name, packages one after the other without doubles."""
+    merged = {**base, **over}
+    for member in ("limits", "network", "env", "files"):
+        if member in base and member in over:
+            merged[member] = {**base[member], **over[member]}
+    if "packages" in base and "packages" in over:
+        merged["packages"] = list(dict.fromkeys([*base["packages"], *over["packages"]]))
+    network = merged.get("network")
+    if network is not None and network.get("mode") == "none":
+        # Who closes the network closes it for what the other allowed too.
+        merged["network"] = {"mode": "none"}
+    return merged
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    if len(env) > MAX_ENTRIES:
+        raise ResourceInvalid(f"env has {len(env)} variables, and may have {MAX_ENTRIES}")
+    for name, value in env.items():
+        if _ENV_NAME.fullmatch(name) is None:
+            raise ResourceInvalid(f"env: {shorten(name)!r} is no name of a variable: letters, digits and _, no digit first")
+        if "\0" in value or len(value) > MAX_VALUE:
+            raise ResourceInvalid(f"env.{name} must have at most {MAX_VALUE} characters, and no NUL")
+
+
+def _check_paths(paths: list[str]) -> None:
+    if len(paths) > MAX_ENTRIES:
+        raise ResourceInvalid(f"files has {len(paths)} files, and may have {MAX_ENTRIES}")
+    known = set(paths)
+    for path in paths:
+        parts = path.split("/")
+        if not 0 < len(path) <= MAX_PATH or not {"", ".", ".."}.isdisjoint(parts) or _is_odd(path) or len(parts) > MAX_FOLDERS:
+            raise ResourceInvalid(
+                f"files: {shorten(path)!r} is no path: it must be relative, such as data/words.txt, without . and .., "
+                "backslashes and control characters"
+            )
+        above = next((one for i in range(1, len(parts)) if (one := "/".join(parts[:i])) in known), None)
+        if above is not None:
+            raise ResourceInvalid(f"files: {shorten(above)!r} cannot be a file and the folder of {shorten(path)!r}")
+
+
+def _is_odd(path: str) -> bool:
+    return any(letter < " " or letter in "\\\x7f" for letter in path)
+
+
+def _check_network(network: Network, *, is_whole: bool) -> None:
+    if network.allow and (network.mode == "none" or (network.mode is None and is_whole)):
+        raise ResourceInvalid('network.allow is given, but network.mode is none; write "mode": "allowlist"')
+    for index, entry in enumerate(network.allow or ()):
+        if not _is_host(entry):
+            raise ResourceInvalid(
+                f"network.allow.{index}: {shorten(entry)!r} must be a host or host:port, such as api.example.org:443, without "
+                "a scheme and a path"
+            )
+
+
+def _is_host(entry: str) -> bool:
+    if len(entry) > 260:
+        return False
+    host, colon, port = entry.rpartition(":")
+    if not colon or entry.endswith("]"):
+        host, port = entry, "1"
+    is_port = _PORT.fullmatch(port) is not None and int(port) < 65_536
+    return is_port and (_HOST.fullmatch(host) is not None or _IPV6.fullmatch(host) is not None)

@@ -1,0 +1,85 @@
+"""Tools — what a model is told about a tool, and what runs when it is called. Nothing is run or fetched here."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from agentvm.errors.resource import ResourceInvalid
+from agentvm.model.resource import ResourceType, is_reference
+from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_reference, exact_uri, refuse_fragment
+from agentvm.resources.schema import check_schema
+
+MAX_NAME = 64
+"""What the providers of models allow."""
+MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
+
+Words = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Uri = Annotated[str, msgspec.Meta(max_length=512)]
+
+
+class ToolContent(Content):
+    """`description` may be the URI of a prompt, `entry` that of another tool, which this one is then a face of."""
+
+    description: Annotated[str, msgspec.Meta(min_length=1, max_length=64 * 1024)]
+    input_schema: JsonObject
+    output_schema: JsonObject | None = None
+    runtime: Literal["builtin", "http", "mcp", "python", "command"]
+    entry: Annotated[str, msgspec.Meta(min_length=1, max_length=1024 * 1024)]
+    timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+    secrets: Annotated[tuple[Words, ...], msgspec.Meta(max_length=100)] = ()
+    """Names only."""
+    sandbox: Uri | None = None
+    permissions: Annotated[tuple[Words, ...], msgspec.Meta(max_length=100)] = ()
+
+
+class Tools:
+    type: ResourceType = "tools"
+    content: ContentType = ToolContent
+
+    def check(self, content: ToolContent) -> None:
+        check_schema("inputSchema", content.input_schema, of_object=True)
+        if content.output_schema is not None:
+            check_schema("outputSchema", content.output_schema)
+        for member, names in (("secrets", content.secrets), ("permissions", content.permissions)):
+            if len(set(names)) < len(names):
+                raise ResourceInvalid(f"{member} names something twice")
+        if is_reference(content.description):
+            check_reference("description", content.description, "prompts", fragment=True)
+        if is_reference(content.entry):
+            check_reference("entry", content.entry, "tools")
+        if content.sandbox is not None:
+            check_reference("sandbox", content.sandbox, "sandboxes")
+
+    def references(self, content: ToolContent) -> Mapping[str, str]:
+        members = {"description": content.description, "entry": content.entry, "sandbox": content.sandbox}
+        return {member: uri for member, uri in members.items() if uri is not None and is_reference(uri)}
+
+    def text(self, content: ToolContent) -> str:
+        properties = content.input_schema.get("properties")
+        names = properties if isinstance(properties, Mapping) else ()
+        return "\n".join([content.description, *names])
+
+    def render(self, scene: Scene) -> JsonObject:
+        """What a model is sent (name, description, inputSchema), and what whoever runs it needs."""
+        refuse_fragment(scene)
+        content: ToolContent = scene.content
+        spec = scene.written
+        # Providers want it said, also where it goes without saying.
+        spec["inputSchema"] = {"type": "object", **content.input_schema}
+        if is_reference(content.description):
+            spec["description"] = scene.follow(content.description).render()
+        for member in ("entry", "sandbox"):
+            if is_reference(spec.get(member)):
+                spec[member] = exact_uri(scene.follow(spec[member]).node, scene.viewer)
+        return {"name": model_name(scene.node.resource.name), **spec}
+
+
+def model_name(name: str) -> str:
+    """The name of a resource as models may be told it. What is too long keeps its beginning, and stays different."""
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if len(fit) <= MAX_NAME:
+        return fit
+    return f"{fit[: MAX_NAME - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,96 @@
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.resources.fixtures import Shelf
+
+from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
+from agentvm.resources.kind import accept
+from agentvm.resources.kinds import KINDS
+from agentvm.resources.tool import model_name
+
+TOOLS = KINDS["tools"]
+SEARCH: dict[str, object] = {
+    "description": "Searches the web",
+    "inputSchema": {"type": "object", "properties": {"query": {"type": "string"}}},
+    "runtime": "http",
+    "entry": "https://search.example.org/",
+}
+
+
+def test_a_tool_is_rendered_as_models_are_told_it_and_as_it_is_run() -> None:
+    shelf = Shelf()
+    shelf.put("sandboxes", "box", {"runtime": "python"}, version="1.4.0")
+    more = {"timeoutMs": 500, "secrets": ["token"], "permissions": ["net"], "sandbox": "resource://sandboxes/box@^1"}
+    node = shelf.put("tools", "web.search", {**SEARCH, **more, "outputSchema": {"type": "string"}})
+    assert shelf.render(node) == {
+        "name": "web_search",
+        **SEARCH,
+        **more,
+        "outputSchema": {"type": "string"},
+        "sandbox": "resource://sandboxes/box@1.4.0",
+    }
+    with pytest.raises(ResourceNotFound, match="#part"):
+        shelf.render(node, "part")
+
+
+def test_a_description_may_be_a_prompt_and_an_entry_another_tool() -> None:
+    shelf = Shelf()
+    shelf.put("prompts", "about", {"text": "Searches {{where}}"})
+    shelf.put("tools", "search", SEARCH, owner="zoo")
+    face = {**SEARCH, "description": "resource://prompts/about", "entry": "resource://tools/zoo/search"}
+    node = shelf.put("tools", "face", face)
+    assert shelf.render(node, where="here") == {
+        **SEARCH,
+        "name": "face",
+        "description": "Searches here",
+        "entry": "resource://tools/zoo/search@1.0.0",
+    }
+    assert TOOLS.references(accept(TOOLS, face)) == {
+        "description": "resource://prompts/about",
+        "entry": "resource://tools/zoo/search",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"inputSchema": {"type": "array"}}, "inputSchema must be the schema of an object"),
+        ({"inputSchema": {"type": "objekt"}}, "inputSchema.type is no JSON Schema"),
+        ({"outputSchema": {"$ref": "http://example.org"}}, "outputSchema.$ref"),
+        ({"runtime": "shell"}, "runtime must be one of builtin"),
+        ({"timeoutMs": 0}, "timeoutMs: expected a whole number >= 1"),
+        ({"secrets": ["a", "a"]}, "secrets names something twice"),
+        ({"secrets": [""]}, "secrets.0"),
+        ({"sandbox": "box"}, "sandbox must be a URI such as resource://sandboxes/name"),
+        ({"sandbox": "resource://tools/x"}, "sandbox cannot refer to tools"),
+        ({"entry": "resource://agents/x"}, "entry cannot refer to agents"),
+        ({"description": "resource://prompts/UP PER"}, "description: "),
+        ({"entry": ""}, "entry"),
+    ],
+)
+def test_a_tool_that_cannot_be_is_refused_by_the_name_of_the_member(change: dict[str, object], why: str) -> None:
+    with pytest.raises(ResourceInvalid) as caught:
+        accept(TOOLS, {**SEARCH, **change})
+    assert why in str(caught.value)
+
+
+def test_it_is_found_by_its_description_and_the_names_of_its_arguments() -> None:
+    assert TOOLS.text(accept(TOOLS, SEARCH)) == "Searches the web\nquery"
+
+
+@given(st.from_regex(r"[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?", fullmatch=True))
+def test_every_name_is_made_fit_for_providers(name: str) -> None:
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", model_name(name))
+
+
+def test_names_that_are_too_long_stay_different() -> None:
+    assert model_name("a" * 100 + "b") != model_name("a" * 100 + "c")
+
+
+def test_that_arguments_are_an_object_is_said_also_where_it_was_not() -> None:
+    shelf = Shelf()
+    spec = shelf.render(shelf.put("tools", "t", {**SEARCH, "inputSchema": {}}))
+    assert isinstance(spec, dict)
+    assert spec["inputSchema"] == {"type": "object"}
