@@ -23,6 +23,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
+from agentvm.resources.centre import make_centre
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -87,7 +88,8 @@ class AgentVM:
         self.first_key = first_key
         """The operator's key, if this start has made it: to be shown once."""
         self._store = store
-        self._definitions = definitions
+        self.definitions = definitions
+        self.resources = make_centre(store, clock, new_id)
         self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
 
     async def authenticate(self, credential: str | None) -> Principal | None:
@@ -116,7 +118,8 @@ class AgentVM:
             channel=channel,
             store=Reach(self._store.tenant(principal.tenant_id), principal),
             runtime=self.runtime,
-            definitions=self._definitions,
+            definitions=self.definitions,
+            resources=self.resources,
             office=self.office,
             clock=self.clock,
             new_id=self.new_id,

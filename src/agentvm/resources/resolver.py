@@ -246,7 +246,7 @@ def _show(viewer: TenantId, uri: ResourceUri, found: Found, expand: Expand) -> R
         content=None if expand == "none" else msgspec.json.decode(root.content),
         dependencies=tuple(_dependencies(found, viewer, with_content=expand == "closure")),
         lock=lock_of(found, viewer),
-        warnings=tuple(_warnings(found, viewer)),
+        warnings=tuple(warnings_of(found, viewer)),
     )
 
 
@@ -297,7 +297,7 @@ def _dependencies(found: Found, viewer: TenantId, *, with_content: bool) -> Iter
         )
 
 
-def _warnings(found: Found, viewer: TenantId) -> Iterator[Warned]:
+def warnings_of(found: Found, viewer: TenantId) -> Iterator[Warned]:
     versions: dict[ResourceId, list[str]] = {}
     for node in found.nodes.values():
         one, uri = node.resource, exact_uri(node, viewer)

@@ -34,8 +34,10 @@ from agentvm.protocol.commands.definition import (
 )
 from agentvm.protocol.commands.image import (
     ImageBuild,
+    ImageChange,
     ImageCreate,
     ImageDelete,
+    ImageDifference,
     ImageGet,
     ImageIdReply,
     ImageList,
@@ -48,6 +50,8 @@ from agentvm.protocol.commands.image import (
     ImageStop,
     ImageUpdate,
     ImageUpdates,
+    ImageUpgrade,
+    ImageUpgradeReply,
 )
 from agentvm.protocol.commands.message import MessageSend, MessageSendReply
 from agentvm.protocol.commands.session import (
@@ -67,9 +71,10 @@ __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
     "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply",
     "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList",
-    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageCreate", "ImageDelete",
-    "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages", "ImageMessagesReply", "ImageReply",
-    "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates", "MessageSend", "MessageSendReply", "R_co",
-    "Reply", "SessionCreate", "SessionGet", "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply",
-    "SessionRelease", "SessionReply", "SessionResume", "SessionSetTitle", "SubscribingReply",
+    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
+    "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
+    "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "SessionCreate", "SessionGet",
+    "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply", "SessionRelease", "SessionReply",
+    "SessionResume", "SessionSetTitle", "SubscribingReply",
 ]  # fmt: skip

@@ -2,10 +2,11 @@
 
 from agentvm.model.definition import Definition
 from agentvm.protocol.commands.base import Command, Reply
+from agentvm.protocol.records import DefinitionRecord
 
 
 class DefinitionListReply(Reply):
-    definitions: tuple[Definition, ...]
+    definitions: tuple[DefinitionRecord, ...]
 
 
 class DefinitionList(Command[DefinitionListReply]):
@@ -14,10 +15,12 @@ class DefinitionList(Command[DefinitionListReply]):
 
 
 class DefinitionGetReply(Reply):
-    definition: Definition | None
+    definition: DefinitionRecord | None
 
 
 class DefinitionGet(Command[DefinitionGetReply]):
+    """By name, or by the URI of an agent."""
+
     name = "definition_get"
     reply_type = DefinitionGetReply
     definition_name: str

@@ -1,5 +1,9 @@
 """Image commands — build, run, stop, change, list, delete."""
 
+from typing import Annotated
+
+import msgspec
+
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ImageId, SessionId
@@ -11,10 +15,12 @@ from agentvm.protocol.records import ImageRecord
 
 class ImageReply(SubscribingReply):
     record: ImageRecord | None
+    warnings: tuple[str, ...] | None = None
+    """What the asker should know about what was built: a tool that cannot run here, a version that was withdrawn."""
 
 
 class ImageCreate(Command[ImageReply]):
-    """Builds the server's default definition."""
+    """Builds the server's default definition, or the one that `config.definition` names."""
 
     name = "image_create"
     reply_type = ImageReply
@@ -23,7 +29,7 @@ class ImageCreate(Command[ImageReply]):
 
 
 class ImageBuild(Command[ImageReply]):
-    """Builds a definition: one registered under a name, or one given whole."""
+    """Builds a definition: one registered under a name, an agent by its URI, or one given whole."""
 
     name = "image_build"
     reply_type = ImageReply
@@ -62,17 +68,61 @@ class ImageStop(Command[ImageIdReply]):
 
 
 class ImageUpdates(Record):
+    """What is to change. All but `name` and `description` build the image anew."""
+
     name: str | None = None
     description: str | None = None
+    system_prompt: str | None = None
+    model: str | None = None
+    tools: tuple[str, ...] | None = None
+    sandbox: str | None = None
+    knowledge: tuple[str, ...] | None = None
+    variables: dict[str, object] | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class ImageUpdate(Command[ImageReply]):
-    """Only name and description can change; a build is immutable."""
+    """Its agents use what is new from their next turn on."""
 
     name = "image_update"
     reply_type = ImageReply
     image_id: ImageId
     updates: ImageUpdates = ImageUpdates()
+
+
+class ImageChange(Record):
+    """A reference that means another version now."""
+
+    uri: str
+    """As it was written."""
+    before: str = msgspec.field(name="from")
+    after: str = msgspec.field(name="to")
+
+
+class ImageDifference(Record):
+    before: object = None
+    after: object = None
+
+
+class ImageUpgradeReply(Reply):
+    record: ImageRecord
+    changes: tuple[ImageChange, ...]
+    diff: dict[str, ImageDifference]
+    """By the names of the members of the definition that differ."""
+    applied: bool
+    warnings: tuple[str, ...] | None = None
+
+
+class ImageUpgrade(Command[ImageUpgradeReply]):
+    """Follows the references that name no exact version anew."""
+
+    name = "image_upgrade"
+    reply_type = ImageUpgradeReply
+    image_id: ImageId
+    dry_run: bool = False
+    """Only says what would change."""
 
 
 class ImageListReply(SubscribingReply):
