@@ -23,7 +23,8 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
-from agentvm.resources.centre import make_centre
+from agentvm.resources.centre import ResourceCentre, make_centre
+from agentvm.resources.shipped import ship
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -57,6 +58,12 @@ EXPIRED = Closing(4408, "credentials expired")
 DOORS = 2.0
 """Seconds between two looks for what has expired."""
 
+COLLECT = 3_600.0
+"""Seconds between two looks for what nothing refers to."""
+
+GRACE = 3_600_000
+"""Milliseconds for which it is kept all the same: somebody may be about to refer to it."""
+
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
 
@@ -76,11 +83,13 @@ class AgentVM:
         runtime: Runtime,
         office: Office,
         definitions: Definitions,
+        resources: ResourceCentre,
         clock: Clock,
         new_id: NewId,
         first_key: Secret | None = None,
     ) -> None:
         self.config = config
+        self.resources = resources
         self.runtime = runtime
         self.office = office
         self.clock = clock
@@ -89,7 +98,6 @@ class AgentVM:
         """The operator's key, if this start has made it: to be shown once."""
         self._store = store
         self.definitions = definitions
-        self.resources = make_centre(store, clock, new_id)
         self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
 
     async def authenticate(self, credential: str | None) -> Principal | None:
@@ -145,6 +153,15 @@ class AgentVM:
                 if agent.tenant_id == tenant_id and (containers is None or agent.container_id in containers):
                     tasks.start_soon(self.runtime.stop_agent, agent)
 
+    async def keep_clean(self) -> None:
+        """Drops what nothing refers to any more, until cancelled."""
+        while True:
+            try:
+                await self._store.collect(self.clock(), grace=GRACE)
+            except AgentVMError as error:
+                logger.error("not_collected", code=error.code, error=str(error))
+            await anyio.sleep(COLLECT)
+
     async def keep_doors(self) -> None:
         """Ends what has expired, until cancelled."""
         while True:
@@ -178,6 +195,8 @@ async def open_agentvm(
         models = await _open_models(config, drivers, stack)
         office, ended = await _open_office(config, store, models, clock, None if path is None else path.parent)
         stack.push_async_callback(office.own_keys.aclose)
+        centre = make_centre(store, clock, new_id)
+        await ship(centre)
         prices = Prices(config.prices)
         runtime = await stack.enter_async_context(
             open_runtime(
@@ -201,6 +220,7 @@ async def open_agentvm(
             runtime=runtime,
             office=office,
             definitions=Definitions(definitions),
+            resources=centre,
             clock=clock,
             new_id=new_id,
             first_key=await office.access.bootstrap(config.admin_key) if config.authenticates else None,
@@ -209,6 +229,7 @@ async def open_agentvm(
         _hear_of_ends(vm, ended)
         tasks = await stack.enter_async_context(open_tasks())
         tasks.start_soon(vm.keep_doors)
+        tasks.start_soon(vm.keep_clean)
         stack.callback(tasks.cancel_scope.cancel)
         yield vm
 

@@ -1,68 +1,73 @@
-"""Shelf — resources that refer to each other, locked as the registry would, in memory."""
+"""A resource centre over a real store, two tenants that write to it, and short ways to say what they write."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
 
+from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId
-from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId, digest_of, parse_uri
-from agentvm.resources.kind import Scene, accept, detach, encode
-from agentvm.resources.kinds import KINDS
-from agentvm.storage.resources import Link, Node
+from agentvm.model.resource import ResourceId, ResourceType, Visibility
+from agentvm.resources.centre import ResourceCentre, make_centre
+from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.resolver import Resolved
+from agentvm.storage.resources import Published, ResourceStore
+from agentvm.storage.sqlite import open_store
 
-ACME = TenantId("t_acme")
+ACME, BOLT = TenantId("ten_acme"), TenantId("ten_bolt")
 
 
-class Shelf:
-    """What is put here can be referred to by what is put here later."""
+@dataclass(slots=True)
+class Clock:
+    now: int = 1_700_000_000_000
 
-    def __init__(self) -> None:
-        self.nodes: dict[VersionId, Node] = {}
+    def __call__(self) -> int:
+        return self.now
 
-    def put(self, type_: ResourceType, name: str, content: object, *, owner: str = "acme", version: str = "1.0.0") -> Node:
-        kind = KINDS[type_]
-        accepted = detach(accept(kind, content))[0]
-        body = encode(accepted)
-        version_id = VersionId(f"rver_{len(self.nodes)}")
-        resource_id = ResourceId(f"res_{type_}_{owner}_{name}")
-        links = tuple(
-            Link(alias=alias, uri=uri, target=self._find(uri), floating=True)
-            for alias, uri in kind.references(accepted).items()
-        )
-        node = Node(
-            resource=Resource(
-                resource_id=resource_id,
-                tenant_id=TenantId(f"t_{owner}"),
-                owner=owner,
-                type=type_,
-                name=name,
-                created_at=0,
-                updated_at=0,
-            ),
-            version=ResourceVersion(
-                version_id=version_id,
-                resource_id=resource_id,
-                version=version,
-                digest=digest_of(body),
-                size=len(body),
-                created_by="u",
-                created_at=0,
-            ),
-            content=body,
-            links=links,
-        )
-        self.nodes[version_id] = node
-        return node
 
-    def scene(self, node: Node, args: Mapping[str, object] | None = None, fragment: str | None = None) -> Scene:
-        return Scene(viewer=ACME, node=node, nodes=self.nodes, kinds=KINDS, args=args or {}, fragment=fragment)
+@dataclass(slots=True)
+class World:
+    centre: ResourceCentre
+    clock: Clock
+    acme: Author = field(default_factory=lambda: Author(tenant_id=ACME, actor="ann", may_publish=True))
+    bolt: Author = field(default_factory=lambda: Author(tenant_id=BOLT, actor="bob", may_publish=True))
 
-    def render(self, node: Node, fragment: str | None = None, /, **args: object) -> object:
-        return self.scene(node, args, fragment).render()
+    async def prompt(
+        self,
+        name: str,
+        text: str = "Hello.",
+        *,
+        by: Author | None = None,
+        version: str | None = None,
+        visibility: Visibility | None = None,
+        **more: Any,
+    ) -> Published:
+        draft = Draft(type="prompts", name=name, content={"text": text}, version=version, visibility=visibility, **more)
+        return await self.centre.registry.register(by or self.acme, draft)
 
-    def _find(self, text: str) -> VersionId:
-        uri = parse_uri(text)
-        return next(
-            version_id
-            for version_id, node in reversed(self.nodes.items())
-            if (node.resource.type, node.resource.name, node.resource.owner) == (uri.type, uri.name, uri.owner or "acme")
-            and (uri.selector is None or not uri.is_exact or uri.selector == node.version.version)
-        )
+    async def add(
+        self, kind: ResourceType, name: str, content: Mapping[str, object], *, by: Author | None = None, **more: Any
+    ) -> Published:
+        return await self.centre.registry.register(by or self.acme, Draft(type=kind, name=name, content=content, **more))
+
+    async def revise(self, resource_id: ResourceId, text: str, *, by: Author | None = None, **more: Any) -> Published:
+        return await self.centre.registry.revise(by or self.acme, resource_id, Revision(content={"text": text}, **more))
+
+    async def resolve(self, uri: str, *, by: Author | None = None, **more: Any) -> Resolved:
+        return await self.centre.resolver.resolve((by or self.acme).tenant_id, uri, **more)
+
+    def view(self, author: Author | None = None) -> ResourceStore:
+        return self.centre.store.resources((author or self.acme).tenant_id)
+
+
+@asynccontextmanager
+async def open_world(path: Path | None = None) -> AsyncIterator[World]:
+    clock, numbers = Clock(), count(1)
+    async with open_store(path) as store:
+        for tenant_id, slug in ((ACME, "acme"), (BOLT, "bolt")):
+            if await store.directory.get_tenant(tenant_id) is None:
+                made = Tenant(tenant_id=tenant_id, slug=slug, name=slug, created_at=clock.now, updated_at=clock.now)
+                await store.directory.add_tenant(made)
+        yield World(make_centre(store, clock, lambda prefix: f"{prefix}_{next(numbers)}"), clock)

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.model.definition import Definition

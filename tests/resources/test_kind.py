@@ -1,13 +1,14 @@
 import base64
 from datetime import date
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
-from agentvm.model.resource import MAX_CONTENT, MAX_DEPTH, digest_of
+from agentvm.model.resource import MAX_CONTENT, MAX_DEPTH, ResourceType, digest_of
 from agentvm.resources.kind import Binary, accept, check_reference, decode, detach, encode
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.knowledge import KnowledgeContent
@@ -35,6 +36,27 @@ def test_what_is_accepted_comes_back_from_its_bytes(
     assert decode(KNOWLEDGE, encode(knowledge)) == knowledge
     bare = detach(knowledge)[0]
     assert decode(KNOWLEDGE, encode(bare)) == bare
+
+
+@given(
+    text=st.text(),
+    schema=st.fixed_dictionaries({}, optional={"title": st.text(), "default": objects, "examples": st.lists(json_values)}),
+    env=st.dictionaries(st.sampled_from(["A", "B_1"]), st.text(alphabet="a=é \n")),
+    files=st.dictionaries(st.sampled_from(["a", "b/c"]), st.text() | st.binary().map(lambda data: {"data": data})),
+)
+def test_so_do_prompts_tools_and_sandboxes(
+    text: str, schema: dict[str, object], env: dict[str, str], files: dict[str, object]
+) -> None:
+    written: list[tuple[ResourceType, dict[str, object]]] = [
+        ("prompts", {"text": text, "format": "plain", "variables": schema}),
+        ("tools", {"description": "d", "inputSchema": schema, "runtime": "python", "entry": f"-{text}", "secrets": []}),
+        ("sandboxes", {"runtime": "python", "env": env, "files": files, "persistent": False, "limits": {}}),
+    ]
+    for type_, raw in written:
+        content = accept(KINDS[type_], raw)
+        body = encode(content)
+        assert decode(KINDS[type_], body) == content
+        assert encode(accept(KINDS[type_], msgspec.json.decode(body))) == body
 
 
 @given(objects)

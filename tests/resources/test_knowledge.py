@@ -1,5 +1,5 @@
 import pytest
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.resources.kind import accept

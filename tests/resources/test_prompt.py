@@ -3,7 +3,7 @@ import time
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.resources.kind import accept

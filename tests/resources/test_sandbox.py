@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooLarge
 from agentvm.model.resource import digest_of

@@ -168,7 +168,7 @@ def test_what_is_unevaluated_is_looked_for_only_so_often(keyword: str) -> None:
 
 
 def test_a_long_list_compared_with_many_choices_is_refused_before_it_is_counted_out() -> None:
-    schema = {"items": {"oneOf": [{"properties": {"a": {}}}] * 3_000}}
+    schema: dict[str, object] = {"items": {"oneOf": [{"properties": {"a": {}}}] * 3_000}}
     with quickly(), pytest.raises(ResourceInvalid, match="would take too long"):
         misfits("s", schema, [{} for _ in range(3_000)])
 

@@ -3,7 +3,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.resources.fixtures import Shelf
+from tests.resources.shelf import Shelf
 
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
 from agentvm.resources.kind import accept

@@ -147,7 +147,7 @@ class Registry:
             raise ResourceTooLarge(f"The content has {size} bytes; at most {MAX_CONTENT} are allowed")
         await self._check_blobs(author, kept)
         if draft.schema is not None:
-            check_schema(draft.schema, "schema")
+            check_schema("schema", draft.schema)
         self._check_visibility(author, draft.visibility)
         references = _references(draft, kind.references(content))
         dependencies = await self._lock(author, draft, references, targets)

@@ -95,7 +95,7 @@ class Resolved(Record):
 
 
 class Pinned(Record):
-    """An entry of a lock that somebody kept: what `Resolved.lock` said, or as much of it as they need."""
+    """An entry of a lock that somebody kept, as `Resolved.lock` gave it."""
 
     uri: str
     digest: str
@@ -298,6 +298,7 @@ def _dependencies(found: Found, viewer: TenantId, *, with_content: bool) -> Iter
 
 
 def warnings_of(found: Found, viewer: TenantId) -> Iterator[Warned]:
+    """What whoever uses it should know."""
     versions: dict[ResourceId, list[str]] = {}
     for node in found.nodes.values():
         one, uri = node.resource, exact_uri(node, viewer)

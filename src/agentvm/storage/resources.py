@@ -57,7 +57,7 @@ class Publication:
     pointer: str | None = None
     """A tag that is to point to the version."""
     is_new: bool = False
-    """There must be no resource of this name yet."""
+    """There must be no resource of this name yet, or one with this very version."""
     expected: str | None = None
     """The digest that the latest version must have."""
     created_by: str

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import anyio
 from msgspec import structs
@@ -18,6 +19,8 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.usage import Usage
 from agentvm.storage.base import ContainerStore, Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, default_session, image, message, session, turn
+
+E = TypeVar("E", bound=Exception)
 
 ACME, RIVAL = TenantId("acme"), TenantId("rival")
 ODD = (
@@ -330,6 +333,15 @@ async def raises(expected: type[Exception], call: Awaitable[object]) -> bool:
     except expected:
         return True
     return False
+
+
+async def failure(expected: type[E], call: Awaitable[object]) -> E:
+    """The error that the call fails with."""
+    try:
+        await call
+    except expected as error:
+        return error
+    raise AssertionError(f"there was no {expected.__name__}")
 
 
 CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (

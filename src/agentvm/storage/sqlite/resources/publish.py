@@ -163,18 +163,20 @@ def _enter(connection: apsw.Connection, tenant_id: TenantId, prepared: _Prepared
     wanted = prepared.publication
     found = fetch(connection, _FIND, (tenant_id, wanted.type, wanted.name))
     resource_key, visibility, latest_key = found[0] if found else (None, None, None)
-    if resource_key is not None and wanted.is_new:
-        raise ResourceExists(f"There is already {_uri(wanted)}: publish another version of it instead")
     if wanted.expected is not None:
         _check_latest(connection, wanted, latest_key)
     if resource_key is None:
         resource_key = _add_resource(connection, tenant_id, wanted)
     for version_key, version, digest in fetch(connection, _SAME_RANK, (resource_key, prepared.rank)):
         if digest != wanted.digest:
+            if wanted.is_new:
+                break
             raise ResourceVersionExists(
                 f"{_uri(wanted)} has a version {version} already, with other content: choose another version"
             )
         return _Entered(resource_key, version_key, created=False)
+    if found and wanted.is_new:
+        raise ResourceExists(f"There is already {_uri(wanted)}: publish another version of it instead")
     target = "public" if tenant_id == SYSTEM_TENANT else wanted.visibility
     about = (wanted.description, wanted.deprecated, target, wanted.now)
     connection.execute(UPDATE_RESOURCE, (*about, resource_key))

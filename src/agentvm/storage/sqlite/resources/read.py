@@ -45,6 +45,7 @@ FROM resource_versions AS v JOIN version_blobs AS p ON p.version_key = v.version
 JOIN resource_blobs AS b ON b.digest = p.digest
 WHERE v.version_id = ? AND p.digest = ?
 """
+_GONE = "SELECT tenant_id FROM tenants WHERE slug = ? AND deleted_at IS NOT NULL"
 _COUNT = "SELECT count(*) FROM resources WHERE tenant_id = ? AND deleted_at IS NULL"
 
 _DEPENDENT_VERSIONS = f"""
@@ -70,7 +71,7 @@ SELECT (SELECT count(DISTINCT d.version_key)
         CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
         CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
         CROSS JOIN resources AS r ON r.resource_key = v.resource_key
-        WHERE target.resource_key = ?2 AND r.tenant_id <> ?1)
+        WHERE target.resource_key = ?2 AND r.resource_key <> ?2 AND r.tenant_id <> ?1)
      + (SELECT count(DISTINCT images.position)
         FROM resource_versions AS target
         CROSS JOIN image_refs ON image_refs.version_key = target.version_key
@@ -100,7 +101,8 @@ def history(connection: apsw.Connection, tenant_id: TenantId, resource_id: Resou
 def find_locked(
     connection: apsw.Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None, digest: str
 ) -> VersionId | None:
-    for each in owners(connection, tenant_id, owner):
+    gone = fetch(connection, _GONE, (owner,)) if owner is not None else []
+    for each in (*owners(connection, tenant_id, owner), *(TenantId(former) for (former,) in gone)):
         for deleted in ("NULL", "NOT NULL"):
             for (version_id,) in fetch(connection, _BY_DIGEST.format(deleted=deleted), (each, kind, name, digest)):
                 if is_readable(connection, tenant_id, version_id):

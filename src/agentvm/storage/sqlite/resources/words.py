@@ -12,6 +12,8 @@ from agentvm.model.ids import TenantId
 MOST_CHARACTERS = 100_000
 """Of a text; what is beyond is not searched. The writer's time is everybody's."""
 _MOST_TERMS = 32
+# Unicode takes read_file and docs.intro for one word; who looks for a file does not.
+_WITHIN = str.maketrans({"_": " ", ".": " ", ":": " ", "’": "'"})
 _OPEN = "public"
 
 # Of scope, name, tags, description, text.
@@ -23,7 +25,9 @@ def words(text: str) -> str:
     # Here, because these tables take longer to load than everything else of the database, and few processes need them.
     from apsw import unicode  # noqa: PLC0415
 
-    return " ".join(unicode.word_iter(unicode.casefold(unicode.strip(text[:MOST_CHARACTERS]))))
+    cut = unicode.word_iter(unicode.casefold(text[:MOST_CHARACTERS].translate(_WITHIN)))
+    # Not before it is cut: without marks there are no spaces either.
+    return " ".join(word if word.isascii() else unicode.strip(word) for word in cut)
 
 
 def scope_of(tenant_id: TenantId, *, is_open: bool) -> str:

@@ -1,0 +1,298 @@
+"""Folder — a resource as files, for people and for git: a `resource.json`, and beside it whatever is better read alone.
+
+    sales/
+      resource.json      {"type": "prompts", "name": "sales", "version": "1.0.0", ...}
+      prompt.md
+
+Anywhere in `content`, `{"$file": "prompt.md"}` stands for the text of a file, or for its bytes where a binary part belongs.
+Where both can stand it is the text if it is UTF-8, unless `"binary": true` is beside it. `{"$literal": ...}` is for what would
+be read as one of these. A prompt without `content` is its `prompt.md`. Files are in the folder or below it, and nowhere else.
+"""
+
+import mimetypes
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
+from agentvm.model.base import Record
+from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type, version_digest
+from agentvm.resources.archive import read_json
+from agentvm.resources.kind import Binary, accept, detach, encode
+from agentvm.resources.kinds import KINDS
+
+MANIFEST = "resource.json"
+PROMPT = "prompt.md"
+MAX_FOLDERS = 1_000
+MAX_FILE_NAME = 80
+
+_FILE, _LITERAL, _BINARY = "$file", "$literal", "binary"
+_ANYTHING = inspect.AnyType()
+_NAMES: dict[tuple[str, str], str] = {
+    ("prompts", "text"): PROMPT,
+    ("agents", "systemPrompt"): "system-prompt.md",
+    ("tools", "description"): "description.md",
+}
+_PROGRAMS = {"python": "tool.py", "command": "tool.sh"}
+
+
+class FolderItem(Record, forbid_unknown_fields=True):
+    """A `resource.json` with everything in it that it refers to; `content` is as it would be sent to a server."""
+
+    type: ResourceType
+    name: str
+    version: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+    visibility: Visibility | None = None
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] | None = None
+    content: Any = None
+
+    def references(self) -> dict[str, str]:
+        """By alias: those that the content names, and those that are declared."""
+        kind = KINDS[self.type]
+        return {**kind.references(accept(kind, self.content)), **(self.dependencies or {})}
+
+    def digest(self) -> str:
+        """What a server says it is."""
+        kind = KINDS[self.type]
+        body = encode(detach(accept(kind, self.content))[0])
+        return version_digest(self.type, msgspec.json.decode(body), self.schema, self.references())
+
+
+def find_folders(root: Path) -> list[Path]:
+    """Every folder with a resource in it, by name. Hidden ones, and links to folders, are passed over."""
+    found = []
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if MANIFEST in files:
+            found.append(Path(folder))
+            if len(found) > MAX_FOLDERS:
+                raise ResourceTooLarge(f"There are more than {MAX_FOLDERS} resources in {root}; give a folder that has fewer")
+    return found
+
+
+def read_folder(folder: Path) -> FolderItem:
+    """`InvalidInput` names the file and what is wrong with it."""
+    raw = read_json(_read(folder, MANIFEST), str(folder / MANIFEST))
+    if isinstance(raw, dict) and isinstance(raw.get("type"), str):
+        raw = {**raw, "type": parse_type(raw["type"])}
+    try:
+        item = msgspec.convert(raw, type=FolderItem)
+    except msgspec.ValidationError as error:
+        raise ResourceInvalid(f"{folder / MANIFEST} does not fit: {error}") from None
+    if item.content is None and item.type == "prompts":
+        return msgspec.structs.replace(item, content={"text": _text(folder, PROMPT)})
+    if item.content is None:
+        raise ResourceInvalid(f"{folder / MANIFEST} has no content")
+    return msgspec.structs.replace(item, content=_read_in(folder, item.content, inspect.type_info(KINDS[item.type].content)))
+
+
+def write_folder(folder: Path, item: FolderItem) -> None:
+    """Texts of more than one line, and binary parts, go into files of their own. What `read_folder` reads is the same again."""
+    writer = _Writer(item)
+    content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
+    raw = {**msgspec.to_builtins(item), "content": content}
+    if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
+        del raw["content"]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, body in {**writer.files, MANIFEST: pretty(raw)}.items():
+        _write(folder, name, body)
+
+
+def set_version(folder: Path, version: str) -> None:
+    """Writes another version into the `resource.json`, and nothing else."""
+    raw = read_json(_read(folder, MANIFEST), str(folder / MANIFEST))
+    assert isinstance(raw, dict)
+    _write(folder, MANIFEST, pretty({**raw, "version": version}))
+
+
+def pretty(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
+    """The content with its files in it."""
+    if isinstance(value, list):
+        return [_read_in(folder, one, _inner(kind, None)) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_LITERAL}:
+        return value[_LITERAL]
+    if _FILE not in value:
+        return {name: _read_in(folder, one, _inner(kind, name)) for name, one in value.items()}
+    name = value[_FILE]
+    if not isinstance(name, str) or not value.keys() <= {_FILE, _BINARY}:
+        raise ResourceInvalid(f'{folder / MANIFEST}: write {{"{_FILE}": "the name of a file"}}')
+    if not _takes_binary(kind):
+        return _text(folder, name)
+    body = _read(folder, name)
+    if _takes_text(kind) and value.get(_BINARY) is not True and (text := _as_text(body)) is not None:
+        return text
+    return {"data": b64encode(body).decode()}
+
+
+class _Writer:
+    """Finds names for what goes into files."""
+
+    def __init__(self, item: FolderItem) -> None:
+        self.files: dict[str, bytes] = {}
+        self._item = item
+        self._taken = {MANIFEST}
+        self._folders: set[str] = set()
+
+    def write_out(self, value: Any, kind: inspect.Type, path: tuple[str | int, ...]) -> Any:
+        """The content with references to files in it."""
+        if isinstance(value, str):
+            is_prompt = self._item.type == "prompts" and path == ("text",)
+            return {_FILE: self._add(path, value.encode())} if "\n" in value or is_prompt else value
+        if isinstance(value, list | tuple):
+            return [self.write_out(one, _inner(kind, None), (*path, index)) for index, one in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        if _takes_binary(kind) and value.keys() <= {"data", "size"} and isinstance(value.get("data"), str):
+            body = b64decode(value["data"])
+            forced = _takes_text(kind) and _as_text(body) is not None
+            return {_FILE: self._add(path, body), **({_BINARY: True} if forced else {})}
+        if _FILE in value or _LITERAL in value:
+            return {_LITERAL: value}
+        return {name: self.write_out(one, _inner(kind, name), (*path, name)) for name, one in value.items()}
+
+    def _add(self, path: tuple[str | int, ...], body: bytes) -> str:
+        name = self._free(self._name(path))
+        self._taken.add(name.lower())
+        self._folders.update(str(parent).lower() for parent in PurePosixPath(name).parents)
+        self.files[name] = body
+        return name
+
+    def _name(self, path: tuple[str | int, ...]) -> str:
+        """A good name for what stands there."""
+        item, content = self._item, self._item.content
+        match item.type, path:
+            case (kind, (str(member),)) if (kind, member) in _NAMES:
+                return _NAMES[kind, member]
+            case "tools", ("entry",) if content.get("runtime") in _PROGRAMS:
+                return _PROGRAMS[content["runtime"]]
+            case "knowledge", ("documents", int(index), "text"):
+                return f"documents/{_plain(content['documents'][index]['id']).removesuffix('.md')}.md"
+            case "knowledge", ("documents", int(index), "file"):
+                return f"documents/{_named_part(content['documents'][index])}"
+            case "sandboxes", ("files", str(name)):
+                return "/".join(["files", *(_plain(part) for part in name.split("/") if part)])
+            case _:
+                pass
+        return f"{_plain('-'.join(map(str, path)))}.txt"
+
+    def _free(self, name: str) -> str:
+        """That name, or one like it that nothing else has; letters of both sizes are the same to some disks."""
+        folder, _, leaf = name.rpartition("/")
+        if any(str(parent).lower() in self._taken for parent in PurePosixPath(name).parents):
+            folder = "more"
+        stem, dot, ending = leaf.rpartition(".") if "." in leaf else (leaf, "", "")
+        number = 1
+        while True:
+            free = f"{stem}{'' if number == 1 else f'-{number}'}{dot}{ending}"
+            free = f"{folder}/{free}" if folder else free
+            if free.lower() not in self._taken and free.lower() not in self._folders:
+                return free
+            number += 1 if number < 10 else len(self._taken)
+
+
+def _inner(kind: inspect.Type, member: str | None) -> inspect.Type:
+    """What may stand in that member of an object, or for None in an array, where `kind` may stand."""
+    for one in _options(kind):
+        if isinstance(one, inspect.StructType) and member is not None and one.cls is not Binary:
+            return next((field.type for field in one.fields if field.encode_name == member), _ANYTHING)
+        if isinstance(one, inspect.DictType) and member is not None:
+            return one.value_type
+        if isinstance(one, inspect.VarTupleType | inspect.ListType) and member is None:
+            return one.item_type
+    return _ANYTHING
+
+
+def _options(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.Metadata):
+        yield from _options(kind.type)
+    elif isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from _options(one)
+    else:
+        yield kind
+
+
+def _takes_binary(kind: inspect.Type) -> bool:
+    return any(isinstance(one, inspect.StructType) and one.cls is Binary for one in _options(kind))
+
+
+def _takes_text(kind: inspect.Type) -> bool:
+    return any(isinstance(one, inspect.StrType | inspect.AnyType) for one in _options(kind))
+
+
+def _plain(text: str) -> str:
+    """A name that every disk takes."""
+    return re.sub(r"[^\w.-]+", "-", text)[:MAX_FILE_NAME].strip(".-_ ") or "file"
+
+
+def _named_part(document: dict[str, Any]) -> str:
+    name = _plain(document["id"])
+    if "." in name:
+        return name
+    return name + (mimetypes.guess_extension(document.get("mime") or "") or ".bin")
+
+
+def _text(folder: Path, name: str) -> str:
+    text = _as_text(_read(folder, name))
+    if text is None:
+        raise ResourceInvalid(f"{folder / name} is not text in UTF-8")
+    return text
+
+
+def _as_text(body: bytes) -> str | None:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _read(folder: Path, name: str) -> bytes:
+    path = _inside(folder, name)
+    try:
+        if not path.is_file():
+            raise ResourceInvalid(f"There is no file {folder / name}")
+        with path.open("rb") as file:
+            body = file.read(2 * MAX_CONTENT + 1)
+    except OSError as error:
+        raise ResourceInvalid(f"Cannot read {folder / name}: {error.strerror}") from None
+    if len(body) > 2 * MAX_CONTENT:
+        raise ResourceTooLarge(f"{folder / name} is larger than a resource may be")
+    return body
+
+
+def _write(folder: Path, name: str, body: bytes) -> None:
+    path = _inside(folder, name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    except OSError as error:
+        raise InvalidInput(f"Cannot write {folder / name}: {error.strerror}") from None
+
+
+def _inside(folder: Path, name: str) -> Path:
+    """Where the name leads, if that is in the folder, links and all."""
+    home = folder.resolve()
+    try:
+        path = (home / name).resolve()
+        is_inside = path.is_relative_to(home) and path != home and ".." not in re.split(r"[/\\]", name)
+    except (OSError, ValueError, RuntimeError):
+        is_inside = False
+    if not is_inside:
+        raise ResourceInvalid(f"{shorten(name)!r} leads out of {folder}; the files of a resource are in its folder")
+    return path

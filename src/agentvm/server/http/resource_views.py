@@ -1,0 +1,142 @@
+"""What the routes of resources show, and what they all need: who writes, and whose view it is."""
+
+from typing import Any
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import Resource, ResourceType, ResourceUri, ResourceVersion, Visibility, parse_uri
+from agentvm.resources.kinds import TypeDescription
+from agentvm.resources.registry import Author
+from agentvm.server.http.route import Ask
+from agentvm.storage.resources import Published, ResourceStore
+
+READ, WRITE = ("resources:read",), ("resources:write",)
+
+
+class ResourceView(Record):
+    """A resource without its content. `uses` is how many images and versions are locked to it."""
+
+    id: str
+    uri: str
+    type: ResourceType
+    owner: str
+    name: str
+    visibility: Visibility
+    created_at: int
+    updated_at: int
+    latest: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    deprecated: str | None = None
+    uses: int | None = None
+
+
+class VersionView(Record):
+    version: str
+    digest: str
+    size: int
+    created_at: int
+    yanked_at: int | None = None
+    created_by: str | None = None
+    """Who published it, for those of the same tenant."""
+
+
+class RegisteredView(Record):
+    id: str
+    uri: str
+    version: str
+    digest: str
+    resource: ResourceView
+
+
+class ContentView(Record):
+    """A resource with one of its versions, as it was published."""
+
+    id: str
+    uri: str
+    resource: ResourceView
+    version: VersionView
+    content: object
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] = msgspec.field(default_factory=dict)
+    pointers: dict[str, str] = msgspec.field(default_factory=dict)
+    """The tags, and the versions they point to."""
+
+
+class ResourcePage(Record):
+    """`total` is how many there are on all pages."""
+
+    items: list[ResourceView]
+    total: int
+    next_cursor: str | None = None
+
+
+class TypesView(Record):
+    items: tuple[TypeDescription, ...]
+
+
+def author_of(ask: Ask[Any]) -> Author:
+    one = ask.principal
+    return Author(tenant_id=ask.tenant_id, actor=one.actor, may_publish=one.may("resources:publish"))
+
+
+def view_of(ask: Ask[Any]) -> ResourceStore:
+    return ask.vm.resources.store.resources(ask.tenant_id)
+
+
+def shown(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceView:
+    return ResourceView(
+        id=resource.resource_id,
+        uri=uri_of(resource, viewer),
+        type=resource.type,
+        owner=resource.owner,
+        name=resource.name,
+        visibility=resource.visibility,
+        latest=resource.latest,
+        description=resource.description,
+        tags=resource.tags,
+        deprecated=resource.deprecated,
+        created_at=resource.created_at,
+        updated_at=resource.updated_at,
+        uses=uses,
+    )
+
+
+def version_shown(version: ResourceVersion, resource: Resource, viewer: TenantId) -> VersionView:
+    return VersionView(
+        version=version.version,
+        digest=version.digest,
+        size=version.size,
+        created_at=version.created_at,
+        yanked_at=version.yanked_at,
+        created_by=version.created_by if resource.tenant_id == viewer else None,
+    )
+
+
+def selector_of(resource: Resource, text: str) -> str:
+    """Checked and in its canonical form, as in a URI."""
+    uri = ResourceUri(type=resource.type, name=resource.name, selector=text)
+    return parse_uri(str(uri)).selector or text
+
+
+def matches(header: str, digest: str) -> bool:
+    """Whether an `If-Match` or `If-None-Match` names the digest."""
+    tags = {tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")}
+    return "*" in tags or digest in tags
+
+
+def uri_of(resource: Resource, viewer: TenantId) -> str:
+    owner = None if resource.tenant_id == viewer else resource.owner
+    return str(ResourceUri(type=resource.type, owner=owner, name=resource.name))
+
+
+def registered(done: Published, viewer: TenantId) -> RegisteredView:
+    return RegisteredView(
+        id=done.resource.resource_id,
+        uri=f"{uri_of(done.resource, viewer)}@{done.version.version}",
+        version=done.version.version,
+        digest=done.version.digest,
+        resource=shown(done.resource, viewer),
+    )

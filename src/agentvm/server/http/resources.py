@@ -1,0 +1,268 @@
+"""Resources — `/v1/resources`: register, discover, read, change and delete."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from agentvm.errors import InvalidInput, PermissionDenied, PreconditionFailed
+from agentvm.errors.resource import (
+    ResourceCycle,
+    ResourceExists,
+    ResourceInUse,
+    ResourceInvalid,
+    ResourceNotFound,
+    ResourceVersionExists,
+)
+from agentvm.model.resource import MAX_CONTENT, MAX_NODES, Resource, Visibility, parse_type, select
+from agentvm.resources.kinds import describe_types
+from agentvm.resources.registry import Bump, Draft, Revision
+from agentvm.server.http.resource_views import (
+    READ,
+    WRITE,
+    ContentView,
+    RegisteredView,
+    ResourcePage,
+    TypesView,
+    author_of,
+    matches,
+    registered,
+    selector_of,
+    shown,
+    uri_of,
+    version_shown,
+    view_of,
+)
+from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Routes
+from agentvm.storage.resources import Changes, Published, Search
+
+routes = Routes()
+
+MAX_RESOURCE_BODY = 2 * MAX_CONTENT
+"""Text in JSON, and binary parts in base64, take more than their bytes."""
+
+_ALL, _ONE = "/v1/resources", "/v1/resources/{resource_id:str}"
+
+
+class RegisterGiven(Given):
+    """`type` may be singular. Without a `version` it is 1.0.0; `tag` is a name that shall point to the version."""
+
+    type: str
+    name: str
+    content: dict[str, object]
+    version: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+    visibility: Visibility | None = None
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] | None = None
+    tag: str | None = None
+
+
+class ReviseGiven(Given):
+    """With `content`, `schema` or `dependencies` it makes a new version; else it changes what is no part of a version."""
+
+    content: dict[str, object] | None = None
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] | None = None
+    version: str | None = None
+    bump: Bump | None = None
+    tag: str | None = None
+    description: str | UnsetType | None = UNSET
+    tags: tuple[str, ...] | UnsetType | None = UNSET
+    visibility: Visibility | None = None
+    deprecated: str | UnsetType | None = UNSET
+
+
+class DiscoverGiven(Given):
+    """Every member narrows the search. `cursor` is the `nextCursor` of the page before."""
+
+    type: str | None = None
+    q: str | None = None
+    tag: str | None = None
+    owner: str | None = None
+    visibility: Visibility | None = None
+    scope: Literal["own", "public", "all"] = "all"
+    depends_on: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    cursor: str | None = None
+
+
+class GetGiven(Given):
+    """`version` is a version, range, tag or digest."""
+
+    version: str | None = None
+
+
+class DeleteGiven(Given):
+    force: bool = False
+
+
+@routes.add("GET", "/v1/resources/types", needs=READ, takes=Nothing, across=False)
+async def types(ask: Ask[Nothing]) -> TypesView:
+    """List the types of resources, with the JSON Schema of their content."""
+    return TypesView(items=describe_types())
+
+
+@routes.add(
+    "POST", _ALL, needs=WRITE, takes=RegisterGiven, action="resource.register", most_body=MAX_RESOURCE_BODY,
+    statuses=(200, 201), raises=(ResourceInvalid, ResourceExists, ResourceVersionExists, ResourceCycle, ResourceNotFound),
+)  # fmt: skip
+async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
+    """Register a resource.
+
+    The very same version again is answered with 200, and changes nothing.
+    """
+    given = ask.given
+    draft = Draft(
+        type=parse_type(given.type),
+        name=given.name,
+        content=given.content,
+        version=given.version,
+        schema=given.schema,
+        dependencies=given.dependencies,
+        description=given.description,
+        tags=given.tags,
+        visibility=given.visibility,
+        pointer=given.tag,
+    )
+    ask.target = f"{draft.type}/{draft.name}"
+    counting = ask.office.quotas.adding(ask.tenant_id, ask.principal.user_id, "resources", view_of(ask).count)
+    async with counting:
+        await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
+        done = await ask.vm.resources.registry.register(author_of(ask), draft)
+    return Answer(content=registered(done, ask.tenant_id), status=201 if done.created else 200)
+
+
+@routes.add("GET", _ALL, needs=READ, takes=DiscoverGiven, raises=(ResourceNotFound,))
+async def discover(ask: Ask[DiscoverGiven]) -> ResourcePage:
+    """Search for resources.
+
+    Your own and those that are public; the best first if there is a `q`, else by name.
+    """
+    given = ask.given
+    registry = ask.vm.resources.registry
+    target = None if given.depends_on is None else await registry.find(ask.tenant_id, given.depends_on)
+    found = await view_of(ask).search(
+        Search(
+            text=given.q,
+            type=None if given.type is None else parse_type(given.type),
+            tag=given.tag,
+            owner=given.owner,
+            visibility=given.visibility,
+            scope=given.scope,
+            depends_on=None if target is None else target.resource_id,
+            after=given.cursor,
+            limit=given.limit,
+        )
+    )
+    items = [shown(hit.resource, ask.tenant_id, uses=hit.uses) for hit in found.items]
+    return ResourcePage(items=items, total=found.total, next_cursor=found.next)
+
+
+@routes.add("GET", _ONE, needs=READ, takes=GetGiven, statuses=(200, 304), raises=(ResourceNotFound,))
+async def get(ask: Ask[GetGiven]) -> Answer[ContentView | None]:
+    """Show a resource with the content of one version, by default the latest."""
+    resource = await ask.vm.resources.registry.find(ask.tenant_id, ask.path["resource_id"])
+    history = await view_of(ask).history(resource.resource_id)
+    wanted = ask.given.version
+    version = select(history.versions, history.tags, None if wanted is None else selector_of(resource, wanted))
+    if version is None:
+        raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}")
+    tagged = {"ETag": f'"{version.digest}"', "Cache-Control": "private, no-cache"}
+    if ask.if_none_match is not None and matches(ask.if_none_match, version.digest):
+        return Answer(content=None, status=304, headers=tagged)
+    node = (await view_of(ask).closure(version.version_id, limit=MAX_NODES))[version.version_id]
+    view = ContentView(
+        id=resource.resource_id,
+        uri=uri_of(resource, ask.tenant_id),
+        resource=shown(resource, ask.tenant_id),
+        version=version_shown(version, resource, ask.tenant_id),
+        content=msgspec.json.decode(node.content),
+        schema=version.schema,
+        dependencies=version.dependencies,
+        pointers=dict(history.tags),
+    )
+    return Answer(content=view, headers=tagged)
+
+
+@routes.add(
+    "PUT", _ONE, needs=WRITE, takes=ReviseGiven, action="resource.change", most_body=MAX_RESOURCE_BODY,
+    raises=(ResourceInvalid, ResourceVersionExists, ResourceCycle, ResourceNotFound, PreconditionFailed),
+)  # fmt: skip
+async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
+    """Publish a new version, or change what is said about the resource.
+
+    With `If-Match: "<digest>"` only if the latest version still has that digest.
+    """
+    given, registry, author = ask.given, ask.vm.resources.registry, author_of(ask)
+    resource = await registry.find(ask.tenant_id, ask.path["resource_id"])
+    changes = Changes(
+        description=_kept(given.description, ""),
+        tags=_kept(given.tags, ()),
+        visibility=given.visibility,
+        deprecated=_kept(given.deprecated, ""),
+    )
+    if given.content is None and given.schema is None and given.dependencies is None:
+        if given.version is not None or given.bump is not None:
+            raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
+        await _check_match(ask, resource)
+        if given.tag is not None:
+            raise InvalidInput("tag is for a new version; to move a tag: PUT /v1/resources/{id}/tags/{tag}")
+        changed = await registry.change(author, resource.resource_id, changes)
+        return await _as_it_is(ask, changed)
+    if given.version is not None and given.bump is not None:
+        raise InvalidInput("Give version or bump, not both")
+    revision = Revision(
+        content=given.content,
+        schema=given.schema,
+        dependencies=given.dependencies,
+        version=given.version,
+        bump=given.bump or "patch",
+        changes=changes,
+        pointer=given.tag,
+        expected=None if ask.if_match is None else _one_digest(ask.if_match),
+    )
+    return registered(await registry.revise(author, resource.resource_id, revision), ask.tenant_id)
+
+
+@routes.add("DELETE", _ONE, needs=WRITE, takes=DeleteGiven, action="resource.delete", raises=(ResourceInUse, ResourceNotFound))
+async def delete(ask: Ask[DeleteGiven]) -> Answer[None]:
+    """Delete a resource.
+
+    What images or other resources refer to is kept, unless `force` is given by an administrator: then it is out of view, but
+    those that are locked to it can go on.
+    """
+    if ask.given.force and not ask.principal.may("tenants:admin"):
+        raise PermissionDenied("tenants:admin")
+    registry = ask.vm.resources.registry
+    resource = await registry.find(ask.tenant_id, ask.path["resource_id"])
+    await registry.delete(author_of(ask), resource.resource_id, force=ask.given.force)
+    return NO_CONTENT
+
+
+async def _as_it_is(ask: Ask[Any], resource: Resource) -> RegisteredView:
+    history = await view_of(ask).history(resource.resource_id)
+    latest = select(history.versions, history.tags, None) or history.versions[-1]
+    return registered(Published(resource, latest, False), ask.tenant_id)
+
+
+async def _check_match(ask: Ask[Any], resource: Resource) -> None:
+    if ask.if_match is None:
+        return
+    history = await view_of(ask).history(resource.resource_id)
+    latest = select(history.versions, history.tags, None)
+    if latest is None or not matches(ask.if_match, latest.digest):
+        raise PreconditionFailed("The resource has changed since you read it; read it again")
+
+
+def _one_digest(header: str) -> str | None:
+    tag = header.strip().removeprefix("W/").strip('"')
+    if "," in tag:
+        raise InvalidInput("If-Match must name one digest here")
+    return None if tag == "*" else tag
+
+
+def _kept(value: Any, empty: Any) -> Any:
+    """What was not given stays; what was given as null is emptied."""
+    return None if value is UNSET else empty if value is None else value

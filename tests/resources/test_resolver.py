@@ -1,0 +1,200 @@
+import pytest
+from tests.resources.fixtures import World, open_world
+
+from agentvm.errors.resource import (
+    PromptUnresolved,
+    ResourceLockMismatch,
+    ResourceNotFound,
+    ResourceTooDeep,
+    ResourceUriInvalid,
+)
+from agentvm.model.resource import MAX_NODES
+from agentvm.resources.registry import Changes
+from agentvm.resources.resolver import REMEMBERED_MS, Pinned
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_ships_is_shadowed_by_an_own_name_and_reached_by_its_owner() -> None:
+    async with open_world() as world:
+        own = await world.prompt("assistant", "Mine.")
+        found = await world.resolve("resource://prompts/acme/assistant")
+        assert found.rendered == "Mine."
+        assert found.uri == "resource://prompts/assistant"
+        assert found.digest == own.version.digest
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "resource://prompts/secret",
+        "resource://prompts/acme/secret",
+        "resource://prompts/nobody/secret",
+        "resource://prompts/acme/absent",
+        "resource://prompts/acme/secret@1.0.0",
+        "resource://tools/acme/secret",
+    ],
+)
+async def test_what_is_not_yours_looks_like_what_is_not_there(uri: str) -> None:
+    async with open_world() as world:
+        made = await world.prompt("secret")
+        for asked in (uri, f"{uri.partition('@')[0]}@{made.version.digest}"):
+            with pytest.raises(ResourceNotFound) as caught:
+                await world.resolve(asked, by=world.bolt)
+            assert str(caught.value) == f"Resource not found: {asked}"
+
+
+async def test_a_text_that_is_no_uri_is_refused() -> None:
+    async with open_world() as world:
+        with pytest.raises(ResourceUriInvalid):
+            await world.resolve("http://example.com")
+
+
+async def test_a_tag_a_range_and_a_version_lead_to_their_versions() -> None:
+    async with open_world() as world:
+        made = await world.prompt("hello", "1.0.0", version="1.0.0")
+        one = made.resource.resource_id
+        await world.revise(one, "1.1.0", bump="minor")
+        await world.revise(one, "2.0.0", bump="major", pointer="stable")
+        await world.revise(one, "2.1.0-beta.1", version="2.1.0-beta.1", pointer="beta")
+        wanted = {
+            "": "2.0.0",
+            "@latest": "2.0.0",
+            "@stable": "2.0.0",
+            "@beta": "2.1.0-beta.1",
+            "@1": "1.1.0",
+            "@1.0": "1.0.0",
+            "@~1.0.0": "1.0.0",
+            "@>=1.0.0 <2.0.0": "1.1.0",
+            "@2.1.0-beta.1": "2.1.0-beta.1",
+            "@^2.1.0-beta.0": "2.1.0-beta.1",
+        }
+        for selector, version in wanted.items():
+            assert (await world.resolve(f"resource://prompts/hello{selector}")).rendered == version
+        for absent in ("@3", "@^2.1.0", "@nightly", "@1.2.3"):
+            with pytest.raises(ResourceNotFound):
+                await world.resolve(f"resource://prompts/hello{absent}")
+
+
+async def test_a_version_keeps_what_it_was_locked_to() -> None:
+    async with open_world() as world:
+        part = await world.prompt("part", "old part")
+        await world.prompt("whole", "Uses {{> resource://prompts/part}}.")
+        await world.revise(part.resource.resource_id, "new part")
+        found = await world.resolve("resource://prompts/whole")
+        assert found.rendered == "Uses old part."
+        assert [entry.uri for entry in found.lock] == ["resource://prompts/whole@1.0.0", "resource://prompts/part@1.0.0"]
+        assert [(one.uri, one.resolved) for one in found.dependencies] == [
+            ("resource://prompts/part", "resource://prompts/part@1.0.0")
+        ]
+
+
+async def test_dependencies_come_before_what_depends_on_them_and_each_once() -> None:
+    async with open_world() as world:
+        await world.prompt("a")
+        await world.prompt("b", "{{> resource://prompts/a}}")
+        await world.prompt("c", "{{> resource://prompts/a}} {{> resource://prompts/b}}")
+        await world.prompt("d", "{{> resource://prompts/c}} {{> resource://prompts/b}} {{> resource://prompts/a}}")
+        found = await world.resolve("resource://prompts/d", expand="closure")
+        assert [one.resolved.removeprefix("resource://prompts/") for one in found.dependencies] == [
+            "a@1.0.0",
+            "b@1.0.0",
+            "c@1.0.0",
+        ]
+        assert found.dependencies[0].content == {"text": "Hello."}
+
+
+async def test_two_versions_of_one_resource_are_allowed_and_told() -> None:
+    async with open_world() as world:
+        part = await world.prompt("part", "1")
+        await world.revise(part.resource.resource_id, "2", bump="major")
+        await world.prompt("whole", "{{> resource://prompts/part@1}} {{> resource://prompts/part@2}}")
+        found = await world.resolve("resource://prompts/whole")
+        assert found.rendered == "1 2"
+        assert [one.code for one in found.warnings] == ["duplicate"]
+
+
+async def test_what_is_deprecated_or_withdrawn_resolves_with_a_warning() -> None:
+    async with open_world() as world:
+        made = await world.prompt("hello")
+        one = made.resource.resource_id
+        await world.centre.registry.change(world.acme, one, Changes(deprecated="Use goodbye."))
+        await world.centre.registry.yank(world.acme, one, "1.0.0", yanked=True)
+        found = await world.resolve("resource://prompts/hello@1.0.0")
+        assert [warned.code for warned in found.warnings] == ["deprecated", "yanked"]
+        assert found.warnings[0].message == "Use goodbye."
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/hello")
+
+
+async def test_a_lock_holds_or_says_what_moved() -> None:
+    async with open_world() as world:
+        made = await world.prompt("hello", "1")
+        lock = [Pinned(uri=entry.uri, digest=entry.digest) for entry in (await world.resolve("resource://prompts/hello")).lock]
+        assert (await world.resolve("resource://prompts/hello", lock=lock)).rendered == "1"
+        await world.revise(made.resource.resource_id, "2")
+        with pytest.raises(ResourceLockMismatch) as caught:
+            await world.resolve("resource://prompts/hello", lock=lock)
+        assert caught.value.details == {"changed": ["resource://prompts/hello@1.0.0", "resource://prompts/hello@1.0.1"]}
+        assert (await world.resolve("resource://prompts/hello@1.0.0", lock=lock)).rendered == "1"
+
+
+async def test_without_expanding_nothing_is_rendered() -> None:
+    async with open_world() as world:
+        await world.prompt("hello", "Hello {{name}}!")
+        found = await world.resolve("resource://prompts/hello", expand="none")
+        assert (found.content, found.rendered) == (None, None)
+        with pytest.raises(PromptUnresolved) as caught:
+            await world.resolve("resource://prompts/hello")
+        assert caught.value.details == {"unresolved": ["name"]}
+        assert (await world.resolve("resource://prompts/hello", args={"name": "Ada"})).rendered == "Hello Ada!"
+
+
+async def test_what_a_public_resource_was_locked_to_stays_readable_when_it_is_hidden() -> None:
+    async with open_world() as world:
+        part = await world.prompt("part", "shared part", visibility="public")
+        await world.prompt("whole", "Uses {{> resource://prompts/part}}.", visibility="public")
+        await world.centre.registry.change(world.acme, part.resource.resource_id, Changes(visibility="private"))
+        assert (await world.resolve("resource://prompts/acme/whole", by=world.bolt)).rendered == "Uses shared part."
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/acme/part", by=world.bolt)
+
+
+async def test_a_change_is_seen_at_once_and_another_process_s_within_seconds() -> None:
+    async with open_world() as world:
+        made = await world.prompt("hello", "1")
+        assert (await world.resolve("resource://prompts/hello")).rendered == "1"
+        await world.revise(made.resource.resource_id, "2")
+        assert (await world.resolve("resource://prompts/hello")).rendered == "2"
+        # As another process would: past the registry of this one.
+        await world.view().yank(made.resource.resource_id, "1.0.1", world.clock.now, world.clock.now)
+        assert (await world.resolve("resource://prompts/hello")).rendered == "2"
+        world.clock.now += REMEMBERED_MS
+        assert (await world.resolve("resource://prompts/hello")).rendered == "1"
+
+
+async def chain(world: World, length: int) -> None:
+    await world.prompt("n0", "end")
+    for number in range(1, length):
+        await world.prompt(f"n{number}", f"{{{{> resource://prompts/n{number - 1}}}}}")
+
+
+async def test_sixteen_levels_are_followed_and_more_refused_when_published() -> None:
+    async with open_world() as world:
+        await chain(world, 17)
+        assert (await world.resolve("resource://prompts/n16")).rendered == "end"
+        with pytest.raises(ResourceTooDeep):
+            await world.prompt("n17", "{{> resource://prompts/n16}}")
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/n17")
+
+
+async def test_more_than_256_versions_are_refused_when_published() -> None:
+    async with open_world() as world:
+        for number in range(MAX_NODES):
+            await world.prompt(f"n{number}")
+        half = MAX_NODES // 2
+        for name, numbers in (("left", range(half)), ("right", range(half, MAX_NODES))):
+            await world.prompt(name, "".join(f"{{{{> resource://prompts/n{number}}}}}" for number in numbers))
+        with pytest.raises(ResourceTooDeep):
+            await world.prompt("both", "{{> resource://prompts/left}}{{> resource://prompts/right}}")

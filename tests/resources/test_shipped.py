@@ -1,0 +1,155 @@
+"""What comes with the server, as everybody finds it."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.resources.fixtures import World, open_world
+from tests.resources.test_intake import dump
+
+from agentvm.errors import AccessDenied
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import SYSTEM_TENANT, canonical, digest_of
+from agentvm.resources import shipped
+from agentvm.resources.folder import FolderItem, write_folder
+from agentvm.resources.shipped import HOME, bundle_of, load, ship
+from agentvm.runtime.builtin_tools import builtin_tools
+from agentvm.storage.resources import Search
+
+pytestmark = pytest.mark.anyio
+
+AGENTS = ("assistant", "translator", "summariser", "coding-helper")
+
+# A released version never changes. Who changes one gives it the next number, in its resource.json, and puts its digest here;
+# so does who changes a description or a tag. An agent whose prompt has a new version gets one too, or it keeps the old prompt.
+RELEASED = {
+}
+
+
+def fingerprint(item: FolderItem) -> str:
+    about = {"description": item.description, "tags": item.tags, "visibility": item.visibility}
+    return digest_of(canonical({"digest": item.digest(), **about}))[7:23]
+
+
+def test_no_released_version_was_changed() -> None:
+    assert {f"{item.type}/{item.name}@{item.version}": fingerprint(item) for item in load()} == RELEASED
+
+
+def test_everything_is_public_described_and_tagged_in_both_languages() -> None:
+    for item in load():
+        assert item.visibility == "public", item.name
+        for texts in ([item.description or ""], item.tags or ()):
+            assert any("\u4e00" <= letter <= "\u9fff" for text in texts for letter in text), item.name
+            assert any("a" <= letter <= "z" for text in texts for letter in text), item.name
+        assert item.references() is not None
+
+
+def test_each_agent_has_its_prompt_in_both_languages() -> None:
+    named = {(item.type, item.name): item for item in load()}
+    for name in AGENTS:
+        for one in (name, f"{name}-zh"):
+            assert named["agents", one].content["systemPrompt"] == f"resource://prompts/{one}"
+            assert ("prompts", one) in named
+
+
+def test_the_tools_are_those_that_are_built_in() -> None:
+    contents = {item.content["entry"]: item.content for item in load() if item.type == "tools"}
+    specs = {tool.spec.name: tool.spec for tool in builtin_tools(lambda: 0)}
+    assert contents.keys() == specs.keys()
+    for name, spec in specs.items():
+        assert contents[name]["description"] == spec.description
+        assert contents[name]["inputSchema"] == spec.input_schema
+        assert contents[name]["runtime"] == "builtin"
+
+
+async def test_everybody_finds_and_uses_them() -> None:
+    async with open_world() as world:
+        await ship(world.centre)
+        for name in AGENTS:
+            for one in (name, f"{name}-zh"):
+                found = await world.resolve(f"resource://agents/{one}")
+                assert isinstance(found.rendered, dict)
+                assert "{{" not in found.rendered["systemPrompt"]
+                assert found.manifest.owner == "system"
+        rendered = (await world.resolve("resource://prompts/translator", args={"targetLanguage": "Latin"})).rendered
+        assert "into Latin." in str(rendered)
+        assert str((await world.resolve("resource://prompts/system/assistant")).rendered).startswith("You are the assistant,")
+
+
+@pytest.mark.parametrize(("text", "name"), [("translation", "translator"), ("翻译", "translator"), ("摘要", "summariser"), ("编程", "coding-helper")])
+async def test_a_search_finds_them_in_both_languages(text: str, name: str) -> None:
+    async with open_world() as world:
+        await ship(world.centre)
+        found = await world.view().search(Search(text=text, type="agents"))
+        assert name in [hit.resource.name for hit in found.items]
+
+
+async def test_one_s_own_goes_before_what_ships() -> None:
+    async with open_world() as world:
+        await ship(world.centre)
+        await world.prompt("assistant", "Mine.")
+        assert (await world.resolve("resource://prompts/assistant")).rendered == "Mine."
+        agent = (await world.resolve("resource://agents/assistant")).rendered
+        assert isinstance(agent, dict)
+        assert agent["systemPrompt"].startswith("You are the assistant")
+
+
+async def test_a_second_start_reads_once_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.db"
+    async with open_world(path) as world:
+        await ship(world.centre)
+    before = dump(path)
+    async with open_world(path) as world:
+        reads: list[TenantId] = []
+        real = world.centre.store.resources
+
+        def counted(tenant_id: TenantId) -> object:
+            reads.append(tenant_id)
+            return real(tenant_id)
+
+        monkeypatch.setattr(world.centre.store, "resources", counted)
+        await ship(world.centre)
+        assert reads == [SYSTEM_TENANT]
+    assert dump(path) == before
+
+
+async def test_a_newer_server_adds_its_versions_and_an_older_one_finds_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_world(tmp_path / "store.db") as world:
+        await ship(world.centre)
+        await world.add("agents", "mine", {"systemPrompt": "resource://prompts/plain-speech"})
+        await ship_newer(world, tmp_path / "newer", monkeypatch)
+        found = await world.resolve("resource://prompts/plain-speech")
+        assert (found.rendered, found.manifest.version, found.manifest.description) == ("Speak.", "1.1.0", "New 新")
+        assert (await world.resolve("resource://prompts/plain-speech@1.0.0")).rendered != "Speak."
+        mine = (await world.resolve("resource://agents/mine")).rendered
+        assert isinstance(mine, dict)
+        assert mine["systemPrompt"] != "Speak."
+        monkeypatch.undo()
+        shipped._loaded.cache_clear()
+        before = dump(tmp_path / "store.db")
+        await ship(world.centre)
+        assert dump(tmp_path / "store.db") == before
+
+
+async def ship_newer(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = next(item for item in load() if item.name == "plain-speech")
+    newer = {"version": "1.1.0", "content": {"text": "Speak."}, "description": "New 新"}
+    write_folder(folder / "prompt", msgspec.structs.replace(item, **newer))
+    monkeypatch.setattr(shipped, "HOME", folder)
+    shipped._loaded.cache_clear()
+    await ship(world.centre)
+
+
+async def test_what_ships_cannot_be_changed_by_others() -> None:
+    async with open_world() as world:
+        await ship(world.centre)
+        found = await world.view().find("prompts", "assistant")
+        assert found is not None
+        with pytest.raises(AccessDenied, match="ships with the server"):
+            await world.centre.registry.delete(world.acme, found.resource_id, force=True)
+
+
+def test_they_refer_only_to_each_other() -> None:
+    assert len(bundle_of(load()).entries) == len(list(HOME.rglob("resource.json")))

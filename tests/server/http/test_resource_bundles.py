@@ -1,0 +1,78 @@
+from typing import Any
+
+import pytest
+from tests.server.http.fixtures import World, open_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def register(world: World, kind: str, name: str, content: dict[str, Any], **about: Any) -> Any:
+    body = {"type": kind, "name": name, "content": content, **about}
+    return (await world.ask("POST", "/v1/resources", body, key=world.acme.admin)).body
+
+
+async def test_what_is_exported_is_imported_by_another_tenant_and_exported_the_same() -> None:
+    async with open_world() as world:
+        await register(world, "prompts", "part", {"text": "part"})
+        made = await register(world, "prompts", "whole", {"text": "{{> resource://prompts/part}}"})
+        out = await world.ask("GET", f"/v1/resources/{made['id']}/export", key=world.acme.admin)
+        assert out.headers["content-type"].startswith("application/gzip")
+        again = await world.ask("GET", f"/v1/resources/{made['id']}/export", key=world.acme.admin)
+        assert out.raw == again.raw
+        path = "/v1/resources/import"
+        tried = await world.ask("POST", f"{path}?dryRun=true", raw=out.raw, key=world.bolt.admin)
+        assert [item["outcome"] for item in tried.items] == ["created", "created"]
+        own = "/v1/resources?scope=own"
+        assert (await world.ask("GET", own, key=world.bolt.admin)).body["total"] == 0
+        done = await world.ask("POST", path, raw=out.raw, key=world.bolt.admin)
+        assert [item["outcome"] for item in done.items] == ["created", "created"]
+        twice = await world.ask("POST", path, raw=out.raw, key=world.bolt.admin)
+        assert [item["outcome"] for item in twice.items] == ["unchanged", "unchanged"]
+        found = await world.ask("GET", "/v1/resources/resolve?uri=resource://prompts/whole", key=world.bolt.admin)
+        assert found.body["rendered"] == "part"
+        assert found.body["digest"] == made["digest"]
+
+
+async def test_an_import_is_within_the_quota_or_not_at_all() -> None:
+    async with open_world() as world:
+        await register(world, "prompts", "part", {"text": "part"})
+        made = await register(world, "prompts", "whole", {"text": "{{> resource://prompts/part}}"})
+        out = await world.ask("GET", f"/v1/resources/{made['id']}/export", key=world.acme.admin)
+        await world.ask("PUT", "/v1/quotas?tenant=bolt", {"metric": "resources", "hard": 1})
+        refused = await world.ask("POST", "/v1/resources/import", raw=out.raw, key=world.bolt.admin)
+        assert refused.status == 429
+        assert (await world.ask("GET", "/v1/resources?scope=own", key=world.bolt.admin)).body["total"] == 0
+
+
+@pytest.mark.parametrize("raw", [b"", b"nonsense", b"\x1f\x8b\x08\x00", b"{}"])
+async def test_what_is_no_archive_is_refused(raw: bytes) -> None:
+    async with open_world() as world:
+        refused = await world.ask("POST", "/v1/resources/import", raw=raw, key=world.acme.admin)
+        assert refused.status == 422
+        assert refused.code == "resource_invalid"
+
+
+async def test_a_binary_part_is_read_again_and_only_through_its_version() -> None:
+    async with open_world() as world:
+        made = await register(
+            world, "knowledge", "docs", {"documents": [{"id": "logo", "file": {"data": "AAEC/w=="}, "mime": "image/png"}]}
+        )
+        one = f"/v1/resources/{made['id']}"
+        content = (await world.ask("GET", one, key=world.acme.admin)).body["content"]
+        digest = content["documents"][0]["file"]["blob"]
+        part = await world.ask("GET", f"{one}/blobs/{digest}", key=world.acme.admin)
+        assert part.raw == b"\x00\x01\x02\xff"
+        assert part.headers["content-disposition"] == "attachment"
+        assert (await world.ask("GET", f"{one}/blobs/{digest}", key=world.bolt.admin)).status == 404
+        assert (await world.ask("GET", f"{one}/blobs/sha256:{'0' * 64}", key=world.acme.admin)).status == 404
+        assert (await world.ask("GET", f"{one}/blobs/passwd", key=world.acme.admin)).status == 400
+
+
+@pytest.mark.parametrize("use", ["invoke", "query"])
+async def test_what_cannot_be_used_yet_says_so_and_is_not_advertised(use: str) -> None:
+    async with open_world() as world:
+        made = await register(world, "knowledge", "docs", {"documents": [{"id": "a", "text": "x"}]})
+        refused = await world.ask("POST", f"/v1/resources/{made['id']}/{use}", {"q": "x"}, key=world.acme.admin)
+        assert (refused.status, refused.code) == (501, "not_available")
+        assert use.encode() not in (await world.ask("GET", "/openapi.json")).raw
+        assert (await world.ask("POST", f"/v1/resources/nope/{use}", {}, key=world.acme.admin)).status == 404

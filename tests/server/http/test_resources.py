@@ -1,0 +1,204 @@
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from tests.server.http.fixtures import Reply, World, open_world
+
+pytestmark = pytest.mark.anyio
+
+GREETING = {
+    "type": "prompt",
+    "name": "greeting",
+    "content": {"text": "Hello {{name}}!"},
+    "description": "Greets",
+    "tags": ["问候"],
+}
+
+
+async def register(world: World, key: str | None = None, **about: Any) -> Reply:
+    return await world.ask("POST", "/v1/resources", {**GREETING, **about}, key=world.acme.admin if key is None else key)
+
+
+def at(uri: str, rest: str = "") -> str:
+    return f"/v1/resources/{quote(uri, safe='')}{rest}"
+
+
+async def test_a_prompt_is_registered_and_read_again() -> None:
+    async with open_world() as world:
+        made = await register(world)
+        assert made.status == 201
+        assert made.body["uri"] == "resource://prompts/greeting@1.0.0"
+        assert made.body["resource"]["visibility"] == "private"
+        for named in (made.body["id"], "resource://prompts/greeting", "resource://prompts/acme/greeting"):
+            read = await world.ask("GET", at(named), key=world.acme.admin)
+            assert read.body["content"] == {"text": "Hello {{name}}!"}
+            assert read.body["version"]["version"] == "1.0.0"
+            assert read.headers["etag"] == f'"{made.body["digest"]}"'
+
+
+async def test_registering_the_same_again_changes_nothing() -> None:
+    async with open_world() as world:
+        first, again = await register(world), await register(world)
+        assert (first.status, again.status) == (201, 200)
+        assert first.body["id"] == again.body["id"]
+        other = await register(world, content={"text": "Other"}, version="2.0.0")
+        assert (other.status, other.code) == (409, "resource_exists")
+
+
+@pytest.mark.parametrize(
+    ("about", "status", "code"),
+    [
+        ({"type": "poems"}, 400, "invalid_input"),
+        ({"name": "../x"}, 400, "invalid_input"),
+        ({"version": "one"}, 400, "invalid_input"),
+        ({"content": {"txt": "x"}}, 422, "resource_invalid"),
+        ({"content": "text"}, 400, "invalid_input"),
+        ({"contents": {}}, 400, "invalid_input"),
+        ({"content": {"text": "{{> resource://prompts/absent}}"}}, 404, "resource_not_found"),
+        ({"content": {"text": "{{> resource://prompts/greeting}}"}}, 422, "resource_cycle"),
+        ({"dependencies": {"a": "nonsense"}}, 400, "resource_uri_invalid"),
+        ({"visibility": "shared"}, 400, "invalid_input"),
+        ({"tag": "latest"}, 400, "invalid_input"),
+    ],
+    ids=str,
+)
+async def test_what_does_not_fit_is_refused(about: dict[str, Any], status: int, code: str) -> None:
+    async with open_world() as world:
+        refused = await register(world, **about)
+        assert (refused.status, refused.code) == (status, code)
+        assert (await world.ask("GET", "/v1/resources?scope=own", key=world.acme.admin)).body["total"] == 0
+
+
+async def test_a_new_version_is_published_and_metadata_is_changed() -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        path = f"/v1/resources/{made['id']}"
+        second = await world.ask("PUT", path, {"content": {"text": "Hi {{name}}!"}, "bump": "minor"}, key=world.acme.admin)
+        assert second.body["version"] == "1.1.0"
+        assert second.body["resource"]["description"] == "Greets"
+        named = await world.ask("PUT", path, {"description": None, "tags": ["x"], "deprecated": "Old."}, key=world.acme.admin)
+        assert named.body["version"] == "1.1.0"
+        assert "description" not in named.body["resource"]
+        assert (named.body["resource"]["tags"], named.body["resource"]["deprecated"]) == (["x"], "Old.")
+
+
+async def test_who_has_not_seen_the_latest_changes_nothing() -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        path, seen = f"/v1/resources/{made['id']}", [(b"if-match", f'"{made["digest"]}"'.encode())]
+        body: dict[str, object] = {"content": {"text": "2"}}
+        assert (await world.ask("PUT", path, body, key=world.acme.admin, headers=seen)).status == 200
+        for late in ({"content": {"text": "3"}}, {"description": "late"}):
+            refused = await world.ask("PUT", path, late, key=world.acme.admin, headers=seen)
+            assert (refused.status, refused.code) == (412, "precondition_failed")
+
+
+@pytest.mark.parametrize("body", [{"version": "2.0.0"}, {"bump": "major"}, {"tag": "stable"}], ids=str)
+async def test_what_is_about_a_version_needs_one(body: dict[str, Any]) -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        assert (await world.ask("PUT", f"/v1/resources/{made['id']}", body, key=world.acme.admin)).status == 400
+
+
+async def test_who_knows_the_version_is_sent_nothing_again() -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        known = [(b"if-none-match", f'"{made["digest"]}"'.encode())]
+        reply = await world.ask("GET", f"/v1/resources/{made['id']}", key=world.acme.admin, headers=known)
+        assert (reply.status, reply.raw) == (304, b"")
+
+
+async def test_resources_are_found_in_chinese_and_english_with_the_true_total() -> None:
+    async with open_world() as world:
+        for number in range(5):
+            await register(world, name=f"greeting-{number}")
+        await register(world, name="other", description="翻译助手", tags=[])
+        ask = lambda query: world.ask("GET", f"/v1/resources?scope=own&{query}", key=world.acme.admin)  # noqa: E731
+        assert [item["name"] for item in (await ask(f"q={quote('翻译')}")).items] == ["other"]
+        first = (await ask(f"q={quote('问候')}&limit=2")).body
+        assert (first["total"], len(first["items"])) == (5, 2)
+        second = (await ask(f"q={quote('问候')}&limit=2&cursor={quote(first['nextCursor'])}")).body
+        third = (await ask(f"q={quote('问候')}&limit=2&cursor={quote(second['nextCursor'])}")).body
+        names = [item["name"] for page in (first, second, third) for item in page["items"]]
+        assert sorted(names) == [f"greeting-{number}" for number in range(5)]
+        assert (second["total"], "nextCursor" in third) == (5, False)
+        assert (await ask("cursor=nonsense")).status == 400
+        assert all("content" not in item for item in first["items"])
+
+
+async def test_filters_narrow_the_search() -> None:
+    async with open_world() as world:
+        await register(world)
+        await register(world, name="public", visibility="public", content={"text": "x"})
+        await register(world, name="whole", content={"text": "{{> resource://prompts/greeting}}"})
+
+        async def names(query: str, key: str) -> set[str]:
+            reply = await world.ask("GET", f"/v1/resources?{query}", key=key)
+            return {item["name"] for item in reply.items if item["owner"] != "system"}
+
+        admin, other = world.acme.admin, world.bolt.admin
+        assert await names("scope=own&type=prompts", admin) == {"greeting", "public", "whole"}
+        assert await names("scope=own&type=tool", admin) == set()
+        assert await names("visibility=public", admin) == {"public"}
+        assert await names(f"tag={quote('问候')}", admin) == {"greeting", "public", "whole"}
+        assert await names(f"dependsOn={quote('resource://prompts/greeting')}", admin) == {"whole"}
+        assert await names("owner=acme", other) == {"public"}
+        assert await names("scope=own", other) == set()
+
+
+async def test_only_an_administrator_deletes_by_force() -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        await register(world, name="whole", content={"text": "{{> resource://prompts/greeting}}"})
+        path = f"/v1/resources/{made['id']}"
+        refused = await world.ask("DELETE", path, key=world.acme.admin)
+        assert (refused.status, refused.code) == (409, "resource_in_use")
+        assert refused.body["error"]["details"]["referrers"]
+        weak = await world.key(world.acme.tenant_id, ["resources:write", "resources:read"])
+        assert (await world.ask("DELETE", f"{path}?force=true", key=weak)).status == 403
+        assert (await world.ask("DELETE", f"{path}?force=true", key=world.acme.admin)).status == 204
+        assert (await world.ask("GET", path, key=world.acme.admin)).status == 404
+
+
+async def test_to_publish_needs_a_permission_of_its_own() -> None:
+    async with open_world() as world:
+        weak = await world.key(world.acme.tenant_id, ["resources:write", "resources:read"])
+        refused = await register(world, weak, visibility="public")
+        assert (refused.status, refused.code) == (403, "permission_denied")
+        assert "resources:publish" in refused.body["error"]["message"]
+
+
+async def test_what_ships_with_the_server_is_read_only() -> None:
+    async with open_world() as world:
+        found = (await world.ask("GET", "/v1/resources?owner=system&type=agents", key=world.acme.admin)).items
+        assert {"assistant", "translator"} <= {item["name"] for item in found}
+        refused = await world.ask("PUT", f"/v1/resources/{found[0]['id']}", {"description": "x"}, key=world.acme.admin)
+        assert (refused.status, refused.code) == (403, "access_denied")
+        assert (await world.ask("DELETE", f"/v1/resources/{found[0]['id']}?force=true")).status == 403
+
+
+async def test_the_quota_of_resources_holds_also_for_those_who_come_at_once() -> None:
+    async with open_world() as world:
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "resources", "hard": 2})
+        replies = [await register(world, name=f"greeting-{number}") for number in range(3)]
+        assert [reply.status for reply in replies] == [201, 201, 429]
+        assert replies[2].body["error"]["details"]["metric"] == "resources"
+
+
+async def test_every_write_is_in_the_audit_log() -> None:
+    async with open_world() as world:
+        made = (await register(world)).body
+        await world.ask("PUT", f"/v1/resources/{made['id']}", {"description": "x"}, key=world.acme.admin)
+        await world.ask("DELETE", f"/v1/resources/{made['id']}", key=world.acme.admin)
+        assert await world.audit(world.acme.tenant_id) == [
+            ("resource.delete", made["id"], "ok"),
+            ("resource.change", made["id"], "ok"),
+            ("resource.register", "prompts/greeting", "ok"),
+        ]
+
+
+async def test_the_types_are_listed_with_their_schemas() -> None:
+    async with open_world() as world:
+        found = (await world.ask("GET", "/v1/resources/types", key=world.acme.admin)).items
+        assert [item["type"] for item in found] == ["prompts", "tools", "sandboxes", "agents", "knowledge"]
+        assert all(item["schema"] for item in found)
