@@ -27,7 +27,7 @@ MARK = "<!-- Written by docs/generate.py; edit that, then run it. -->"
 EVENT_NOTES: dict[str, str] = {
     "container_created": "A container is new.",
     "image_created": "An image was built.",
-    "image_updated": "An image was renamed or described anew.",
+    "image_updated": "An image was renamed, described or built anew.",
     "image_deleted": "An image and its histories are gone.",
     "agent_registered": "An agent started. `definitionName` holds the image's name, as 1.x has it.",
     "agent_unregistered": "An agent ended.",
@@ -82,20 +82,28 @@ COMMAND_NOTES: dict[str, str] = {
     "container_create": "Get-or-create. Emits `container_created` when the container is new.",
     "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
     "container_list": "Lists every container, oldest first.",
-    "definition_list": "Lists the server's own definitions, then those registered since it started.",
-    "definition_get": "`definition` is `null` when there is none of that name.",
+    "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
+    "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
+    "`resources:read`.",
+    "definition_get": "`definitionName` may also be the URI of an agent. `definition` is `null` when there is none.",
     "definition_register": "Adds a definition until the server stops. The same one again changes nothing. Fails with "
-    "`definition_conflict`, `driver_not_found`, `tool_not_found`.",
-    "image_create": "Builds an image from the default definition and `config`, with a default session. Creates the container "
-    "if it is new. Subscribes. Emits `image_created`. Fails with `driver_not_found`, `tool_not_found`.",
-    "image_build": "As `image_create`, from the definition of that name or from the one given. Fails also with "
-    "`definition_not_found`.",
+    "`definition_conflict`, also when the tenant has another agent of that name, `driver_not_found`, `tool_not_found`.",
+    "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
+    "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
+    "`image_created`. Fails with `driver_not_found`, `tool_not_found`, `definition_not_found`, `resource_not_found`, "
+    "`prompt_unresolved`, `resource_too_deep`, `permission_denied`, and then creates nothing.",
+    "image_build": "As `image_create`, from the definition of that name, the agent of that URI or name, or the definition "
+    "given.",
     "image_run": "Starts the agent of the default session, or finds it (`reused`). Subscribes. Emits `agent_registered` for "
     "a new one. Fails with `image_not_found`, `shutting_down`.",
     "image_stop": "Ends every agent of the image; a running turn ends as interrupted. Emits `session_destroyed` and "
     "`agent_unregistered` for each. Fails with `image_not_found`.",
-    "image_update": "Changes what is given and not `null`. Nothing else of an image can change. Emits `image_updated`. Fails "
-    "with `image_not_found`.",
+    "image_update": "Changes what is given and not `null`. All but `name` and `description` is put into the image's config, "
+    "and the image is built anew; its agents use that from their next turn on. References that are not given keep the versions "
+    "they have. Emits `image_updated`. Fails with `image_not_found`, and as `image_create` does.",
+    "image_upgrade": "Follows the references that name no exact version anew, and builds the image of what they mean now. "
+    "`changes` names those that mean another version; without any nothing is built. With `dryRun` it only says so. Emits "
+    "`image_updated`. Fails with `image_not_found`, and as `image_create` does.",
     "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
     "has worked with. Subscribes to their default sessions.",
     "image_get": "`record` is `null` when there is no such image. Subscribes.",
@@ -127,7 +135,7 @@ COMMAND_NOTES: dict[str, str] = {
     "`content` is empty.",
 }
 
-ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_"))} | {"image_build"}
+ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_"))} | {"image_build", "image_upgrade"}
 """Commands that AgentX 1.x does not have. Its clients never send them."""
 
 

@@ -36,6 +36,7 @@ UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 # Names end in "/" for a package. Give the reason; an entry that is not needed fails.
 TESTED_BY: dict[str, str] = {
     "__init__.py": "test_exports.py",  # The public names.
+    "protocol/commands/": "protocol/test_commands.py",  # One table for all of them: what each says when it fails.
 }
 
 # Written so that this file does not mention them itself.

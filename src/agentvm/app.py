@@ -97,7 +97,7 @@ class AgentVM:
         self.first_key = first_key
         """The operator's key, if this start has made it: to be shown once."""
         self._store = store
-        self._definitions = definitions
+        self.definitions = definitions
         self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
 
     async def authenticate(self, credential: str | None) -> Principal | None:
@@ -126,7 +126,8 @@ class AgentVM:
             channel=channel,
             store=Reach(self._store.tenant(principal.tenant_id), principal),
             runtime=self.runtime,
-            definitions=self._definitions,
+            definitions=self.definitions,
+            resources=self.resources,
             office=self.office,
             clock=self.clock,
             new_id=self.new_id,

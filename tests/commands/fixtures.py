@@ -20,7 +20,9 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.resource import ResourceType
 from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
+from agentvm.resources.registry import Author, Draft, Revision
 
 Event = dict[str, Any]
 
@@ -46,6 +48,15 @@ class Desk:
         assert reply["type"] == f"{command}_response"
         assert (reply["source"], reply["intent"]) == ("command", "result")
         return {name: value for name, value in reply["data"].items() if (name, value) != ("requestId", "req_1")}
+
+    async def publish(self, kind: ResourceType, name: str, content: object, **about: Any) -> str:
+        """A resource of the peer's tenant, or the next version of it; the version."""
+        registry = self.vm.resources.registry
+        author = Author(tenant_id=self.peer.tenant_id, actor="a", may_publish=True)
+        found = await self.vm.resources.store.resources(self.peer.tenant_id).find(kind, name)
+        if found is None or found.tenant_id != self.peer.tenant_id:
+            return (await registry.register(author, Draft(type=kind, name=name, content=content, **about))).version.version
+        return (await registry.revise(author, found.resource_id, Revision(content=content, **about))).version.version
 
     async def create_image(self, container_id: str = "c1", **config: object) -> Any:
         return (await self.ask("image_create", containerId=container_id, config=config))["record"]

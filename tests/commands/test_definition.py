@@ -1,8 +1,13 @@
 import pytest
-from tests.commands.fixtures import open_desk
+from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.blueprint.definition import MAX_PER_TENANT, MAX_SIZE
+from agentvm.commands import definition
+from agentvm.errors import DefinitionConflict
 from agentvm.model.definition import Definition
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.resource import SYSTEM_TENANT
+from agentvm.resources.registry import Author
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +25,7 @@ async def test_definitions_are_registered_listed_and_got() -> None:
 
 
 @pytest.mark.parametrize(
-    ("definition", "code"),
+    ("given", "code"),
     [
         ({"name": "default", "systemPrompt": "mine"}, "definition_conflict"),
         ({"name": ""}, "invalid_input"),
@@ -31,9 +36,9 @@ async def test_definitions_are_registered_listed_and_got() -> None:
         ({"name": "a", "description": "x" * MAX_SIZE}, "invalid_input"),
     ],
 )
-async def test_a_definition_that_cannot_be_is_refused(definition: dict[str, object], code: str) -> None:
+async def test_a_definition_that_cannot_be_is_refused(given: dict[str, object], code: str) -> None:
     async with open_desk() as desk:
-        reply = await desk.ask("definition_register", definition=definition)
+        reply = await desk.ask("definition_register", definition=given)
         assert reply["errorCode"] == code
         assert await desk.ask("definition_list") == {"definitions": [{"name": "default"}]}
 
@@ -45,3 +50,93 @@ async def test_one_definition_too_many_is_refused_and_the_others_stay() -> None:
         assert (await desk.ask("definition_register", definition=POET))["errorCode"] == "refused"
         assert await desk.ask("definition_get", definitionName="0") == {"definition": {"name": "0"}}
         assert await desk.another("other").ask("definition_register", definition=POET) == {"definition": POET}
+
+
+async def test_the_agents_of_the_resource_centre_are_definitions_too() -> None:
+    async with open_desk(definitions=[Definition(name="clerk")]) as desk:
+        await desk.publish("prompts", "sales", {"text": "sell"})
+        await desk.publish("agents", "seller", {"systemPrompt": "resource://prompts/sales", "description": "Sells"})
+        await desk.publish("agents", "buyer", {"systemPrompt": "buy", "defaults": {"a": 1}})
+        await desk.publish("agents", "buyer", {"systemPrompt": "buy more"})
+        await system(desk).publish("agents", "helper", {"systemPrompt": "help"}, visibility="public")
+        await system(desk).publish("agents", "seller", {"systemPrompt": "hidden by the own"}, visibility="public")
+        await desk.another("acme").publish("agents", "theirs", {"systemPrompt": "x"}, visibility="public")
+        buyer = {"name": "buyer", "systemPrompt": "buy more", "uri": "resource://agents/buyer"}
+        seller = {
+            "name": "seller",
+            "description": "Sells",
+            "systemPrompt": "resource://prompts/sales",
+            "uri": "resource://agents/seller",
+        }
+        helper = {"name": "helper", "systemPrompt": "help", "uri": "resource://agents/system/helper"}
+        listed = (await desk.ask("definition_list"))["definitions"]
+        assert listed == [{"name": "default"}, {"name": "clerk"}, buyer, seller, helper]
+        for one in (buyer, seller, helper):
+            assert await desk.ask("definition_get", definitionName=one["name"]) == {"definition": one}
+        first = (await desk.ask("definition_get", definitionName="resource://agents/buyer@1.0.0"))["definition"]
+        assert (first["systemPrompt"], first["uri"]) == ("buy", "resource://agents/buyer@1.0.0")
+        for nobody in ("theirs", "resource://agents/nobody", "Not a name"):
+            assert await desk.ask("definition_get", definitionName=nobody) == {"definition": None}
+        assert (await desk.ask("definition_get", definitionName="resource://prompts/sales"))["errorCode"] == "invalid_input"
+
+
+async def test_a_withdrawn_agent_is_no_definition() -> None:
+    async with open_desk() as desk:
+        await desk.publish("agents", "seller", {"systemPrompt": "sell"})
+        registry = desk.vm.resources.registry
+        found = await registry.find(desk.peer.tenant_id, "resource://agents/seller")
+        author = Author(tenant_id=desk.peer.tenant_id, actor="a", may_publish=True)
+        await registry.yank(author, found.resource_id, "1.0.0", yanked=True)
+        assert await desk.ask("definition_list") == {"definitions": [{"name": "default"}]}
+        assert await desk.ask("definition_get", definitionName="seller") == {"definition": None}
+        refused = await desk.ask("image_build", containerId="c1", definition="seller")
+        assert refused["errorCode"] == "resource_not_found"
+
+
+async def test_who_may_not_read_resources_sees_no_agents() -> None:
+    async with open_desk() as desk:
+        await desk.publish("agents", "seller", {"systemPrompt": "sell"})
+        principal = Principal(tenant_id=desk.peer.tenant_id, permissions=EVERYTHING - {"resources:read"})
+        limited = Desk(desk.vm, desk.vm.attach(principal))
+        assert await limited.ask("definition_list") == {"definitions": [{"name": "default"}]}
+        assert await limited.ask("definition_get", definitionName="seller") == {"definition": None}
+        refused = await limited.ask("definition_get", definitionName="resource://agents/seller")
+        assert refused["errorCode"] == "permission_denied"
+
+
+async def test_more_agents_than_a_page_are_listed_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definition, "PAGE", 2)
+    monkeypatch.setattr(definition, "MAX_LISTED", 5)
+    async with open_desk() as desk:
+        for number in range(7):
+            await desk.publish("agents", f"a{number}", {"systemPrompt": "x"})
+        names = [one["name"] for one in (await desk.ask("definition_list"))["definitions"]]
+        assert names == ["default", "a0", "a1", "a2", "a3", "a4"]
+
+
+async def test_a_name_means_one_definition_whether_it_is_registered_or_a_resource() -> None:
+    async with open_desk() as desk:
+        await desk.publish("agents", "seller", {"systemPrompt": "sell"})
+        other, same = {"name": "seller", "systemPrompt": "other"}, {"name": "seller", "systemPrompt": "sell"}
+        assert (await desk.ask("definition_register", definition=other))["errorCode"] == "definition_conflict"
+        assert await desk.ask("definition_register", definition=same) == {"definition": same}
+        definitions, tenant_id = desk.peer.definitions, desk.peer.tenant_id
+        definition.check_free(tenant_id, definitions, "nobody")
+        definition.check_free(tenant_id, definitions, "seller", Definition(name="seller", system_prompt="sell"))
+        for name, written in (("default", None), ("seller", Definition(name="seller", system_prompt="more"))):
+            with pytest.raises(DefinitionConflict, match=name):
+                definition.check_free(tenant_id, definitions, name, written)
+        await system(desk).publish("agents", "helper", {"systemPrompt": "help"}, visibility="public")
+        helper = {"name": "helper", "systemPrompt": "mine"}
+        assert await desk.ask("definition_register", definition=helper) == {"definition": helper}
+
+
+async def test_a_definition_may_refer_to_resources_that_are_looked_for_when_it_is_built() -> None:
+    async with open_desk() as desk:
+        poet = {**POET, "systemPrompt": "resource://prompts/verse", "tools": ["calculator", "resource://tools/rhymes"]}
+        assert await desk.ask("definition_register", definition=poet) == {"definition": poet}
+        assert (await desk.ask("image_build", containerId="c1", definition="poet"))["errorCode"] == "resource_not_found"
+
+
+def system(desk: Desk) -> Desk:
+    return desk.another(SYSTEM_TENANT)

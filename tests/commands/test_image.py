@@ -116,13 +116,13 @@ async def test_an_image_is_stopped_as_often_as_one_likes() -> None:
         assert not (await desk.ask("image_get", imageId=image_id))["record"]["online"]
 
 
-async def test_only_the_name_and_the_description_of_an_image_change() -> None:
+async def test_an_image_is_renamed_and_described_anew_and_everybody_hears_of_it() -> None:
     async with open_desk() as desk:
         image = await desk.create_image(name="Chat", systemPrompt="be nice")
         other = desk.another()
         await other.ask("image_get", imageId=image["imageId"])
         other.forget()
-        updates = {"name": "Renamed", "systemPrompt": "be rude", "model": "x"}
+        updates = {"name": "Renamed", "sessionId": "x", "definitionName": "x", "digest": "x"}
         record = (await desk.ask("image_update", imageId=image["imageId"], updates=updates))["record"]
         assert record == {**image, "name": "Renamed", "updatedAt": record["updatedAt"]}
         assert record["updatedAt"] > image["updatedAt"]

@@ -110,7 +110,7 @@ class Two:
         reply = await self.desks[who].ask(command, **named(command, ids))
         record = reply.get("record") or reply.get("session") or reply
         if not foreign:
-            found = {name: record[name] for name in IDS if isinstance(record.get(name), str)}
+            found = {name: record[name] for name in IDS if record.get(name)}
             self.ids[who] |= {value for name, value in found.items() if name != "containerId"}
             if "imageId" in found:
                 self.known[who].append({"containerId": "c1", **found})

@@ -220,7 +220,7 @@ async def test_item_33_stopping_an_image_keeps_it_and_stopping_again_is_nothing(
         assert unknown == {"imageId": "nope", "error": "Image not found: nope"}
 
 
-async def test_item_34_only_name_and_description_can_be_updated() -> None:
+async def test_item_34_what_1x_sends_updates_only_name_and_description() -> None:
     async with serving() as server, client(server.url) as alice:
         record = await alice.image(name="Old", systemPrompt="be nice")
 
@@ -229,7 +229,7 @@ async def test_item_34_only_name_and_description_can_be_updated() -> None:
             changed: Json = answer["record"]
             return changed
 
-        changed = await update(name="New", description="d", systemPrompt="be evil", sessionId="x", containerId="y")
+        changed = await update(name="New", description="d", sessionId="x", containerId="y", createdAt=1, online=True)
         assert {key for key in changed if changed[key] != record.get(key)} <= {"name", "description", "updatedAt"}
         assert (changed["name"], changed["description"], changed["systemPrompt"]) == ("New", "d", "be nice")
         assert changed["updatedAt"] >= record["updatedAt"]

@@ -22,9 +22,22 @@ def settings(provider: ScriptedProvider, *, timeout: float = 30.0, max_retries: 
     )
 
 
-def prompt(*said: Said, system: str | None = None, tools: tuple[ToolSpec, ...] = (), thinking: int | None = None) -> Prompt:
-    conversation = said or (UserSaid(content="hi"),)
-    return Prompt(model="m", conversation=conversation, max_tokens=100, system=system, tools=tools, thinking=thinking)
+def prompt(
+    *said: Said,
+    system: str | None = None,
+    tools: tuple[ToolSpec, ...] = (),
+    thinking: int | None = None,
+    temperature: float | None = None,
+) -> Prompt:
+    return Prompt(
+        model="m",
+        conversation=said or (UserSaid(content="hi"),),
+        max_tokens=100,
+        system=system,
+        tools=tools,
+        thinking=thinking,
+        temperature=temperature,
+    )
 
 
 def called(*calls: tuple[str, str], text: str = "") -> AssistantSaid:

@@ -152,3 +152,13 @@ def test_the_budget_for_thinking_comes_on_top_of_the_answers(wanted: int, budget
     body = messages_body(prompt(thinking=wanted), FAILURES)
     assert body["thinking"] == {"type": "enabled", "budget_tokens": budget}
     assert body["max_tokens"] == 100 + budget
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [(0.0, 0.0), (0.3, 0.3), (1.7, 1.0)])
+def test_a_temperature_is_sent_as_far_as_the_scale_goes(wanted: float, sent: float) -> None:
+    assert messages_body(prompt(temperature=wanted), FAILURES)["temperature"] == sent
+
+
+def test_no_temperature_goes_beside_thinking_which_takes_none() -> None:
+    assert "temperature" not in messages_body(prompt(temperature=0.3, thinking=2_000), FAILURES)
+    assert "temperature" not in messages_body(prompt(), FAILURES)

@@ -128,3 +128,8 @@ def test_the_newest_user_message_is_refused_also_while_its_tools_are_answered(sp
     said = prompt(UserSaid(content="before"), newest, called(("c1", "weather")), answered("c1", "sun"))
     with pytest.raises(ProviderBadRequest, match=r"a\.doc"):
         chat_body(said, FAILURES, speech_only=speech_only)
+
+
+def test_a_temperature_is_sent_only_if_somebody_chose_one() -> None:
+    assert chat_body(prompt(temperature=0.0), FAILURES)["temperature"] == 0.0
+    assert "temperature" not in chat_body(prompt(), FAILURES)

@@ -11,7 +11,7 @@ from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import DriverSettings, TextDelta, UserSaid
-from agentvm.drivers.local import LocalDriver, open_driver
+from agentvm.drivers.local import LocalDriver, local_body, open_driver
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.conformance import driver as conformance
@@ -28,6 +28,13 @@ installed = pytest.mark.skipif(
 async def driver() -> AsyncIterator[LocalDriver]:
     async with open_driver(DriverSettings()) as driver:
         yield driver
+
+
+async def test_a_temperature_that_somebody_chose_goes_before_the_recommended_one() -> None:
+    embedded = structs.replace(prompt(), model=DEFAULT_MODEL)
+    assert local_body(embedded)["temperature"] == 0.2
+    assert local_body(structs.replace(embedded, temperature=0.0))["temperature"] == 0.0
+    assert "temperature" not in local_body(prompt())
 
 
 async def wait_gone(pid: int) -> None:

@@ -27,6 +27,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "image_run": {"imageId": "img_1"},
     "image_stop": {"imageId": "img_1"},
     "image_update": {"imageId": "img_1", "updates": {"name": "Renamed"}},
+    "image_upgrade": {"imageId": "img_1"},
     "image_list": {"containerId": "c1"},
     "image_get": {"imageId": "img_1"},
     "image_delete": {"imageId": "img_1"},

@@ -12,7 +12,7 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import AgentRecord, ImageRecord
+from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord
 from agentvm.protocol.verbs import AgentHandle, AgentX, EventHandler, RuntimeView, SessionHandle, Unsubscribe, WireEvent
 
 pytestmark = pytest.mark.anyio
@@ -76,11 +76,11 @@ class FakeLink:
 async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() -> None:
     found, gone = ask.ImageReply(record=IMAGE), ask.ImageReply(record=None)
     deleted = ask.ImageIdReply(image_id=IMAGE.image_id)
-    definition = Definition(name="poet")
+    definition, agent = Definition(name="poet"), DefinitionRecord(name="seller", uri="resource://agents/seller")
     link = FakeLink(
         found, found, gone, ask.ImageListReply(records=(IMAGE,)), found, deleted, RUN, deleted,
         ask.DefinitionRegisterReply(definition=definition),
-        ask.DefinitionListReply(definitions=(definition,)),
+        ask.DefinitionListReply(definitions=(DefinitionRecord(name="poet"), agent)),
         ask.DefinitionGetReply(definition=None),
     )  # fmt: skip
     view = RuntimeView(link)
@@ -90,11 +90,11 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
     assert await view.images.list("c1") == (IMAGE,)
     assert await view.images.update("img_1", name="new") == IMAGE
     await view.images.delete("img_1")
-    agent = await view.images.run("img_1")
+    running = await view.images.run("img_1")
     await view.images.stop("img_1")
-    assert (agent.agent_id, agent.image_id, agent.session_id) == ("agent_1", "img_1", "sess_1")
+    assert (running.agent_id, running.image_id, running.session_id) == ("agent_1", "img_1", "sess_1")
     assert await view.definitions.register(definition) == definition
-    assert await view.definitions.list() == (definition,)
+    assert await view.definitions.list() == (definition, agent)
     assert await view.definitions.get("nobody") is None
     assert link.asked == [
         ask.ImageBuild(container_id="c1", definition="poet", config=ImageConfig(name="x")),
@@ -108,6 +108,23 @@ async def test_images_and_definitions_are_asked_for_in_the_words_of_the_table() 
         ask.DefinitionRegister(definition=definition),
         ask.DefinitionList(),
         ask.DefinitionGet(definition_name="nobody"),
+    ]
+
+
+async def test_every_change_of_an_image_is_asked_for_by_its_name() -> None:
+    upgraded = ask.ImageUpgradeReply(record=IMAGE, changes=(), diff={}, applied=False)
+    link = FakeLink(ask.ImageReply(record=IMAGE), upgraded)
+    images = RuntimeView(link).images
+    given: dict[str, Any] = {
+        "name": "n", "description": "d", "system_prompt": "s", "model": "m", "tools": ("t",), "sandbox": "b",
+        "knowledge": ("k",), "variables": {"v": 1}, "temperature": 0.5, "max_tokens": 7, "thinking": 9,
+    }  # fmt: skip
+    assert set(given) == set(ask.ImageUpdates.__struct_fields__)
+    assert await images.update("img_1", **given) == IMAGE
+    assert await images.upgrade("img_1", dry_run=True) == upgraded
+    assert link.asked == [
+        ask.ImageUpdate(image_id=ImageId("img_1"), updates=ask.ImageUpdates(**given)),
+        ask.ImageUpgrade(image_id=ImageId("img_1"), dry_run=True),
     ]
 
 

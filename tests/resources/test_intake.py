@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -68,7 +69,7 @@ def chain(length: int) -> bytes:
     return bundle(*made)
 
 
-def document(part: object, **more: object) -> tuple[Raw, bytes]:
+def document(part: object, **more: Any) -> tuple[Raw, bytes]:
     return entry("docs", {"documents": [{"id": "picture", "file": part}]}, kind="knowledge", **more)
 
 
@@ -206,7 +207,7 @@ async def test_a_version_with_other_content_is_refused_left_or_numbered_anew(tmp
     async with open_world(path) as world:
         await world.prompt("tone", "Rude.")
         before = dump(path)
-        with pytest.raises(ResourceVersionExists, match="resource://prompts/tone@1.0.0") as refused:
+        with pytest.raises(ResourceVersionExists, match="resource://prompts/tone@") as refused:
             await import_bundle(world.centre, world.acme, bundle(TONE, SALES))
         assert refused.value.details == {"conflicts": ["resource://prompts/tone@1.0.0"]}
         assert dump(path) == before
@@ -331,8 +332,8 @@ async def test_the_deepest_that_may_be_published_may_be_imported() -> None:
         done = await import_bundle(world.centre, world.acme, chain(17))
         assert [one.outcome for one in done] == ["created"] * 17
         assert (await world.resolve("resource://prompts/p16")).rendered
+        below = entry("p16")[0] | {"digest": done[-1].digest}
         with pytest.raises(ResourceTooDeep):
-            below = entry("p16")[0] | {"digest": done[-1].digest}
             await import_bundle(world.centre, world.acme, bundle(including("p17", below)))
 
 

@@ -21,12 +21,13 @@ async def ok(arguments: dict[str, object]) -> object:
 
 async def test_the_prompt_says_what_the_definition_says() -> None:
     driver = ScriptedDriver()
-    definition = Definition(name="poet", system_prompt="rhyme", tools=(), max_tokens=50, thinking=3_000)
+    definition = Definition(name="poet", system_prompt="rhyme", tools=(), max_tokens=50, thinking=3_000, temperature=0.4)
     async with open_world(driver, definition=definition) as world:
         await world.say(world.start(), "hi")
         await world.hear("turn_response")
         (prompt,) = driver.prompts
-        assert (prompt.system, prompt.tools, prompt.max_tokens, prompt.thinking) == ("rhyme", (), 50, 3_000)
+        assert (prompt.system, prompt.tools, prompt.max_tokens) == ("rhyme", (), 50)
+        assert (prompt.thinking, prompt.temperature) == (3_000, 0.4)
 
 
 async def test_results_of_tools_are_in_the_next_prompt() -> None:

@@ -1,12 +1,13 @@
 import anyio
 import pytest
+from msgspec.structs import replace
 from tests.runtime.fixtures import World, open_world, tool, types
 
 from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import AgentNotRunning, DriverNotFound, ShuttingDown, ToolNotFound
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, SessionId, TenantId
+from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.runtime.channel import GOING_AWAY
 
@@ -135,6 +136,7 @@ async def test_a_definition_is_checked_against_what_this_process_has() -> None:
         check = world.runtime.check
         check(Definition(name="a"))
         check(Definition(name="a", model="scripted/x", tools=("clock",)))
+        check(Definition(name="a", tools=("clock", "resource://tools/hammer")))
         with pytest.raises(DriverNotFound, match="scripted"):
             check(Definition(name="a", model="nobody/x"))
         with pytest.raises(ToolNotFound, match="clock"):
@@ -213,3 +215,29 @@ async def test_what_is_too_old_leaves_the_log_and_its_end_stays() -> None:
                     pass
                 tasks.cancel_scope.cancel()
         assert (await log.range())[1] == last
+
+
+async def test_an_image_that_is_built_anew_is_used_by_its_agents_and_no_other() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        runtime, image = world.runtime, world.image
+        agent = world.start()
+        other, _ = runtime.start_agent(DEFAULT_TENANT, replace(image, image_id=ImageId("img_2")), SessionId("sess_2"))
+        newer = replace(image, definition=Definition(name="default", system_prompt="new"), updated_at=image.updated_at + 5)
+        runtime.replace_image(DEFAULT_TENANT, newer)
+        runtime.replace_image(TenantId("other"), replace(newer, name="theirs"))
+        assert agent.image is newer
+        assert other.image is not newer
+        # Who has read the image before that finds the agent, and changes nothing.
+        assert runtime.start_agent(DEFAULT_TENANT, image, image.session_id) == (agent, True)
+        assert agent.image is newer
+        newest = replace(newer, updated_at=newer.updated_at + 1)
+        runtime.start_agent(DEFAULT_TENANT, newest, image.session_id)
+        assert agent.image is newest
+
+
+async def test_the_tools_of_the_process_are_named() -> None:
+    async def nothing(arguments: dict[str, object]) -> object:
+        return None
+
+    async with open_world(ScriptedDriver(), tools=[tool("clock", nothing)]) as world:
+        assert world.runtime.tool_names == ("clock",)

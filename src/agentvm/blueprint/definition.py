@@ -61,7 +61,7 @@ class Definitions:
         return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
 
 
-def check_size(*parts: Record) -> int:
+def check_size(*parts: Record, what: str = "The definition") -> int:
     """How many bytes they are, and `InvalidInput` for too many, or for a name that is too long.
 
     Definitions are kept in memory, and what an image was built from is sent with every prompt and shown in every list.
@@ -73,9 +73,9 @@ def check_size(*parts: Record) -> int:
     try:
         size = sum(len(msgspec.json.encode(_deeper(part))) - 2 * SPARE_LEVELS for part in parts)
     except RecursionError:
-        raise InvalidInput("The definition is nested too deeply") from None
+        raise InvalidInput(f"{what} is nested too deeply") from None
     if size > MAX_SIZE:
-        raise InvalidInput(f"The definition has {size} bytes; at most {MAX_SIZE} are allowed")
+        raise InvalidInput(f"{what} has {size} bytes; at most {MAX_SIZE} are allowed")
     return size
 
 

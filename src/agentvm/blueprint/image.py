@@ -1,34 +1,105 @@
 """Building — definition + config -> Image. What decides behaviour is frozen here, once."""
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
 import msgspec
 
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId
 from agentvm.model.image import Image, ImageConfig
+from agentvm.model.resource import Locked, ResourceType, is_reference
 from agentvm.model.session import Session
 
 DEFAULT_NAME = "New Conversation"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A URI of a build: where it stands, what must be there, and how it is written."""
+
+    place: str
+    type: ResourceType
+    uri: str
+    inherited: bool = False
+    """Whether it stands in the agent that the build is based on, whose lock says what it means."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frozen:
+    """What a definition and a config came to."""
+
+    definition: Definition
+    """The snapshot: every reference followed."""
+    source: Definition
+    """As it was written."""
+    refers: bool = False
+    """Whether the source or the config has more to say than the snapshot keeps."""
+    lock: tuple[Locked, ...] = ()
+    roots: Mapping[str, Locked] = field(default_factory=dict)
+    """What each URI that is the build's own came to, by the URI as it is written."""
+    warnings: tuple[str, ...] = ()
+
+
 def apply_config(definition: Definition, config: ImageConfig) -> Definition:
-    """What the agent will be: the config's word where it has one, the definition's otherwise."""
+    """What the agent will be: the config's word where it has one, the definition's otherwise. References stay references."""
+    variables = {**(definition.variables or {}), **(config.variables or {})}
     return msgspec.structs.replace(
         definition,
         description=None,
         system_prompt=definition.system_prompt if config.system_prompt is None else config.system_prompt,
         model=config.model or definition.model,
         tools=definition.tools if config.tools is None else config.tools,
+        sandbox=definition.sandbox if config.sandbox is None else config.sandbox,
+        knowledge=definition.knowledge if config.knowledge is None else config.knowledge,
+        variables=variables or None,
         max_tokens=config.max_tokens or definition.max_tokens,
         thinking=config.thinking or definition.thinking,
+        temperature=definition.temperature if config.temperature is None else config.temperature,
+        # Only a build says what references came to, never who asks for it.
+        rendered=None,
     )
 
 
+def freeze_plain(definition: Definition, config: ImageConfig) -> Frozen:
+    """For what refers to nothing. Variables are for prompts that are referred to, so here they decide nothing."""
+    snapshot = msgspec.structs.replace(apply_config(definition, config), variables=None)
+    refers = bool(definition.variables) or any(True for _ in references(definition, ImageConfig()))
+    return Frozen(definition=snapshot, source=definition, refers=refers)
+
+
+def references(definition: Definition, config: ImageConfig) -> Iterator[Reference]:
+    """Every URI that a build follows, in a fixed order."""
+    based = is_reference(config.definition)
+    if config.definition is not None and based:
+        yield Reference(place="definition", type="agents", uri=config.definition)
+    prompt = definition.system_prompt if config.system_prompt is None else config.system_prompt
+    if prompt is not None and is_reference(prompt):
+        inherited = based and config.system_prompt is None
+        yield Reference(place="systemPrompt", type="prompts", uri=prompt, inherited=inherited)
+    for index, tool in enumerate((definition.tools if config.tools is None else config.tools) or ()):
+        if is_reference(tool):
+            yield Reference(place=f"tools.{index}", type="tools", uri=tool, inherited=based and config.tools is None)
+    sandbox = definition.sandbox if config.sandbox is None else config.sandbox
+    if sandbox is not None:
+        yield Reference(place="sandbox", type="sandboxes", uri=sandbox, inherited=based and config.sandbox is None)
+    for index, one in enumerate(definition.knowledge if config.knowledge is None else config.knowledge):
+        inherited = based and config.knowledge is None
+        yield Reference(place=f"knowledge.{index}", type="knowledge", uri=one, inherited=inherited)
+
+
 def build(
-    definition: Definition, config: ImageConfig, container_id: ContainerId, *, name: str, clock: Clock, new_id: NewId
+    definition: Definition,
+    config: ImageConfig,
+    container_id: ContainerId,
+    *,
+    name: str,
+    clock: Clock,
+    new_id: NewId,
+    frozen: Frozen | None = None,
 ) -> tuple[Image, Session]:
     """A new image and its default session. `name` is used when the config has none."""
-    frozen = apply_config(definition, config)
-    digest, _ = snapshot_of(frozen)
+    frozen = frozen or freeze_plain(definition, config)
     now = clock()
     image_id, session_id = ImageId(new_id("img")), SessionId(new_id("sess"))
     image = Image(
@@ -38,13 +109,28 @@ def build(
         name=name if config.name is None else config.name,
         description=definition.description if config.description is None else config.description,
         definition_name=definition.name,
-        digest=digest,
-        definition=frozen,
+        digest=snapshot_of(frozen.definition)[0],
+        definition=frozen.definition,
         config=config,
         created_at=now,
         updated_at=now,
+        source=frozen.source if frozen.refers else None,
+        lock=frozen.lock,
     )
     return image, new_session(image, session_id, None, now)
+
+
+def rebuild(image: Image, config: ImageConfig, frozen: Frozen, now: int) -> Image:
+    """The same image, from now on with another snapshot."""
+    return msgspec.structs.replace(
+        image,
+        digest=snapshot_of(frozen.definition)[0],
+        definition=frozen.definition,
+        config=config,
+        updated_at=now,
+        source=frozen.source if frozen.refers else None,
+        lock=frozen.lock,
+    )
 
 
 def new_session(image: Image, session_id: SessionId, title: str | None, now: int) -> Session:

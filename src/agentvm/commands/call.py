@@ -13,6 +13,7 @@ from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, Sessi
 from agentvm.model.image import Image
 from agentvm.model.principal import Principal
 from agentvm.model.session import Session
+from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.outlet import Outlet
@@ -31,6 +32,7 @@ class Peer:
     store: TenantStore
     runtime: Runtime
     definitions: Definitions
+    resources: ResourceCentre
     office: Office
     clock: Clock
     new_id: NewId

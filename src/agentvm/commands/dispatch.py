@@ -27,6 +27,7 @@ TABLE: CommandTable[Call] = CommandTable(
     image_run=image.run,
     image_stop=image.stop,
     image_update=image.update,
+    image_upgrade=image.upgrade,
     image_list=image.list_some,
     image_get=image.get,
     image_delete=image.delete,

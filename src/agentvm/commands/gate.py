@@ -19,6 +19,7 @@ NEEDS: dict[str, str] = {
     "image_run": "agent:use",
     "image_stop": "agent:use",
     "image_update": "images:write",
+    "image_upgrade": "images:write",
     "image_list": "images:read",
     "image_get": "images:read",
     "image_delete": "images:write",

@@ -1,30 +1,48 @@
-"""Image commands — build, run, stop, rename, list, delete."""
+"""Image commands — build, run, stop, change, upgrade, list, delete."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+import msgspec
 
 from agentvm.blueprint.definition import check_size
-from agentvm.blueprint.image import DEFAULT_NAME, apply_config, build
+from agentvm.blueprint.image import DEFAULT_NAME, Frozen, build, rebuild, references
 from agentvm.commands import container
 from agentvm.commands.call import Call, Peer
-from agentvm.errors import DriverNotFound, ImageNotFound
+from agentvm.commands.definition import find_base
+from agentvm.commands.references import Pins, freeze, locked_roots
+from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition
-from agentvm.model.ids import SessionId
+from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.image import Image, ImageConfig
+from agentvm.model.resource import Locked, parse_uri
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import ImageRecord
+from agentvm.protocol.records import ImageRecord, LockRecord
+from agentvm.storage.base import ContainerStore
+
+BEHAVIOUR = tuple(name for name in ask.ImageUpdates.__struct_fields__ if name not in ("name", "description"))
+"""What an update may change of a config; the rest is of the image itself."""
 
 
 async def create(call: Call, command: ask.ImageCreate) -> ask.ImageReply:
-    return await _build(call, command.container_id, call.peer.definitions.default, command.config, DEFAULT_NAME)
+    config = command.config or ImageConfig()
+    source: Definition | None = call.peer.definitions.default
+    if config.definition is not None:
+        source, config = await _named(call.peer, config.definition, config)
+    return await _build(call, command.container_id, source, config, DEFAULT_NAME)
 
 
 async def build_from(call: Call, command: ask.ImageBuild) -> ask.ImageReply:
-    definition = command.definition
-    if isinstance(definition, str):
-        definition = call.peer.definitions.get(call.peer.tenant_id, definition)
-    return await _build(call, command.container_id, definition, command.config, definition.name)
+    config = command.config or ImageConfig()
+    if config.definition is not None:
+        raise InvalidInput("The definition is given twice; leave config.definition out")
+    if isinstance(command.definition, Definition):
+        return await _build(call, command.container_id, command.definition, config, None)
+    source, config = await _named(call.peer, command.definition, config)
+    return await _build(call, command.container_id, source, config, None)
 
 
 async def run(call: Call, command: ask.ImageRun) -> ask.ImageRunReply:
@@ -42,22 +60,51 @@ async def stop(call: Call, command: ask.ImageStop) -> ask.ImageIdReply:
 
 
 async def update(call: Call, command: ask.ImageUpdate) -> ask.ImageReply:
-    store, image = await call.image(command.image_id)
-    updates, now = command.updates, call.peer.clock()
+    updates, peer = command.updates, call.peer
     check_size(updates)
-    changed = await store.update_image(image.image_id, name=updates.name, description=updates.description, now=now)
-    if changed is None:
-        raise ImageNotFound(command.image_id)
-    call.peer.join(changed.container_id)
-    told = ImageUpdated(
-        image_id=changed.image_id,
-        container_id=changed.container_id,
-        name=changed.name,
-        description=changed.description,
-        updated_at=changed.updated_at,
+    given = {name: value for name in BEHAVIOUR if (value := getattr(updates, name)) is not None}
+    warnings: tuple[str, ...] = ()
+    async with _alone(peer, command.image_id):
+        store, image = await call.image(command.image_id)
+        if given:
+            config = msgspec.structs.replace(image.config, **given)
+            frozen = await freeze(peer, image.source or image.definition, config, _unchanged(image, given))
+            image, warnings = await _rebuild(peer, store, image, config, frozen), frozen.warnings
+        names = {"name": updates.name, "description": updates.description}
+        changed = await store.update_image(image.image_id, now=peer.clock(), **names)
+        if changed is None:
+            raise ImageNotFound(command.image_id)
+    _tell_updated(peer, changed)
+    return ask.ImageReply(record=_record(peer, changed), warnings=warnings or None)
+
+
+async def upgrade(call: Call, command: ask.ImageUpgrade) -> ask.ImageUpgradeReply:
+    peer = call.peer
+    async with _alone(peer, command.image_id):
+        store, image = await call.image(command.image_id)
+        peer.join(image.container_id)
+        before = locked_roots(image)
+        floating = [uri for uri in before if not parse_uri(uri).is_exact]
+        changes: tuple[ask.ImageChange, ...] = ()
+        if floating:
+            exact = {uri: entry.version_id for uri, entry in before.items() if uri not in floating}
+            frozen = await freeze(peer, image.source or image.definition, image.config, exact)
+            changes = tuple(_changes(before, frozen))
+        if not changes:
+            return ask.ImageUpgradeReply(record=_record(peer, image), changes=(), diff={}, applied=False)
+        diff = _difference(image.definition, frozen.definition)
+        await _check(peer, frozen.definition)
+        if not command.dry_run:
+            image = await _rebuild(peer, store, image, image.config, frozen)
+    if not command.dry_run:
+        _tell_updated(peer, image)
+    return ask.ImageUpgradeReply(
+        record=_record(peer, image),
+        changes=changes,
+        diff=diff,
+        applied=not command.dry_run,
+        warnings=frozen.warnings or None,
     )
-    call.peer.runtime.tell(call.peer.tenant_id, _scope(changed), told)
-    return ask.ImageReply(record=_record(call.peer, changed))
 
 
 async def list_some(call: Call, command: ask.ImageList) -> ask.ImageListReply:
@@ -110,10 +157,19 @@ async def messages(call: Call, command: ask.ImageMessages) -> ask.ImageMessagesR
     return ask.ImageMessagesReply(image_id=image.image_id, messages=await store.list_messages(image.session_id))
 
 
-async def _build(call: Call, wanted: str, definition: Definition, config: ImageConfig | None, name: str) -> ask.ImageReply:
-    peer, config = call.peer, config or ImageConfig()
-    check_size(definition, config)
-    await _check(peer, apply_config(definition, config))
+async def _named(peer: Peer, named: str, config: ImageConfig) -> tuple[Definition | None, ImageConfig]:
+    """The definition of that name; for an agent of the resource centre, the config that refers to it."""
+    found = await find_base(peer, named)
+    if isinstance(found, Definition):
+        return found, config
+    return None, msgspec.structs.replace(config, definition=found)
+
+
+async def _build(call: Call, wanted: str, source: Definition | None, config: ImageConfig, name: str | None) -> ask.ImageReply:
+    """`source` is None when the config refers to an agent. `name` is used when the config has none."""
+    peer = call.peer
+    frozen = await freeze(peer, source, config)
+    await _check(peer, frozen.definition)
     container_id = await container.ensure(call, wanted)
     store = peer.store.container(container_id)
 
@@ -122,12 +178,74 @@ async def _build(call: Call, wanted: str, definition: Definition, config: ImageC
 
     async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
         await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
-        image, session = build(definition, config, container_id, name=name, clock=peer.clock, new_id=peer.new_id)
+        image, session = build(
+            frozen.source,
+            config,
+            container_id,
+            name=name or frozen.source.name,
+            clock=peer.clock,
+            new_id=peer.new_id,
+            frozen=frozen,
+        )
         await store.add_image(image, session)
     heard = peer.subscribe(session)
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
     peer.runtime.tell(peer.tenant_id, _scope(image), told)
-    return ask.ImageReply(record=_record(peer, image), subscriptions=heard)
+    return ask.ImageReply(record=_record(peer, image), subscriptions=heard, warnings=frozen.warnings or None)
+
+
+@asynccontextmanager
+async def _alone(peer: Peer, image_id: ImageId) -> AsyncIterator[None]:
+    """One change of an image at a time: each builds on what the one before has left."""
+    lock = peer.runtime.rebuilding.setdefault((peer.tenant_id, image_id), anyio.Lock())
+    async with lock:
+        yield
+
+
+async def _rebuild(peer: Peer, store: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
+    await _check(peer, frozen.definition)
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+    rebuilt = rebuild(image, config, frozen, peer.clock())
+    if not await store.rebuild_image(rebuilt):
+        raise ImageNotFound(image.image_id)
+    peer.runtime.replace_image(peer.tenant_id, rebuilt)
+    return rebuilt
+
+
+def _unchanged(image: Image, given: dict[str, object]) -> Pins:
+    """The image's own references that an update leaves as they are: they mean what they meant, whatever was published since."""
+    config = msgspec.structs.replace(ImageConfig(), **given)
+    named = {one.uri for one in references(Definition(name=""), config)}
+    return {uri: entry.version_id for uri, entry in locked_roots(image).items() if uri not in named}
+
+
+def _changes(before: dict[str, Locked], frozen: Frozen) -> Sequence[ask.ImageChange]:
+    return [
+        ask.ImageChange(uri=uri, before=before[uri].version, after=entry.version)
+        for uri, entry in frozen.roots.items()
+        if uri in before and before[uri].version_id != entry.version_id
+    ]
+
+
+def _difference(before: Definition, after: Definition) -> dict[str, ask.ImageDifference]:
+    old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
+    return {
+        name: ask.ImageDifference(before=old.get(name), after=new.get(name))
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    }
+
+
+def _tell_updated(peer: Peer, image: Image) -> None:
+    peer.join(image.container_id)
+    told = ImageUpdated(
+        image_id=image.image_id,
+        container_id=image.container_id,
+        name=image.name,
+        description=image.description,
+        updated_at=image.updated_at,
+    )
+    peer.runtime.tell(peer.tenant_id, _scope(image), told)
 
 
 async def _check(peer: Peer, definition: Definition) -> None:
@@ -149,6 +267,7 @@ def _scope(image: Image) -> Scope:
 
 def _record(peer: Peer, image: Image) -> ImageRecord:
     agent = peer.runtime.agent_of(peer.tenant_id, image)
+    named = {} if image.source is None else {one.place: one.uri for one in references(image.source, image.config)}
     return ImageRecord(
         image_id=image.image_id,
         container_id=image.container_id,
@@ -162,4 +281,8 @@ def _record(peer: Peer, image: Image) -> ImageRecord:
         agent_id=None if agent is None else agent.agent_id,
         definition_name=image.definition_name,
         digest=image.digest,
+        system_prompt_ref=named.get("systemPrompt"),
+        definition_ref=named.get("definition"),
+        tool_refs=tuple(uri for place, uri in named.items() if place.startswith("tools.")) or None,
+        lock=tuple(LockRecord(uri=one.uri, version=one.version, digest=one.digest) for one in image.lock) or None,
     )

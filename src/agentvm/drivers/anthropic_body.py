@@ -38,6 +38,9 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
         budget = max(1_024, prompt.thinking)
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
+    elif prompt.temperature is not None:
+        # Not beside thinking, which takes none, and not above 1, where this provider's scale ends.
+        body["temperature"] = min(prompt.temperature, 1.0)
     if prompt.system:
         body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
     if prompt.tools:

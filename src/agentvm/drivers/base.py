@@ -65,6 +65,8 @@ class Prompt(Record):
     tools: tuple[ToolSpec, ...] = ()
     thinking: int | None = None
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
+    temperature: float | None = None
+    """How freely it chooses its words, from 0 to 2 or as far as the provider goes; None leaves it to them."""
 
 
 class Output(msgspec.Struct, frozen=True):

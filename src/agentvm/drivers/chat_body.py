@@ -46,6 +46,8 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+    if prompt.temperature is not None:
+        body["temperature"] = prompt.temperature
     if prompt.tools and not speech_only:
         body["tools"] = [_tool(tool) for tool in prompt.tools]
     return body

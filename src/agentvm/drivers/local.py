@@ -41,6 +41,12 @@ def _shape_of(model: str) -> Shape:
     return _DEFAULT_SHAPE if model == DEFAULT_MODEL else _OTHER_SHAPE
 
 
+def local_body(prompt: Prompt) -> Json:
+    """The whole request. A temperature that somebody chose goes before the recommended one."""
+    small = prompt.model == DEFAULT_MODEL
+    return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small)
+
+
 class LocalDriver:
     """The embedded models of this process."""
 
@@ -66,8 +72,7 @@ class LocalDriver:
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
         path = self._find(prompt.model)
-        small = prompt.model == DEFAULT_MODEL
-        body = chat_body(prompt, _FAILURES, speech_only=small) | (_DEFAULT_SAMPLING if small else {})
+        body = local_body(prompt)
         decoder = ChatDecoder(_FAILURES, model=prompt.model, prompt_tokens=estimate_prompt(body))
         return self._send(path, _shape_of(prompt.model), body), decoder
 

@@ -1,7 +1,23 @@
-"""Records — images and agents as clients see them: what is stored, and what runs, in one."""
+"""Records — definitions, images and agents as clients see them: what is stored, and what runs, in one."""
 
 from agentvm.model.base import Record
+from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+
+
+class DefinitionRecord(Definition):
+    """A definition as clients see it. `uri` is there if it is an agent of the resource centre."""
+
+    uri: str | None = None
+
+
+class LockRecord(Record):
+    """A version that an image was built from."""
+
+    uri: str
+    """With the exact version."""
+    version: str
+    digest: str
 
 
 class ImageRecord(Record):
@@ -19,6 +35,14 @@ class ImageRecord(Record):
     description: str | None = None
     system_prompt: str | None = None
     agent_id: AgentId | None = None
+    system_prompt_ref: str | None = None
+    """The URI that `system_prompt` came from."""
+    definition_ref: str | None = None
+    """The URI of the agent that it was built from."""
+    tool_refs: tuple[str, ...] | None = None
+    """Those of its tools that are URIs."""
+    lock: tuple[LockRecord, ...] | None = None
+    """Every version that its references came to, when it was built or last upgraded."""
 
 
 class AgentRecord(Record):

@@ -31,6 +31,7 @@ class CommandTable(Generic[P]):
     image_run: Answer[P, ask.ImageRun, ask.ImageRunReply]
     image_stop: Answer[P, ask.ImageStop, ask.ImageIdReply]
     image_update: Answer[P, ask.ImageUpdate, ask.ImageReply]
+    image_upgrade: Answer[P, ask.ImageUpgrade, ask.ImageUpgradeReply]
     image_list: Answer[P, ask.ImageList, ask.ImageListReply]
     image_get: Answer[P, ask.ImageGet, ask.ImageReply]
     image_delete: Answer[P, ask.ImageDelete, ask.ImageIdReply]

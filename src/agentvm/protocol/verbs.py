@@ -18,7 +18,7 @@ from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import AgentRecord, ImageRecord
+from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord
 
 R = TypeVar("R", bound=ask.Reply)
 
@@ -67,10 +67,13 @@ class DefinitionManager:
         return (await self._link.ask(ask.DefinitionRegister(definition=definition))).definition
 
     async def list(self) -> tuple[Definition, ...]:
-        return (await self._link.ask(ask.DefinitionList())).definitions
+        """Those that are registered, then the agents of the resource centre, which are `DefinitionRecord`s."""
+        return tuple(_registered(one) for one in (await self._link.ask(ask.DefinitionList())).definitions)
 
     async def get(self, name: str) -> Definition | None:
-        return (await self._link.ask(ask.DefinitionGet(definition_name=name))).definition
+        """By name, or by the URI of an agent."""
+        found = (await self._link.ask(ask.DefinitionGet(definition_name=name))).definition
+        return None if found is None else _registered(found)
 
 
 class ContainerManager:
@@ -112,9 +115,41 @@ class ImageManager:
     async def list(self, container_id: str | None = None) -> tuple[ImageRecord, ...]:
         return (await self._link.ask(ask.ImageList(container_id=container_id))).records
 
-    async def update(self, image_id: str, *, name: str | None = None, description: str | None = None) -> ImageRecord:
-        updates = ask.ImageUpdates(name=name, description=description)
+    async def update(
+        self,
+        image_id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        system_prompt: str | None = None,
+        model: str | None = None,
+        tools: tuple[str, ...] | None = None,
+        sandbox: str | None = None,
+        knowledge: tuple[str, ...] | None = None,
+        variables: dict[str, object] | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        thinking: int | None = None,
+    ) -> ImageRecord:
+        """What is None stays as it is. All but the name and the description count from the next turn on."""
+        updates = ask.ImageUpdates(
+            name=name,
+            description=description,
+            system_prompt=system_prompt,
+            model=model,
+            tools=tools,
+            sandbox=sandbox,
+            knowledge=knowledge,
+            variables=variables,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            thinking=thinking,
+        )
         return _there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
+
+    async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ask.ImageUpgradeReply:
+        """Follows the references that name no exact version anew; with `dry_run` only says what would change."""
+        return await self._link.ask(ask.ImageUpgrade(image_id=ImageId(image_id), dry_run=dry_run))
 
     async def delete(self, image_id: str) -> None:
         await self._link.ask(ask.ImageDelete(image_id=ImageId(image_id)))
@@ -278,6 +313,13 @@ def _there(value: T | None) -> T:
     if value is None:
         raise ValueError("the reply names neither a record nor an error")
     return value
+
+
+def _registered(record: DefinitionRecord) -> Definition:
+    """What was registered comes back equal to what it was."""
+    if record.uri is not None:
+        return record
+    return Definition(**{name: getattr(record, name) for name in Definition.__struct_fields__})
 
 
 def _agent(link: Link, reply: ask.ImageRunReply) -> AgentHandle:

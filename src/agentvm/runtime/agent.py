@@ -42,6 +42,7 @@ class Agent:
         self.tenant_id = tenant_id
         self.agent_id = agent_id
         self.image = image
+        """What the next turn is run with; a turn that runs keeps what it began with."""
         self.container_id = image.container_id
         self.image_id = image.image_id
         self.session_id = session_id

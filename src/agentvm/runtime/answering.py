@@ -204,6 +204,7 @@ class Answering:
             system=system,
             tools=tools,
             thinking=definition.thinking,
+            temperature=definition.temperature,
         )
 
     async def _run_tools(self) -> None:

@@ -5,6 +5,7 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.abc
@@ -17,9 +18,10 @@ from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.turn import TurnRequest
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, Clock, NewId, SessionId, TenantId, TurnId
+from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
+from agentvm.model.resource import is_reference
 from agentvm.model.turn import Turn
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import Accepted
@@ -53,6 +55,8 @@ class Runtime:
         self._suspends = suspends
         self.roster = Roster()
         self._draining = False
+        self.rebuilding: WeakValueDictionary[tuple[TenantId, ImageId], anyio.Lock] = WeakValueDictionary()
+        """Held while an image is built anew: two who change it at once shall both be heard."""
         self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
@@ -76,6 +80,9 @@ class Runtime:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
         found = self.roster.get(tenant_id, image.container_id, session_id)
         if isinstance(found, Agent):
+            if image.updated_at > found.image.updated_at:
+                # Read after it was built anew, by somebody whose agent was started from what was read before.
+                found.image = image
             return found, True
         agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
         if len(self.roster) > self._ports.limits.agents * 1.1:
@@ -92,10 +99,21 @@ class Runtime:
             self.tell(tenant_id, Scope(container_id=image.container_id, agent_id=agent_id), told)
         return agent, found is not None
 
+    def replace_image(self, tenant_id: TenantId, image: Image) -> None:
+        """It was built anew: its agents use it from their next turn on. Those that are not awake will read it."""
+        for present in self.roster.of_container(tenant_id, image.container_id):
+            if isinstance(present, Agent) and present.image_id == image.image_id:
+                present.image = image
+
+    @property
+    def tool_names(self) -> tuple[str, ...]:
+        """The tools that this process can run."""
+        return self._ports.toolbox.names
+
     def check(self, definition: Definition) -> None:
-        """Refuses a definition whose model or tools this process does not have."""
+        """Refuses a definition whose model or tools this process does not have. What it refers to is looked at by a build."""
         self._ports.models.choose(definition.model)
-        unknown = self._ports.toolbox.unknown(definition.tools or ())
+        unknown = self._ports.toolbox.unknown([name for name in definition.tools or () if not is_reference(name)])
         if unknown:
             raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(self._ports.toolbox.names)}")
 

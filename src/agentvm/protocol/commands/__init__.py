@@ -1,0 +1,80 @@
+"""Commands — what a peer can ask, and what it is answered. `agentvm.protocol.table` lists them.
+
+A command is a `Command` subclass, whose members are the request's data, and its `Reply`. Those that 1.x does not know
+are additive: older clients never send them.
+"""
+
+from agentvm.protocol.commands.agent import (
+    AgentDestroy,
+    AgentDestroyAll,
+    AgentDestroyReply,
+    AgentGet,
+    AgentGetReply,
+    AgentInterrupt,
+    AgentInterruptReply,
+    AgentList,
+    AgentListReply,
+)
+from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
+from agentvm.protocol.commands.container import (
+    ContainerCreate,
+    ContainerGet,
+    ContainerGetReply,
+    ContainerIdReply,
+    ContainerList,
+    ContainerListReply,
+)
+from agentvm.protocol.commands.definition import (
+    DefinitionGet,
+    DefinitionGetReply,
+    DefinitionList,
+    DefinitionListReply,
+    DefinitionRegister,
+    DefinitionRegisterReply,
+)
+from agentvm.protocol.commands.image import (
+    ImageBuild,
+    ImageChange,
+    ImageCreate,
+    ImageDelete,
+    ImageDifference,
+    ImageGet,
+    ImageIdReply,
+    ImageList,
+    ImageListReply,
+    ImageMessages,
+    ImageMessagesReply,
+    ImageReply,
+    ImageRun,
+    ImageRunReply,
+    ImageStop,
+    ImageUpdate,
+    ImageUpdates,
+    ImageUpgrade,
+    ImageUpgradeReply,
+)
+from agentvm.protocol.commands.message import MessageSend, MessageSendReply
+from agentvm.protocol.commands.session import (
+    SessionCreate,
+    SessionGet,
+    SessionList,
+    SessionListReply,
+    SessionMessages,
+    SessionMessagesReply,
+    SessionRelease,
+    SessionReply,
+    SessionResume,
+    SessionSetTitle,
+)
+
+__all__ = [
+    "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
+    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply",
+    "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList",
+    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
+    "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
+    "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "SessionCreate", "SessionGet",
+    "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply", "SessionRelease", "SessionReply",
+    "SessionResume", "SessionSetTitle", "SubscribingReply",
+]  # fmt: skip

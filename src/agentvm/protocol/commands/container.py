@@ -1,0 +1,45 @@
+"""Container commands — isolation boundaries."""
+
+from agentvm.model.ids import ContainerId
+from agentvm.protocol.commands.base import Command, Reply
+
+
+class ContainerIdReply(Reply):
+    container_id: ContainerId | None = None
+
+
+class ContainerCreate(Command[ContainerIdReply]):
+    """Get-or-create."""
+
+    name = "container_create"
+    reply_type = ContainerIdReply
+    container_id: str
+
+    def refused(self) -> Reply:
+        return ContainerIdReply(container_id=ContainerId(self.container_id))
+
+
+class ContainerGetReply(Reply):
+    exists: bool
+    container_id: ContainerId | None = None
+
+
+class ContainerGet(Command[ContainerGetReply]):
+    name = "container_get"
+    reply_type = ContainerGetReply
+    container_id: str
+
+    def refused(self) -> Reply:
+        return ContainerGetReply(exists=False)
+
+
+class ContainerListReply(Reply):
+    container_ids: tuple[ContainerId, ...]
+
+
+class ContainerList(Command[ContainerListReply]):
+    name = "container_list"
+    reply_type = ContainerListReply
+
+    def refused(self) -> Reply:
+        return ContainerListReply(container_ids=())
