@@ -65,6 +65,8 @@ class Prompt(Record):
     tools: tuple[ToolSpec, ...] = ()
     thinking: int | None = None
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
+    silence: float | None = None
+    """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -166,6 +168,8 @@ class DriverSettings:
     """The driver's default model, when the operator chose one."""
     timeout: float = 600.0
     """Seconds for one whole model call."""
+    silence: float | None = None
+    """Seconds that the provider may be silent; None for what each prompt says."""
     max_retries: int = 2
     model_dir: Path | None = None
     """Where the embedded model's weights are."""

@@ -57,6 +57,8 @@ class Answering:
         self._image = image
         self._log = log
         self._accepted = accepted
+        # As they are when the turn begins: it ends under the rules it began with.
+        self._limits = ports.limits_of(log.tenant_id)
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -92,7 +94,7 @@ class Answering:
     def _check_budget(self, driver: Driver, model: str, history: Sequence[Message]) -> None:
         done = recovery.review(history, self._accepted.state.turn_id)
         cost = self._ports.cost(driver.name, model, done.usage, self._ports.clock()) if done.steps else 0
-        budget.check(self._ports.limits, done, cost or 0)
+        budget.check(self._limits, done, cost or 0)
 
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""
@@ -110,7 +112,7 @@ class Answering:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._ports.limits
+        accepted, limits = self._accepted, self._limits
         if accepted.attempt > limits.attempts:
             reason = f"the server did not survive a turn of it {accepted.attempt} times"
             log = self._log
@@ -136,7 +138,7 @@ class Answering:
         definition = self._image.definition
         tools = self._ports.toolbox.specs(definition.tools)
         window = driver.context_window(model)
-        max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
+        max_tokens = min(definition.max_tokens or self._limits.max_tokens, window // 2)
         system = definition.system_prompt
         room = window - max_tokens - (definition.thinking or 0)
         said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
@@ -147,6 +149,7 @@ class Answering:
             system=system,
             tools=tools,
             thinking=definition.thinking,
+            silence=self._limits.silence_seconds,
         )
 
     async def _run_tools(self) -> None:
@@ -174,7 +177,7 @@ class Answering:
             if pending.problem is not None:
                 outcome = Outcome(pending.problem, True)
             else:
-                outcome = await self._ports.toolbox.run(pending.call, allowed)
+                outcome = await self._ports.toolbox.run(pending.call, allowed, longest=self._limits.tool_output)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
             outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)

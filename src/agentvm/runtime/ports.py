@@ -24,6 +24,9 @@ Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Chosen]]
 Cost = Callable[[str, str, Usage, int], int | None]
 """What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
 
+LimitsOf = Callable[[TenantId | None], Limits]
+"""What one turn of a tenant may use now; None for what concerns the whole process. Cheap: it is asked for each turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
@@ -40,7 +43,7 @@ class Ports:
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
-    limits: Limits
+    limits_of: LimitsOf
     sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost

@@ -1,0 +1,2 @@
+-- Taken by another change; this file only keeps the numbers in order.
+SELECT 1;
