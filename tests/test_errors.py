@@ -4,11 +4,13 @@ from agentvm import errors
 from agentvm.errors import (
     BY_CODE,
     AgentVMError,
+    Conflict,
     ImageNotFound,
     InvalidInput,
     NotFound,
     ProviderError,
     ProviderRateLimited,
+    QuotaExceeded,
     RemoteError,
     from_code,
     shorten,
@@ -73,6 +75,20 @@ def test_an_error_from_a_code_has_all_its_attributes() -> None:
     remote = from_code("remote_error", "x")
     assert isinstance(remote, RemoteError)
     assert remote.remote_code is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_error_has_details_of_its_own(kind: type[AgentVMError]) -> None:
+    one, other = from_code(kind.code, "x"), from_code(kind.code, "x")
+    assert one.details == {}
+    one.details["a"] = 1
+    assert other.details == {}
+
+
+def test_an_error_may_be_given_details() -> None:
+    error = Conflict("in use", details={"referrers": ["a"]})
+    assert (str(error), error.details) == ("in use", {"referrers": ["a"]})
+    assert QuotaExceeded("containers", limit=1, used=1).details == {"metric": "containers", "limit": 1, "used": 1}
 
 
 def test_a_provider_error_says_when_to_come_back() -> None:

@@ -4,12 +4,14 @@ The code is contract, the text is for people. A message names the thing and, whe
 
     AgentVMError
     ├── InvalidInput            what the peer sent cannot be understood
-    │   └── UnknownCommand
+    │   ├── UnknownCommand
+    │   └── Unprocessable       well formed, but what it says does not hold together
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound
     ├── Conflict                the request contradicts what is already there
-    │   └── DefinitionConflict · DataDirInUse · MigrationUnknown
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown
+    │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
     │   └── PermissionDenied · ContainerForbidden
@@ -17,6 +19,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
+    ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
     │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
@@ -33,7 +36,7 @@ The code is contract, the text is for people. A message names the thing and, whe
 """
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Self
 
 _LONGEST_NAME = 200
 
@@ -47,6 +50,18 @@ class AgentVMError(Exception):
     """Anything AgentVM can explain. `str(error)` is safe to show to the peer."""
 
     code: ClassVar[str] = "internal_error"
+    details: dict[str, object]
+    """For programs: what the text says, as members. Shown to the peer too."""
+
+    def __new__(cls, *args: object, **about: object) -> Self:
+        # Here and not in __init__, which an error that comes from another process does not go through.
+        self = super().__new__(cls, *args, **about)
+        self.details = {}
+        return self
+
+    def __init__(self, *args: object, details: dict[str, object] | None = None) -> None:
+        super().__init__(*args)
+        self.details = {} if details is None else details
 
 
 class InvalidInput(AgentVMError):
@@ -55,6 +70,10 @@ class InvalidInput(AgentVMError):
 
 class UnknownCommand(InvalidInput):
     code = "unknown_command"
+
+
+class Unprocessable(InvalidInput):
+    code = "unprocessable"
 
 
 class NotFound(AgentVMError):
@@ -122,6 +141,10 @@ class MigrationUnknown(Conflict):
     code = "migration_unknown"
 
 
+class PreconditionFailed(Conflict):
+    code = "precondition_failed"
+
+
 class AccessDenied(AgentVMError):
     code = "access_denied"
 
@@ -168,7 +191,7 @@ class QuotaExceeded(Refused):
         left, needs = said(max(0, limit - used)), f"; this may take {said(adding)}" if adding > 1 else ""
         wait = "" if reset_at is None else f", until {datetime.fromtimestamp(reset_at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
         super().__init__(f"The quota {metric} does not allow it: {left} of {said(limit)} left{wait}{needs}")
-        self.details: dict[str, object] = {"metric": metric, "limit": limit, "used": used}
+        self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at
 
@@ -199,6 +222,10 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
+
+
+class NotAvailable(AgentVMError):
+    code = "not_available"
 
 
 class StoreFailed(AgentVMError):

@@ -3,7 +3,19 @@ from litestar import Litestar, get
 from litestar.exceptions import HTTPException, NotAuthorizedException
 from tests.server.fixtures import http
 
-from agentvm.errors import BY_CODE, AgentVMError, Conflict, ImageNotFound, InboxFull, InvalidInput, StoreFailed, from_code
+from agentvm.errors import (
+    BY_CODE,
+    AgentVMError,
+    Conflict,
+    ImageNotFound,
+    InboxFull,
+    InvalidInput,
+    NotAvailable,
+    PreconditionFailed,
+    StoreFailed,
+    Unprocessable,
+    from_code,
+)
 from agentvm.server.errors import explain
 
 pytestmark = pytest.mark.anyio
@@ -24,6 +36,9 @@ def failing(error: Exception) -> Litestar:
         (ImageNotFound("x"), 404, "image_not_found"),
         (Conflict("already there"), 409, "conflict"),
         (InboxFull("later"), 503, "inbox_full"),
+        (Unprocessable("a circle"), 422, "unprocessable"),
+        (PreconditionFailed("it has changed"), 412, "precondition_failed"),
+        (NotAvailable("no such part"), 501, "not_available"),
         (StoreFailed("full"), 500, "store_failed"),
         (NotAuthorizedException(), 401, "unauthorized"),
         (HTTPException(status_code=413, detail="secret"), 413, None),
@@ -36,6 +51,11 @@ async def test_an_error_has_its_status_and_its_code(error: Exception, status: in
     assert code in (None, body["error"]["code"])
     assert body["error"]["details"] == {}
     assert "secret" not in str(body)
+
+
+async def test_an_error_may_have_details() -> None:
+    _, _, body = await http(failing(Conflict("in use", details={"referrers": ["a"]})), "GET", "/fail")
+    assert (body["error"]["message"], body["error"]["details"]) == ("in use", {"referrers": ["a"]})
 
 
 @pytest.mark.parametrize("kind", BY_CODE.values())

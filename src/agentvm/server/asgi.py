@@ -13,6 +13,7 @@ from agentvm.app import AgentVM, system_clock
 from agentvm.errors import AgentVMError, shorten
 from agentvm.model.ids import Clock
 from agentvm.model.principal import Principal
+from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, status_of
 from agentvm.server.http import handlers
@@ -46,7 +47,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self.http(scope, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+            await self.http(paths.parted(scope), receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):

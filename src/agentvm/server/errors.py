@@ -16,31 +16,39 @@ from agentvm.errors import (
     AgentVMError,
     Conflict,
     InvalidInput,
+    NotAvailable,
     NotFound,
+    PreconditionFailed,
     QuotaExceeded,
     Refused,
     Unauthenticated,
+    Unprocessable,
     WalletEmpty,
     shorten,
 )
 from agentvm.log import get_logger
+from agentvm.server import paths
 
 logger = get_logger(__name__)
 
 STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
+    (Unprocessable, 422),
     (InvalidInput, 400),
     (Unauthenticated, 401),
     (AccessDenied, 403),
     (NotFound, 404),
+    (PreconditionFailed, 412),
     (Conflict, 409),
     (WalletEmpty, 402),
     (QuotaExceeded, 429),
     (Refused, 503),
+    (NotAvailable, 501),
 )
 
 
-def status_of(error: AgentVMError) -> int:
-    return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+def status_of(error: AgentVMError | type[AgentVMError]) -> int:
+    known = error if isinstance(error, type) else type(error)
+    return next((status for kind, status in STATUS if issubclass(known, kind)), 500)
 
 
 def request_id_of(scope: MutableMapping[str, Any] | Scope) -> str:
@@ -59,12 +67,10 @@ def explain(request: Request[Any, Any, Any], error: Exception) -> Response[dict[
     """The one place where an exception becomes an HTTP answer. Says nothing of the server's insides."""
     request_id = request_id_of(request.scope)
     # From the scope: `request.url` is made of the Host header, which may be anything.
-    path = shorten(request.scope["path"])
+    path = shorten(paths.shown(request.scope["path"]))
     details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
-        status, code, message = status_of(error), error.code, str(error)
-        # An error that another process told of has none.
-        details = getattr(error, "details", {})
+        status, code, message, details = status_of(error), error.code, str(error), error.details
     elif isinstance(error, HTTPException):
         status = error.status_code
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")

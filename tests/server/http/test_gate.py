@@ -1,8 +1,10 @@
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
 
 import pytest
 from litestar import WebSocket, get, websocket
-from tests.server.http.fixtures import open_world, request
+from tests.server.http.fixtures import Reply, World, open_world, request
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import AuditEntry
@@ -10,7 +12,7 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server.asgi import management_api
 from agentvm.server.http import ROUTES
 from agentvm.server.http.gate import MAX_BODY, PUBLIC, Gate, check_gated, gated
-from agentvm.server.http.route import Ask, Given, Nothing, Route
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.storage.accounts import Accounts
 
 pytestmark = pytest.mark.anyio
@@ -145,15 +147,112 @@ class _Silent:
         return getattr(self._accounts, name)
 
 
+class Wish(Given):
+    name: str = "none"
+
+
+class Manner(Given):
+    dry_run: bool = False
+
+
+class Asking(Protocol):
+    async def __call__(
+        self, method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> Reply: ...
+
+
+@asynccontextmanager
+async def serving(routes: Routes) -> AsyncIterator[tuple[World, Asking]]:
+    """A world where these routes are served, and how its operator asks them."""
+    async with open_world() as world:
+        gate = Gate(world.vm, lambda: "127.0.0.1")
+        world.app.http = management_api(lambda: None, behind_gate=[gate.handler(route) for route in routes.all])
+        known = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {world.operator}".encode())]
+
+        async def ask(method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Reply:
+            return await request(world.app, method, path, [*known, *headers], body)
+
+        yield world, ask
+
+
+async def test_a_body_may_have_a_query_beside_it() -> None:
+    routes = Routes()
+
+    @routes.add("POST", "/v1/x", needs=(), takes=Wish, query=Manner)
+    async def make(ask: Ask[Wish]) -> Answer[dict[str, object]]:
+        manner: Manner = ask.query
+        return Answer(content={"name": ask.given.name, "dry": manner.dry_run, "tenant": ask.tenant_id})
+
+    async with serving(routes) as (_, ask):
+        reply = await ask("POST", "/v1/x?dryRun=true&tenant=acme", b'{"name": "a"}')
+        assert reply.body == {"name": "a", "dry": True, "tenant": "ten_acme"}
+        assert (await ask("POST", "/v1/x", b"{}")).body["dry"] is False
+        for query in ("dryRun=maybe", "dry_run=true", "name=a"):
+            assert (await ask("POST", f"/v1/x?{query}", b"{}")).code == "invalid_input"
+
+
+async def test_a_body_may_be_bytes_with_a_bound_of_its_own() -> None:
+    routes = Routes()
+
+    async def count(ask: Ask[Nothing]) -> Answer[bytes]:
+        return Answer(content=ask.body[:4] + str(len(ask.body)).encode(), media_type="image/png")
+
+    large, small = MAX_BODY * 2, 10
+    routes.add("POST", "/v1/large", needs=(), takes=Nothing, body="bytes", most_body=large)(count)
+    routes.add("PUT", "/v1/small", needs=(), takes=Nothing, body="bytes", most_body=small)(count)
+    async with serving(routes) as (_, ask):
+        reply = await ask("POST", "/v1/large", b"\xff\x00{" + b"x" * (large - 3))
+        assert (reply.status, reply.headers["content-type"]) == (200, "image/png")
+        assert reply.raw == b"\xff\x00{x" + str(large).encode()
+        assert (await ask("POST", "/v1/large", b"x" * (large + 1))).status == 413
+        assert (await ask("PUT", "/v1/small", b"x" * small)).status == 200
+        assert (await ask("PUT", "/v1/small", b"x" * (small + 1))).status == 413
+
+
+async def test_an_answer_has_headers_and_knows_what_the_asker_has() -> None:
+    routes = Routes()
+
+    @routes.add("GET", "/v1/x", needs=(), takes=Nothing, statuses=(200, 304))
+    async def get(ask: Ask[Nothing]) -> Answer[bytes | None]:
+        headers = {"ETag": '"1"', "Cache-Control": "private, no-cache"}
+        if ask.if_none_match == '"1"':
+            return Answer(content=None, status=304, headers=headers)
+        return Answer(content=str(ask.if_match).encode(), media_type="text/plain", headers=headers)
+
+    async with serving(routes) as (_, ask):
+        reply = await ask("GET", "/v1/x", headers=[(b"if-match", b"*")])
+        assert (reply.raw, reply.headers["etag"], reply.headers["cache-control"]) == (b"*", '"1"', "private, no-cache")
+        same = await ask("GET", "/v1/x", headers=[(b"if-none-match", b'"1"')])
+        assert (same.status, same.raw, same.headers["etag"]) == (304, b"", '"1"')
+        assert (await ask("GET", "/v1/x")).raw == b"None"
+
+
+async def test_a_name_in_a_path_may_hold_encoded_slashes() -> None:
+    routes = Routes()
+
+    async def tell(ask: Ask[Nothing]) -> Answer[dict[str, str]]:
+        return Answer(content={**ask.path, "target": ask.target})
+
+    routes.add("GET", "/v1/things/{thing:str}/versions", needs=(), takes=Nothing)(tell)
+    async with serving(routes) as (_, ask):
+        reply = await ask("GET", "/v1/things/resource%3A%2F%2Fprompts%2Fx/versions")
+        assert reply.body == {"thing": "resource://prompts/x", "target": "resource://prompts/x"}
+        assert (await ask("GET", "/v1/things/a%252Fb/versions")).body["thing"] == "a%2Fb"
+        assert (await ask("GET", "/v1/things/%2E%2E%2Fa/versions")).body["thing"] == "../a"
+        for path in ("/v1/things/a/b/versions", "/v1%2Fthings/a/versions", "/v1/things/a%2Fversions"):
+            assert (await ask("GET", path)).status == 404
+        lost = await ask("GET", "/v1/nope/a%2Fb")
+        assert lost.body["error"]["message"] == "Not Found: GET /v1/nope/a%2Fb"
+
+
 async def test_a_crash_is_audited_and_says_nothing_of_the_insides() -> None:
-    async def crash(ask: Ask[Given]) -> None:
+    async def crash(ask: Ask[Nothing]) -> None:
         raise ZeroDivisionError("hush")
 
-    async with open_world() as world:
-        route = Route(method="POST", path="/v1/x", needs=(), own=False, across=False, action="x", takes=Nothing, function=crash)
-        app = management_api(lambda: None, behind_gate=[Gate(world.vm, lambda: "127.0.0.1").handler(route)])
-        headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {world.operator}".encode())]
-        reply = await request(app, "POST", "/v1/x", headers, b"")
+    routes = Routes()
+    routes.add("POST", "/v1/x", needs=(), across=False, action="x", takes=Nothing)(crash)
+    async with serving(routes) as (world, ask):
+        reply = await ask("POST", "/v1/x")
         assert (reply.status, reply.code) == (500, "internal_error")
         assert b"hush" not in reply.raw
         assert (await world.audit())[0] == ("x", "", "refused:internal_error")

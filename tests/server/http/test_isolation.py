@@ -50,7 +50,7 @@ PLAIN = {"name": "API_KEY", "container_id": "shared"}
 def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, object]:
     """The members a route needs, and with `optional` also those that name something."""
     found: dict[str, object] = {}
-    for member in msgspec.structs.fields(route.takes):
+    for member in (*msgspec.structs.fields(route.takes), *msgspec.structs.fields(route.query)):
         if member.name in names and (member.required or optional):
             found[member.encode_name] = names[member.name]
         elif member.encode_name in BODIES and (member.required or member.encode_name in ("hard", "amountUsd")):
@@ -70,11 +70,14 @@ def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
     def build(own: dict[str, str], members: dict[str, object], tenant: str | None) -> Attempt:
         path = route.path
         for name in parameters:
-            path = path.replace(f"{{{name}:str}}", quote((own | PLAIN)[name]))
-        query = {} if route.method in ("POST", "PUT") else {name: str(value) for name, value in members.items()}
+            path = path.replace(f"{{{name}:str}}", quote((own | PLAIN)[name], safe=""))
+        in_query = route.query if route.method in ("POST", "PUT") else route.takes
+        asked = {member.encode_name for member in msgspec.structs.fields(in_query)}
+        query = {name: str(value) for name, value in members.items() if name in asked}
         if tenant is not None:
             query["tenant"] = tenant
-        return Attempt(f"{path}?{urlencode(query)}", members if route.method in ("POST", "PUT") else None)
+        body = {name: value for name, value in members.items() if name not in asked}
+        return Attempt(f"{path}?{urlencode(query)}", body if route.method in ("POST", "PUT") else None)
 
     if set(parameters) & set(names):
         yield build(names, given(route, names, optional=False), None)
@@ -161,7 +164,7 @@ async def test_nothing_of_another_tenant_is_in_any_answer(route: Route) -> None:
         await world.spend(world.acme.tenant_id, "1", user_id=world.acme.user_id)
         path = route.path
         for name, value in (named(world.bolt) | PLAIN).items():
-            path = path.replace(f"{{{name}:str}}", value)
+            path = path.replace(f"{{{name}:str}}", quote(value, safe=""))
         for query in ("", f"?userId={world.acme.user_id}"):
             reply = await world.ask("GET", path + query, key=world.bolt.admin)
             for secret in (world.acme.tenant_id, world.acme.user_key_id, world.acme.user_id, "secret of"):

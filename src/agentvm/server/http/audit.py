@@ -58,8 +58,11 @@ class AuditView(Record):
 
 
 @routes.add("GET", "/v1/audit", needs=("tenants:admin",), takes=AuditGiven)
-async def list_all(ask: Ask[AuditGiven]) -> Page:
-    """Newest first."""
+async def list_all(ask: Ask[AuditGiven]) -> Page[AuditView]:
+    """List the audit log.
+
+    Newest first.
+    """
     given = ask.given
     found = await ask.accounts.audit.list(before=given.before, limit=given.limit + 1, action=given.action)
     items = [

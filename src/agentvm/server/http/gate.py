@@ -23,6 +23,7 @@ from agentvm.log import get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
+from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.http.audit import Refusals
@@ -60,7 +61,13 @@ class Gate:
             return await self._serve(route, request)
 
         # The status is the answer's own; this one only keeps Litestar from thinking of 204.
-        made = HTTPRouteHandler(route.path, http_method=route.method, status_code=200, opt={_ROUTE: route})
+        made = HTTPRouteHandler(
+            route.path,
+            http_method=route.method,
+            status_code=200,
+            opt={_ROUTE: route},
+            request_max_body_size=MAX_BODY if route.most_body is None else route.most_body,
+        )
         return made(serve)
 
     async def _serve(self, route: Route, request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -73,9 +80,11 @@ class Gate:
             vm=self._vm,
             principal=principal,
             tenant_id=principal.tenant_id,
-            path={name: str(value) for name, value in request.path_params.items()},
+            path={name: paths.name(str(value)) for name, value in request.path_params.items()},
             given=Given(),
             accept=request.headers.get("accept", ""),
+            if_match=request.headers.get("if-match"),
+            if_none_match=request.headers.get("if-none-match"),
         )
         ask.target = "/".join(ask.path.values())
         result = f"refused:{AgentVMError.code}"
@@ -111,8 +120,12 @@ class Gate:
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id = (await reach_tenant(ask, named)).tenant_id
         if route.method in ("POST", "PUT"):
-            _decode(query, Given)
-            ask.given = _read(await _body(request), route.takes)
+            ask.query = _decode(query, route.query)
+            body = await _body(request)
+            if route.body == "bytes":
+                ask.body = body
+            else:
+                ask.given = _read(body, route.takes)
         else:
             ask.given = _decode(query, route.takes)
         return await route.function(ask)
@@ -209,7 +222,7 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
 
 
 def _response(answer: object) -> Response[bytes]:
-    known = answer if isinstance(answer, Answer) else Answer(content=answer)
+    known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
     match known.content:
         case None:
             content = b""
@@ -218,5 +231,5 @@ def _response(answer: object) -> Response[bytes]:
         case record:
             content = msgspec.json.encode(record)
     # Answers hold keys and money: no cache on the way may keep them.
-    headers = {"Cache-Control": "no-store"}
+    headers = {"Cache-Control": "no-store", **known.headers}
     return Response(content, status_code=known.status, media_type=known.media_type, headers=headers)

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from agentvm.errors import NotFound
+from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey
 from agentvm.model.base import Record
 from agentvm.model.ids import KeyId, TenantId, UserId
@@ -18,6 +18,8 @@ routes = Routes()
 
 NO_KEY = "There is no such key"
 ADMIN = "keys:admin"
+
+_ALL, _ONE = "/v1/auth/keys", "/v1/auth/keys/{key_id:str}"
 
 
 class NewKey(Given):
@@ -76,8 +78,9 @@ class SocketToken(Record):
     expires_at: int
 
 
-@routes.add("POST", "/v1/auth/keys", needs=(ADMIN,), takes=NewKey, action="key.create")
-async def create(ask: Ask[NewKey]) -> Answer:
+@routes.add("POST", _ALL, needs=(ADMIN,), takes=NewKey, action="key.create", statuses=(201,))
+async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
+    """Make a key."""
     given = ask.given
     key, text = await ask.office.access.issue(
         ask.tenant_id,
@@ -92,21 +95,26 @@ async def create(ask: Ask[NewKey]) -> Answer:
     return Answer(content=_shown(key, text), status=201)
 
 
-@routes.add("GET", "/v1/auth/keys", needs=(ADMIN,), own=True, takes=KeysGiven)
-async def list_all(ask: Ask[KeysGiven]) -> Page:
-    """Newest first, revoked ones too."""
+@routes.add("GET", _ALL, needs=(ADMIN,), own=True, takes=KeysGiven)
+async def list_all(ask: Ask[KeysGiven]) -> Page[KeyView]:
+    """List keys.
+
+    Newest first, revoked ones too.
+    """
     of_user = ask.given.user_id if ask.principal.may(ADMIN) else ask.principal.user_id
     found = [key for key in await ask.accounts.keys.list(user_id=of_user) if await _sees(ask, key)]
     return page_of([_shown(key) for key in found], ask.given, (key.key_id for key in found))
 
 
-@routes.add("GET", "/v1/auth/keys/{key_id:str}", needs=(ADMIN,), own=True, takes=Nothing)
+@routes.add("GET", _ONE, needs=(ADMIN,), own=True, takes=Nothing)
 async def get(ask: Ask[Nothing]) -> KeyView:
+    """Show a key."""
     return _shown(await _find(ask))
 
 
-@routes.add("DELETE", "/v1/auth/keys/{key_id:str}", needs=(ADMIN,), own=True, takes=Nothing, action="key.revoke")
-async def revoke(ask: Ask[Nothing]) -> Answer:
+@routes.add("DELETE", _ONE, needs=(ADMIN,), own=True, takes=Nothing, action="key.revoke", raises=(Conflict,))
+async def revoke(ask: Ask[Nothing]) -> Answer[None]:
+    """End a key."""
     key = await _find(ask)
     if not _owns(ask.principal, key):
         # Who could end the operator's keys would need no permission to lock the operator out.
@@ -115,8 +123,9 @@ async def revoke(ask: Ask[Nothing]) -> Answer:
     return NO_CONTENT
 
 
-@routes.add("POST", "/v1/auth/keys/{key_id:str}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate")
-async def rotate(ask: Ask[Rotation]) -> Answer:
+@routes.add("POST", f"{_ONE}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate", statuses=(201,))
+async def rotate(ask: Ask[Rotation]) -> Answer[KeyView]:
+    """Replace a key by a new one with the same rights."""
     key = await _find(ask)
     granter = ask.principal
     if key.key_id == granter.key_id:
@@ -128,6 +137,7 @@ async def rotate(ask: Ask[Rotation]) -> Answer:
 
 @routes.add("GET", "/v1/auth/whoami", needs=(), takes=Nothing, across=False)
 async def whoami(ask: Ask[Nothing]) -> Whoami:
+    """Tell who is asking."""
     one = ask.principal
     tenant = await ask.office.store.directory.get_tenant(one.tenant_id)
     user = None if one.user_id is None else await ask.accounts.users.get(one.user_id)
@@ -145,9 +155,12 @@ async def whoami(ask: Ask[Nothing]) -> Whoami:
     )
 
 
-@routes.add("POST", "/v1/auth/ws-token", needs=(), takes=Nothing, across=False)
-async def ws_token(ask: Ask[Nothing]) -> Answer:
-    """For one WebSocket within a minute: it may be seen in a URL, and is then of no use."""
+@routes.add("POST", "/v1/auth/ws-token", needs=(), takes=Nothing, across=False, statuses=(201,))
+async def ws_token(ask: Ask[Nothing]) -> Answer[SocketToken]:
+    """Make a token for one WebSocket.
+
+    For one WebSocket within a minute: it may be seen in a URL, and is then of no use.
+    """
     token = ask.office.access.ws_token(ask.principal)
     return Answer(content=SocketToken(token=token, expires_at=ask.vm.clock() + AGE_MS), status=201)
 

@@ -43,8 +43,10 @@ class QuotaView(Record):
 
 
 @routes.add("GET", _PATH, needs=LOOKING, takes=QuotasGiven)
-async def list_all(ask: Ask[QuotasGiven]) -> Page:
-    """Every metric of the tenant, then the limits of users. Who does not administer the tenant sees their own limits.
+async def list_all(ask: Ask[QuotasGiven]) -> Page[QuotaView]:
+    """List quotas and what is used of them.
+
+    Every metric of the tenant, then the limits of users. Who does not administer the tenant sees their own limits.
 
     A key for some containers that is no user's has none, and the users of the other containers are not its business.
     """
@@ -63,6 +65,7 @@ async def list_all(ask: Ask[QuotasGiven]) -> Page:
 
 @routes.add("PUT", _PATH, needs=(ADMIN,), takes=QuotaGiven, action="quota.put")
 async def put(ask: Ask[QuotaGiven]) -> QuotaView:
+    """Set a quota."""
     given = ask.given
     ask.target = _name(given.metric, given.user_id)
     _check_own(ask, given.user_id)
@@ -75,7 +78,8 @@ async def put(ask: Ask[QuotaGiven]) -> QuotaView:
 
 
 @routes.add("DELETE", _PATH, needs=(ADMIN,), takes=QuotaNamed, action="quota.delete")
-async def delete(ask: Ask[QuotaNamed]) -> Answer:
+async def delete(ask: Ask[QuotaNamed]) -> Answer[None]:
+    """Take a quota away."""
     given = ask.given
     ask.target = _name(given.metric, given.user_id)
     _check_own(ask, given.user_id)

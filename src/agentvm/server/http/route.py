@@ -6,12 +6,12 @@ A noun's file lists its routes. Nothing here is served: `agentvm.server.http.gat
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
 
 from agentvm.app import AgentVM
-from agentvm.errors import InvalidInput, shorten
+from agentvm.errors import AgentVMError, InvalidInput, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
@@ -30,7 +30,11 @@ Amount = Annotated[int, Meta(ge=0, le=BIG)]
 
 
 class Given(Record, forbid_unknown_fields=True):
-    """What a request brings: its body if it is POST or PUT, else its query. A member nobody knows is a typo, so refused."""
+    """What a request brings in its body or its query. A member nobody knows is a typo, so refused."""
+
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Nothing(Given):
@@ -44,10 +48,10 @@ class PageGiven(Given):
     limit: Limit = 100
 
 
-class Page(Record):
+class Page(Record, Generic[T]):
     """A part of a list. `next` is absent on the last."""
 
-    items: Sequence[object]
+    items: Sequence[T]
     next: str | None = None
 
 
@@ -64,7 +68,13 @@ class Ask(Generic[G]):
     """Whose things it is about: the asker's own tenant, or the one that the operator names with `?tenant=`."""
     path: Mapping[str, str]
     given: G
+    query: Any = None
+    """Of the type that the route names as `query`; a function says it again: `query: ThatType = ask.query`."""
+    body: bytes = b""
+    """As it came, for a route with `body="bytes"`."""
     accept: str = ""
+    if_match: str | None = None
+    if_none_match: str | None = None
     target: str = ""
     """What the audit log says was written to; a function that makes something says what."""
 
@@ -78,15 +88,16 @@ class Ask(Generic[G]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer that is more than a record with 200."""
+class Answer(Generic[T_co]):
+    """An answer that is more than a record with 200. Bytes go out as they are, `None` as an empty body."""
 
-    content: object = None
+    content: T_co
     status: int = 200
     media_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
-NO_CONTENT = Answer(status=204)
+NO_CONTENT: Final[Answer[None]] = Answer(content=None, status=204)
 
 Function = Callable[[Ask[G]], Awaitable[object]]
 
@@ -106,11 +117,37 @@ class Route:
     action: str | None
     """Its name in the audit log, for what writes."""
     takes: type[Given]
+    """The body of POST and PUT, the query of the others."""
+    query: type[Given] = Nothing
+    """The query of POST and PUT."""
+    body: Literal["json", "bytes"] = "json"
+    most_body: int | None = None
+    """Its own bound in bytes; else that of all."""
+    statuses: tuple[int, ...] = ()
+    """Of the answers that are no errors; none: 200, or 204 for `Answer[None]`."""
+    media_type: str = "application/octet-stream"
+    """What the bytes are, of a function that answers with bytes."""
+    raises: tuple[type[AgentVMError], ...] = ()
+    """Errors that not every route like it has; see `agentvm.server.http.openapi`."""
+    hidden: bool = False
+    """Served, but in no documentation."""
     function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
 
     @property
     def name(self) -> str:
         return f"{self.method} {self.path}"
+
+
+class About(TypedDict, total=False):
+    """What most routes need not say; the same members of `Route` say what they mean."""
+
+    query: type[Given]
+    body: Literal["json", "bytes"]
+    most_body: int
+    statuses: tuple[int, ...]
+    media_type: str
+    raises: tuple[type[AgentVMError], ...]
+    hidden: bool
 
 
 class Routes:
@@ -129,6 +166,7 @@ class Routes:
         action: str | None = None,
         own: bool = False,
         across: bool = True,
+        **about: Unpack[About],
     ) -> Callable[[Function[G]], Function[G]]:
         def note(function: Function[G]) -> Function[G]:
             self.all.append(
@@ -140,6 +178,7 @@ class Routes:
                     across=across,
                     action=action,
                     takes=takes,
+                    **about,
                     function=function,  # type: ignore[arg-type]  # The gate hands it what `takes` says.
                 )
             )
@@ -148,14 +187,14 @@ class Routes:
         return note
 
 
-def paged(items: Sequence[object], limit: int, cursor: Callable[[int], str]) -> Page:
+def paged(items: Sequence[T], limit: int, cursor: Callable[[int], str]) -> Page[T]:
     """Of one more than `limit` items, the page; `cursor` names the item at an index."""
     if len(items) <= limit:
         return Page(items=items)
     return Page(items=items[:limit], next=cursor(limit - 1))
 
 
-def page_of(items: Sequence[object], given: PageGiven, names: Iterable[str]) -> Page:
+def page_of(items: Sequence[T], given: PageGiven, names: Iterable[str]) -> Page[T]:
     """The page of a list that is in memory, whose items have these names."""
     named = list(names)
     start = 0

@@ -25,20 +25,23 @@ class SecretView(Record):
 
 
 @routes.add("GET", _ALL, needs=ADMIN, takes=PageGiven)
-async def list_all(ask: Ask[PageGiven]) -> Page:
+async def list_all(ask: Ask[PageGiven]) -> Page[SecretView]:
+    """List the names of secrets."""
     found = await ask.office.vault.names(ask.tenant_id)
     return page_of([SecretView(name=name, updated_at=at) for name, at in found], ask.given, (name for name, _ in found))
 
 
 @routes.add("PUT", _ONE, needs=ADMIN, takes=SecretGiven, action="secret.put")
-async def put(ask: Ask[SecretGiven]) -> Answer:
+async def put(ask: Ask[SecretGiven]) -> Answer[None]:
+    """Store a secret."""
     await ask.office.vault.put(ask.tenant_id, ask.path["name"], Secret(ask.given.value))
     ask.office.own_keys.forget(ask.tenant_id)
     return NO_CONTENT
 
 
 @routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="secret.delete")
-async def delete(ask: Ask[Nothing]) -> Answer:
+async def delete(ask: Ask[Nothing]) -> Answer[None]:
+    """Forget a secret."""
     if not await ask.office.vault.remove(ask.tenant_id, ask.path["name"]):
         raise NotFound("There is no such secret")
     ask.office.own_keys.forget(ask.tenant_id)

@@ -15,7 +15,7 @@ from agentvm.model.account import Status, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.server.http.gate import NO_TENANT, reach_tenant
-from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
+from agentvm.server.http.route import NO_CONTENT, About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 
 routes = Routes()
 
@@ -65,7 +65,8 @@ class TenantView(Record):
     updated_at: int
 
 
-async def create(ask: Ask[NewTenant]) -> Answer:
+async def create(ask: Ask[NewTenant]) -> Answer[TenantView]:
+    """Make a tenant."""
     given, now = ask.given, ask.vm.clock()
     tenant = Tenant(
         tenant_id=TenantId(ask.vm.new_id("ten")),
@@ -81,48 +82,75 @@ async def create(ask: Ask[NewTenant]) -> Answer:
     return Answer(content=_shown(tenant), status=201)
 
 
-async def list_all(ask: Ask[PageGiven]) -> Page:
-    """By slug."""
+async def list_all(ask: Ask[PageGiven]) -> Page[TenantView]:
+    """List tenants.
+
+    By slug.
+    """
     given = ask.given
     found = await ask.office.store.directory.list_tenants(after=given.after, limit=given.limit + 1)
     return paged([_shown(tenant) for tenant in found], given.limit, lambda index: found[index].slug)
 
 
 async def get(ask: Ask[Nothing]) -> TenantView:
+    """Show a tenant."""
     return _shown(await reach_tenant(ask, ask.path["tenant"]))
 
 
+async def create_called(ask: Ask[NewTenant]) -> Answer[TenantView]:
+    """Make a tenant, as a call."""
+    return await create(ask)
+
+
+async def list_called(ask: Ask[PageGiven]) -> Page[TenantView]:
+    """List tenants, as a call."""
+    return await list_all(ask)
+
+
 async def get_called(ask: Ask[NamedTenant]) -> TenantView:
+    """Show the tenant that the body names."""
     return _shown(await reach_tenant(ask, ask.given.tenant))
 
 
 async def update(ask: Ask[TenantChange]) -> TenantView:
+    """Change a tenant."""
     return await _update(ask, ask.path["tenant"])
 
 
 async def update_called(ask: Ask[NamedChange]) -> TenantView:
+    """Change the tenant that the body names."""
     return await _update(ask, ask.given.tenant)
 
 
-async def delete(ask: Ask[Nothing]) -> Answer:
+async def delete(ask: Ask[Nothing]) -> Answer[None]:
+    """Delete a tenant."""
     return await _delete(ask, ask.path["tenant"])
 
 
-async def delete_called(ask: Ask[NamedTenant]) -> Answer:
+async def delete_called(ask: Ask[NamedTenant]) -> Answer[None]:
+    """Delete the tenant that the body names."""
     return await _delete(ask, ask.given.tenant)
 
 
 _ALL, _ONE = "/v1/tenants", "/v1/tenants/{tenant:str}"
-routes.add("POST", _ALL, needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create")(create)
+_MADE: About = {"statuses": (201,), "raises": (Conflict,)}
+_CHANGED: About = {"raises": (NotFound, Conflict)}
+routes.add("POST", _ALL, needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(create)
 routes.add("GET", _ALL, needs=OPERATOR, across=False, takes=PageGiven)(list_all)
 routes.add("GET", _ONE, needs=LOOKING, across=False, takes=Nothing)(get)
-routes.add("PUT", _ONE, needs=OPERATOR, across=False, takes=TenantChange, action="tenant.update")(update)
-routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=Nothing, action="tenant.delete")(delete)
-routes.add("POST", f"{_ALL}/create", needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create")(create)
-routes.add("POST", f"{_ALL}/get", needs=LOOKING, across=False, takes=NamedTenant)(get_called)
-routes.add("POST", f"{_ALL}/list", needs=OPERATOR, across=False, takes=PageGiven)(list_all)
-routes.add("POST", f"{_ALL}/update", needs=OPERATOR, across=False, takes=NamedChange, action="tenant.update")(update_called)
-routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedTenant, action="tenant.delete")(delete_called)
+routes.add("PUT", _ONE, needs=OPERATOR, across=False, takes=TenantChange, action="tenant.update", **_CHANGED)(update)
+routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=Nothing, action="tenant.delete", **_CHANGED)(delete)
+routes.add("POST", f"{_ALL}/create", needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(
+    create_called
+)
+routes.add("POST", f"{_ALL}/get", needs=LOOKING, across=False, takes=NamedTenant, raises=(NotFound,))(get_called)
+routes.add("POST", f"{_ALL}/list", needs=OPERATOR, across=False, takes=PageGiven)(list_called)
+routes.add("POST", f"{_ALL}/update", needs=OPERATOR, across=False, takes=NamedChange, action="tenant.update", **_CHANGED)(
+    update_called
+)
+routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedTenant, action="tenant.delete", **_CHANGED)(
+    delete_called
+)
 
 
 async def _update(ask: Ask[Any], named: str) -> TenantView:
@@ -144,7 +172,7 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
     return _shown(after)
 
 
-async def _delete(ask: Ask[Any], named: str) -> Answer:
+async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
     ask.target = named
     tenant = await reach_tenant(ask, named)
     ask.target = tenant.tenant_id

@@ -59,9 +59,12 @@ class Report(Record):
     items: Sequence[UsageView]
 
 
-@routes.add("GET", "/v1/usage", needs=LOOKING, takes=UsageGiven)
-async def report(ask: Ask[UsageGiven]) -> object:
-    """Who does not administer the tenant sees their own usage, and of a key that is bound to containers, only there."""
+@routes.add("GET", "/v1/usage", needs=LOOKING, takes=UsageGiven, media_type="text/csv")
+async def report(ask: Ask[UsageGiven]) -> Report | Answer[bytes]:
+    """Sum up usage.
+
+    Who does not administer the tenant sees their own usage, and of a key that is bound to containers, only there.
+    """
     given = ask.given
     by = _dimensions(given.by)
     since, until = moment(given.since, "since") or 0, moment(given.until, "until")
@@ -75,8 +78,11 @@ async def report(ask: Ask[UsageGiven]) -> object:
 
 
 @routes.add("GET", "/v1/usage/entries", needs=(ADMIN,), takes=EntriesGiven)
-async def entries(ask: Ask[EntriesGiven]) -> Page:
-    """The ledger itself, in the order it was written."""
+async def entries(ask: Ask[EntriesGiven]) -> Page[EntryView]:
+    """List the entries of the ledger.
+
+    The ledger itself, in the order it was written.
+    """
     given = ask.given
     found = await ask.accounts.ledger.list(
         after=given.after,

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from agentvm.errors import AccessDenied, NotFound
+from agentvm.errors import AccessDenied, Conflict, NotFound
 from agentvm.model.account import Role, Status, User
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
@@ -50,8 +50,9 @@ class BoundView(Record):
     container_id: ContainerId
 
 
-@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create")
-async def create(ask: Ask[NewUser]) -> Answer:
+@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create", statuses=(201,), raises=(Conflict,))
+async def create(ask: Ask[NewUser]) -> Answer[UserView]:
+    """Make a user."""
     given, now = ask.given, ask.vm.clock()
     user = User(
         user_id=UserId(ask.vm.new_id("usr")),
@@ -69,8 +70,11 @@ async def create(ask: Ask[NewUser]) -> Answer:
 
 
 @routes.add("GET", _ALL, needs=ADMIN, takes=PageGiven)
-async def list_all(ask: Ask[PageGiven]) -> Page:
-    """By external id."""
+async def list_all(ask: Ask[PageGiven]) -> Page[UserView]:
+    """List users.
+
+    By external id.
+    """
     given = ask.given
     found = await ask.accounts.users.list(after=given.after, limit=given.limit + 1)
     return paged([_shown(user) for user in found], given.limit, lambda index: found[index].external_id)
@@ -78,11 +82,13 @@ async def list_all(ask: Ask[PageGiven]) -> Page:
 
 @routes.add("GET", _ONE, needs=ADMIN, takes=Nothing)
 async def get(ask: Ask[Nothing]) -> UserView:
+    """Show a user."""
     return _shown(await _find(ask))
 
 
 @routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update")
 async def update(ask: Ask[UserChange]) -> UserView:
+    """Change a user."""
     before = await _find(ask)
     changed = {name: value for name in UserChange.__struct_fields__ if (value := getattr(ask.given, name)) is not UNSET}
     after = replace(before, **changed, updated_at=ask.vm.clock())
@@ -95,8 +101,11 @@ async def update(ask: Ask[UserChange]) -> UserView:
 
 
 @routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="user.delete")
-async def delete(ask: Ask[Nothing]) -> Answer:
-    """With their keys and limits."""
+async def delete(ask: Ask[Nothing]) -> Answer[None]:
+    """Delete a user.
+
+    With their keys and limits.
+    """
     await _check_owner(ask, (await _find(ask)).role)
     if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
         raise NotFound(NO_USER)
@@ -105,15 +114,19 @@ async def delete(ask: Ask[Nothing]) -> Answer:
 
 
 @routes.add("GET", f"{_ONE}/containers", needs=ADMIN, takes=Nothing)
-async def list_containers(ask: Ask[Nothing]) -> Page:
-    """In the order they were bound; the first is given with the user."""
+async def list_containers(ask: Ask[Nothing]) -> Page[BoundView]:
+    """List the containers that a user reaches.
+
+    In the order they were bound; the first is given with the user.
+    """
     user = await _find(ask)
     bound = await ask.accounts.users.bound(user.user_id)
     return Page(items=[BoundView(container_id=container_id) for container_id in bound])
 
 
 @routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind")
-async def bind(ask: Ask[Nothing]) -> Answer:
+async def bind(ask: Ask[Nothing]) -> Answer[None]:
+    """Let a user reach a container."""
     container_id = check_container_id(ask.path["container_id"])
     # Also themselves: who administers a part of the tenant would else let themselves into the rest.
     check_reach((literal(container_id),), ask.principal)
@@ -123,8 +136,11 @@ async def bind(ask: Ask[Nothing]) -> Answer:
 
 
 @routes.add("DELETE", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.unbind")
-async def unbind(ask: Ask[Nothing]) -> Answer:
-    """At once: their sockets are closed."""
+async def unbind(ask: Ask[Nothing]) -> Answer[None]:
+    """Keep a user from a container.
+
+    At once: their sockets are closed.
+    """
     if not await ask.office.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
         raise NotFound("There is no such user, or they are not bound to this container")
     return NO_CONTENT

@@ -88,12 +88,16 @@ class Line(Record):
 
 @routes.add("GET", "/v1/wallet", needs=LOOKING, takes=Nothing)
 async def get(ask: Ask[Nothing]) -> WalletView:
+    """Show the wallet."""
     return _shown(await ask.accounts.ledger.wallet())
 
 
 @routes.add("GET", "/v1/wallet/statement", needs=LOOKING, takes=StatementGiven)
-async def statement(ask: Ask[StatementGiven]) -> Page:
-    """Newest first."""
+async def statement(ask: Ask[StatementGiven]) -> Page[Line]:
+    """List credits and the usage of each day.
+
+    Newest first.
+    """
     given = ask.given
     since, until = moment(given.since, "since") or 0, moment(given.until, "until")
     lines = [_credit_line(credit) for credit in await ask.accounts.ledger.credits(limit=MOST_CREDITS)]
@@ -106,8 +110,17 @@ async def statement(ask: Ask[StatementGiven]) -> Page:
     return page_of(lines, given, _names(lines))
 
 
-@routes.add("POST", "/v1/wallet/credits", needs=OPERATOR, takes=CreditGiven, action="wallet.credit")
-async def add(ask: Ask[CreditGiven]) -> Answer:
+@routes.add(
+    "POST",
+    "/v1/wallet/credits",
+    needs=OPERATOR,
+    takes=CreditGiven,
+    action="wallet.credit",
+    statuses=(200, 201),
+    raises=(Conflict,),
+)
+async def add(ask: Ask[CreditGiven]) -> Answer[CreditView]:
+    """Add a credit, or take one back."""
     given = ask.given
     ask.target = given.reference
     credit = Credit(
