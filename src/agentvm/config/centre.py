@@ -9,6 +9,7 @@ worked out.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVarTuple
 
 import anyio
 
@@ -19,7 +20,7 @@ from agentvm.config.edits import Edit, check_server, check_tenant, read_edit
 from agentvm.config.history import Seals, State
 from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
 from agentvm.config.server import ServerConfig
-from agentvm.errors import AgentVMError, ConfigInvalid, Conflict, InvalidInput
+from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.limits import Limits
@@ -29,8 +30,18 @@ from agentvm.storage.settings import Change
 
 logger = get_logger(__name__)
 
-Apply = Callable[[ServerConfig, ServerConfig], Awaitable[None]]
-"""Makes a running server follow a config in the place of another; raises what keeps it from doing so, with nothing changed."""
+Configs = TypeVarTuple("Configs")
+
+
+class Follower(Protocol):
+    """Makes a running server follow its settings."""
+
+    async def attempt(self, config: ServerConfig) -> None:
+        """Raises what would keep it from following the config; changes nothing."""
+
+    async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
+        """All or nothing: raises what keeps it from following."""
+
 
 NO_OVERRIDES = "start with --no-overrides to go without what was changed at run time"
 
@@ -76,7 +87,7 @@ class Centre:
         self._ignore = ignore
         self._scopes: dict[TenantId | None, _Scope] = {}
         self._lock = anyio.Lock()
-        self._apply: Apply | None = None
+        self._follower: Follower | None = None
         self._start: Values = {}
         self._system: Values = {}
         self._limits: dict[TenantId | None, Limits] = {}
@@ -100,7 +111,6 @@ class Centre:
         try:
             self._start = self._system = merge(layers)
             self.config = build(self._start, layers=layers)
-            _ = self.config.wanted
         except ConfigInvalid as error:
             if self.overridden:
                 raise ConfigInvalid(f"{error}; {NO_OVERRIDES}") from None
@@ -109,9 +119,9 @@ class Centre:
         for key, hidden in self.shadowed.items():
             logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.given.place)
 
-    def bind(self, apply: Apply) -> None:
-        """From now on changes are applied to what runs."""
-        self._apply = apply
+    def bind(self, follower: Follower) -> None:
+        """From now on what runs follows the changes."""
+        self._follower = follower
 
     def limits_of(self, tenant_id: TenantId | None) -> Limits:
         """What one turn of a tenant may use; None for what concerns the server."""
@@ -193,9 +203,10 @@ class Centre:
     async def _commit(self, tenant_id: TenantId | None, raw: Mapping[str, object], ordered: Ordered) -> Outcome:
         scope = self._scope(tenant_id)
         if ordered.revision is not None and ordered.revision != scope.revision:
-            raise Conflict(
+            raise PreconditionFailed(
                 f"The settings were changed meanwhile: they are at revision {scope.revision}, not {ordered.revision}; "
-                "look at them and try again"
+                "look at them and try again",
+                details={"revision": scope.revision},
             )
         change = Change(
             revision=scope.revision + 1,
@@ -209,7 +220,9 @@ class Centre:
         made = _Scope(change.revision, state, self._layer(tenant_id, state))
         changed = history.between(scope.state, state)
         if not raw or ordered.dry_run:
-            await self._try(tenant_id, made)
+            config = self._try(tenant_id, made)
+            if tenant_id is None and self._follower is not None:
+                await self._attempt(self._follower.attempt, config)
             return self._outcome(tenant_id, scope.revision, changed, made)
         # Whoever asked may go away; what was begun is finished, or nobody knew what counts.
         with anyio.CancelScope(shield=True):
@@ -218,14 +231,15 @@ class Centre:
         return self._outcome(tenant_id, change.revision, changed, made)
 
     async def _switch(self, tenant_id: TenantId | None, made: _Scope, change: Change) -> None:
-        before, config = self.config, self._try_config(tenant_id, made)
-        if tenant_id is None and self._apply is not None:
-            await self._apply(before, config)
+        before, config = self.config, self._try(tenant_id, made)
+        follower = self._follower if tenant_id is None else None
+        if follower is not None:
+            await self._attempt(follower.follow, before, config)
         try:
             await self._store.settings(tenant_id).append(change)
         except AgentVMError:
-            if tenant_id is None and self._apply is not None:
-                await self._apply(config, before)
+            if follower is not None:
+                await follower.follow(config, before)
             raise
         self._scopes[tenant_id] = made
         if tenant_id is None:
@@ -234,10 +248,14 @@ class Centre:
         else:
             self._look_up_tenant(tenant_id)
 
-    async def _try(self, tenant_id: TenantId | None, made: _Scope) -> None:
-        self._try_config(tenant_id, made)
+    async def _attempt(self, step: Callable[[*Configs], Awaitable[None]], *configs: *Configs) -> None:
+        """What the new settings themselves make impossible is the asker's fault, not the server's."""
+        try:
+            await step(*configs)
+        except (ConfigInvalid, DriverNotFound) as error:
+            raise InvalidInput(str(error)) from None
 
-    def _try_config(self, tenant_id: TenantId | None, made: _Scope) -> ServerConfig:
+    def _try(self, tenant_id: TenantId | None, made: _Scope) -> ServerConfig:
         """What the server would run with. `InvalidInput` when that cannot be."""
         try:
             if tenant_id is not None:

@@ -4,6 +4,7 @@
 
 A value knows its layer, the place it was given at, and who gave it when. What is said of a provider goes with it: where a
 stronger layer names another one, the weaker layers' model, key and address are not used, because they are for the former.
+Only a variable's key and address go along with a flag's provider.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +61,9 @@ def merge(layers: Iterable[Layer]) -> dict[str, Found]:
         before, after = found.get(PROVIDER), layer.given.get(PROVIDER)
         if before is not None and after is not None and before.value != after.value:
             for key in ITS_OWN:
-                found.pop(key, None)
+                # Variables and flags are one command line: there the key is meant for whomever the flag names.
+                if not (layer.name == "flag" and key != "llm.model" and key in found and found[key].layer == "environment"):
+                    found.pop(key, None)
         found.update({key: Found(layer.name, given) for key, given in layer.given.items()})
     return found
 
