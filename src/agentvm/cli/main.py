@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("agentvm.cli.usage:usage", "See what was used and what it costs."),
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
+    "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),

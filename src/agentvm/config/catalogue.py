@@ -130,6 +130,8 @@ def unknown(key: str) -> str:
 def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
     """A value of JSON as the setting's type, else `Unfit`. With `text`, numbers may be text, and lists have commas."""
     try:
+        if value is None:
+            raise msgspec.ValidationError("nothing")
         return _convert(setting, value, text)
     except (msgspec.ValidationError, InvalidOperation, OverflowError, UnicodeError):
         raise Unfit(f"it must be {expects(setting)}") from None
@@ -149,12 +151,13 @@ def _convert(setting: Setting, value: object, text: bool) -> Value:
     if setting.about.kind == "list":
         if text and isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
-        return tuple(msgspec.convert([_encodable(one) for one in _list(value)], tuple[str, ...]))
+        texts: tuple[str, ...] = msgspec.convert([_encodable(one) for one in _list(value)], setting.type)
+        return tuple(_plain(one) for one in texts)
     if "auto" in get_args(kind):
         value = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
         value = _WORDS.get(value.lower(), value.lower()) if isinstance(value, str) else value
     if kind is str:
-        return _plain(setting, msgspec.convert(_encodable(value), setting.type))
+        return _plain(msgspec.convert(_encodable(value), setting.type))
     if text and isinstance(value, str) and kind in (int, float) and not _NUMBER.fullmatch(value):
         raise Unfit(f"it must be {expects(setting)}")
     found: Value = msgspec.convert(value, setting.type, strict=not text)
@@ -180,7 +183,7 @@ def _encodable(value: object) -> object:
     return value
 
 
-def _plain(setting: Setting, text: str) -> str:
+def _plain(text: str) -> str:
     if not text.isprintable():
         raise Unfit("it must be on one line, without signs that cannot be printed")
     return text
@@ -197,7 +200,7 @@ def _money(setting: Setting, value: object) -> Decimal:
 
 def expects(setting: Setting) -> str:
     """What a value must be, for people."""
-    kind, meta = setting.kind, _bounds(setting.type)
+    kind, meta = setting.kind, bounds_of(setting.type)
     if options := [option for option in get_args(kind) if isinstance(option, str)]:
         return f"one of: {', '.join(options)}"
     if kind in (int, float):
@@ -212,7 +215,7 @@ def expects(setting: Setting) -> str:
     return "a text of 1 to 4096 characters"
 
 
-def _bounds(annotation: Any) -> dict[str, Any]:
+def bounds_of(annotation: Any) -> dict[str, Any]:
     parts = [annotation, *get_args(annotation), *(inner for part in get_args(annotation) for inner in get_args(part))]
     metas = [meta for part in parts for meta in getattr(part, "__metadata__", ())]
     return {

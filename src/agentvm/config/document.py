@@ -88,9 +88,9 @@ def parse(content: bytes) -> Members:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Unreadable(line, "there is a sign that YAML does not allow") from None
-    except ValueError as error:
-        if isinstance(error, Unreadable):
-            raise
+    except Unreadable:
+        raise
+    except (ValueError, OverflowError):
         # PyYAML takes an escape like "\UFFFFFFFF" for a letter.
         raise Unreadable(1, "there is an escape that means no letter") from None
     if node is None or (isinstance(node, Scalar) and node.text is None):

@@ -32,7 +32,7 @@ def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
         except Unfit as error:
             problems.append(f"{key}: it is {quoted(setting, value)}; {error}")
     if problems:
-        raise InvalidInput("; ".join(problems[:20]))
+        raise InvalidInput("; ".join(problems[:20]), details={"problems": problems[:20]})
     if len(edit) > MOST:
         raise InvalidInput(f"One change has at most {MOST} settings, not {len(edit)}")
     return edit

@@ -25,6 +25,9 @@ BODIES: dict[str, object] = {
     "hard": 1,
     "reference": "x",
     "amountUsd": "1",
+    "changes": {"defaults": {"maxTokens": 9}},
+    "to": 0,
+    "from": 0,
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 
@@ -44,7 +47,7 @@ def named(account: Account | None) -> dict[str, str]:
     return {"key_id": account.user_key_id, "user_id": account.user_id, "tenant": account.slug}
 
 
-PLAIN = {"name": "API_KEY", "container_id": "shared"}
+PLAIN = {"name": "API_KEY", "container_id": "shared", "key": "defaults.maxTokens"}
 
 
 def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, object]:
@@ -83,7 +86,7 @@ def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
         yield build(names, given(route, names, optional=False), None)
     with_names = given(route, names, optional=True)
     # Who asks for the list of somebody else's things is given an empty one, as of nobody; that is asked below.
-    if set(with_names.values()) & set(names.values()) and not (route.method == "GET"):
+    if any(value in names.values() for value in with_names.values()) and not (route.method == "GET"):
         yield build(names, with_names, None)
     if route.across:
         yield build(names, given(route, names, optional=False), names["tenant"])
@@ -108,6 +111,7 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.quotas.list(),
         await accounts.secrets.list(),
         await accounts.ledger.wallet(),
+        await world.vm.office.store.read_settings(),
         await accounts.audit.list(),
     )
 
