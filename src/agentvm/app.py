@@ -306,6 +306,7 @@ def _open_office(
             clock,
             open_one=open_driver,
             with_keys=KEY_VARIABLES,
+            default_of=settings.default_of,
         ),
         store=store,
     )

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
+    "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),
     "version": ("agentvm.cli.version:version", "Print the version."),

@@ -92,7 +92,10 @@ class LlmGroup(Group, frozen=True, kw_only=True):
     ] = None
     providers: dict[str, ProviderGroup] = msgspec.field(default_factory=dict)
     fallback: Annotated[
-        tuple[Text, ...], setting("Providers that are asked, in this order, when the default one is out.", kind="list")
+        tuple[Text, ...],
+        setting(
+            "Who is asked, in this order, when the chosen provider is out: `<provider>` or `<provider>/<model>`.", kind="list"
+        ),
     ] = ()
 
 

@@ -175,7 +175,8 @@ class ServerConfig:
         """
         default = self.default_model.partition("/")[0]
         found = {default: (self.driver_of(default), self.driver_settings(default))}
-        for name in dict.fromkeys((*self.providers, *self.fallback, "local")):
+        standing_in = (name.partition("/")[0] for name in self.fallback)
+        for name in dict.fromkeys((*self.providers, *standing_in, "local")):
             if name not in self.names:
                 raise ConfigInvalid(f"llm.fallback names {shorten(name)!r}; known providers: {', '.join(self.names)}")
             if name != default:

@@ -12,9 +12,9 @@ Rules every driver keeps (checked by `agentvm.testing.conformance.driver`):
 5. Message and tool call ids are never empty; tool call ids are unique within the call.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -173,6 +173,8 @@ class DriverSettings:
     max_retries: int = 2
     model_dir: Path | None = None
     """Where the embedded model's weights are."""
+    limited: Callable[[float], None] | None = field(default=None, compare=False, repr=False)
+    """Told how many seconds the provider asks for, also when the library then tries again by itself."""
 
 
 class OpenDriver(Protocol):

@@ -4,7 +4,7 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.abc
@@ -56,6 +56,7 @@ class Runtime:
         self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
+        self.models = ports.models
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property
@@ -290,7 +291,7 @@ async def open_runtime(
     clock: Clock,
     new_id: NewId,
     limits: Limits | LimitsOf,
-    cost: Cost = lambda driver, model, usage, at: None,
+    cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
     choose: Choose | None = None,
     effectors: Sequence[Effector] = (),
@@ -314,7 +315,7 @@ async def open_runtime(
             sending={},
             cost=cost,
             meter=meter or Unmetered(),
-            choose=choose or (lambda tenant_id, name: nullcontext(models.choose(name))),
+            choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
         await runtime.recover()

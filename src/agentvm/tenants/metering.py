@@ -43,7 +43,9 @@ class Metering:
         return MeteredHold(self, planned, held)
 
     def charge(self, planned: Planned, usage: Usage) -> Charge:
-        cost = 0 if planned.own_key else self._prices.cost(planned.driver, planned.model, usage, self._clock())
+        cost: int | None = 0
+        if not planned.own_key:
+            cost = self._prices.cost(planned.driver, planned.model, usage, self._clock(), planned.provider)
         if cost is None:
             return Charge(None, None)
         # Rounded once, here: the price of a row never depends on how rows are summed.

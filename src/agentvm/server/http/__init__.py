@@ -5,12 +5,14 @@ from collections.abc import Callable
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.app import AgentVM
-from agentvm.server.http import audit, config, keys, quotas, secrets, tenants, usage, users, wallet
+from agentvm.server.http import audit, config, keys, providers, quotas, secrets, tenants, usage, users, wallet
 from agentvm.server.http.gate import Gate
 from agentvm.server.http.route import Route
 
 ROUTES: tuple[Route, ...] = tuple(
-    route for noun in (keys, tenants, users, quotas, usage, wallet, secrets, config, audit) for route in noun.routes.all
+    route
+    for noun in (keys, tenants, users, quotas, usage, wallet, secrets, config, audit, providers)
+    for route in noun.routes.all
 )
 
 
