@@ -71,3 +71,12 @@ def test_a_secret_that_is_damaged_says_so_without_a_trace(raw: object) -> None:
 
 def test_nothing_is_stored_as_nothing() -> None:
     assert encode(None, "llm.model", None, Reversing()) is None
+
+
+def test_an_address_that_carries_something_secret_is_sealed() -> None:
+    url, seals = "http://me:sk-planted@h/v1?key=sk-planted", Reversing()
+    raw = encode(None, "llm.baseUrl", url, seals)
+    assert "sk-planted" not in str(raw)
+    assert show_raw("llm.baseUrl", raw) == MASK
+    assert decode(None, {"llm.baseUrl": Entry(raw, 1, 1, "a")}, seals)["llm.baseUrl"].value == url
+    assert encode(None, "llm.baseUrl", "http://h/v1", seals) == "http://h/v1"

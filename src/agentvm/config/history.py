@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentvm.config.catalogue import MASK, Unfit, Value, convert, find, plain, shown
+from agentvm.config.catalogue import MASK, Setting, Unfit, Value, convert, find, plain, shown
 from agentvm.config.layers import Given
 from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
@@ -71,7 +71,7 @@ def show_raw(key: str, raw: object) -> object:
     setting = find(key)
     if raw is None:
         return None
-    if setting is None or setting.about.secret:
+    if setting is None or setting.about.secret or (isinstance(raw, Mapping) and SEALED in raw):
         # Also of a setting that this release does not know: it may have been a secret.
         return MASK
     try:
@@ -81,6 +81,10 @@ def show_raw(key: str, raw: object) -> object:
 
 
 def encode(tenant_id: TenantId | None, key: str, value: Value | None, seals: Seals) -> object:
+    setting = find(key)
+    if isinstance(value, str) and setting is not None and shown(setting, value) != value:
+        # An address that carries something that is not for eyes.
+        value = Secret(value)
     if isinstance(value, Secret):
         return {SEALED: b64encode(seals.seal(tenant_id or "", _name(key), value)).decode()}
     return None if value is None else plain(value)
@@ -95,14 +99,20 @@ def decode(tenant_id: TenantId | None, state: State, seals: Seals) -> dict[str, 
             logger.warning("override_ignored", setting=key, revision=entry.revision, reason="there is no such setting")
             continue
         try:
-            value = (
-                _unsealed(tenant_id, key, entry.raw, seals) if setting.about.secret else convert(setting, entry.raw, text=True)
-            )
+            value = _value(tenant_id, setting, key, entry.raw, seals)
         except Unfit as error:
             logger.warning("override_ignored", setting=key, revision=entry.revision, reason=str(error))
             continue
         given[key] = Given(value, f"change {entry.revision}", entry.actor, entry.at)
     return given
+
+
+def _value(tenant_id: TenantId | None, setting: Setting, key: str, raw: object, seals: Seals) -> Value:
+    if setting.about.secret:
+        return _unsealed(tenant_id, key, raw, seals)
+    if setting.about.kind == "url" and isinstance(raw, Mapping):
+        raw = _unsealed(tenant_id, key, raw, seals).reveal()
+    return convert(setting, raw, text=True)
 
 
 def _unsealed(tenant_id: TenantId | None, key: str, raw: object, seals: Seals) -> Secret:

@@ -271,6 +271,7 @@ def _changes(changed: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...
 
 
 def _target(scope: TenantId | None, keys: Iterable[str]) -> str:
-    """For the audit log: whose settings, and which."""
-    where, named = "server" if scope is None else scope, sorted(keys)
-    return f"{where}: {', '.join(map(shorten, named[:20]))}" if named else where
+    """For the audit log: whose settings, and which. A key that nobody knows may be a secret in the wrong place."""
+    where = "server" if scope is None else scope
+    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in keys})
+    return f"{where}: {', '.join(named[:20])}" if named else where
