@@ -5,8 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -193,37 +192,25 @@ async def open_agentvm(
         if config.data_dir is not None:
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
-        data_dir = None if path is None else path.parent
-        keys = await _load_server_key(config, store, data_dir)
-        vault = Vault(store, key=keys.vault, clock=clock)
-        settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
-        await settings.load()
-        models = await _open_models(settings, drivers, stack, clock)
-        office, ended = _open_office(settings, store, models, clock, vault, keys.pepper)
-        stack.push_async_callback(office.own_keys.aclose)
-        prices = Prices(settings.config.prices)
-        metering = Metering(prices, office.quotas, clock)
-        live = Live(None if drivers else models, prices, metering)
-        # What was opened follows already; the log does not yet.
-        await live.follow(replace(settings.config, log_level=config.log_level), settings.config)
-        settings.bind(live)
-        config = settings.config
+        rules = await _open_rules(config, store, drivers, stack, clock, overrides=overrides)
+        settings, office, config = rules.settings, rules.office, rules.settings.config
         runtime = await stack.enter_async_context(
             open_runtime(
                 store=store,
-                models=models,
+                models=rules.models,
                 toolbox=Toolbox(builtin_tools(clock)),
                 clock=clock,
                 new_id=new_id,
                 limits=settings.limits_of,
-                cost=prices.cost,
-                meter=Guarded(metering, office.people.standing),
+                cost=rules.prices.cost,
+                meter=Guarded(rules.metering, office.people.standing),
                 choose=office.own_keys.choose,
                 suspends=config.data_dir is not None,
             )
         )
         for definition in definitions:
             runtime.check(definition)
+        first_key = await office.access.bootstrap(config.admin_key) if config.authenticates else None
         vm = AgentVM(
             config=config,
             store=store,
@@ -232,15 +219,59 @@ async def open_agentvm(
             definitions=Definitions(definitions),
             clock=clock,
             new_id=new_id,
-            first_key=await office.access.bootstrap(config.admin_key) if config.authenticates else None,
+            first_key=first_key,
             settings=settings,
         )
-        await office.access.ensure_default_tenant()
-        _hear_of_ends(vm, ended)
-        tasks = await stack.enter_async_context(open_tasks())
-        tasks.start_soon(vm.keep_doors)
-        stack.callback(tasks.cancel_scope.cancel)
+        await _open_doors(vm, rules.ended, stack)
         yield vm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """What a runtime works by."""
+
+    settings: Centre
+    models: Models
+    office: Office
+    ended: list[Ended]
+    prices: Prices
+    metering: Metering
+
+
+async def _open_rules(
+    config: ServerConfig,
+    store: Store,
+    drivers: Mapping[str, Driver] | None,
+    stack: AsyncExitStack,
+    clock: Clock,
+    *,
+    overrides: bool,
+) -> _Rules:
+    keys = await _load_server_key(config, store)
+    vault = Vault(store, key=keys.vault, clock=clock)
+    settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
+    await settings.load()
+    models = await _open_models(settings, drivers, stack, clock)
+    office, ended = _open_office(settings, store, models, clock, vault, keys.pepper)
+    stack.push_async_callback(office.own_keys.aclose)
+    prices = Prices()
+    metering = Metering(prices, office.quotas, clock)
+    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
+    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+
+
+async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) -> None:
+    await vm.office.access.ensure_default_tenant()
+    _hear_of_ends(vm, ended)
+    tasks = await stack.enter_async_context(open_tasks())
+    tasks.start_soon(vm.keep_doors)
+    stack.callback(tasks.cancel_scope.cancel)
+
+
+async def _follow(settings: Centre, live: "Live", log_level: str) -> None:
+    """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
+    await live.follow(replace(settings.config, log_level=log_level), settings.config)
+    settings.bind(live)
 
 
 def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
@@ -275,8 +306,9 @@ class Live:
             set_level(after.log_level)
 
 
-async def _load_server_key(config: ServerConfig, store: Store, data_dir: Path | None) -> ServerKey:
+async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
     """A new one would refuse every key and open no secret, and nobody would know why."""
+    data_dir = None if config.data_dir is None else config.data_dir.expanduser().absolute()
     if config.server_key is None and data_dir is not None and not has_server_key(data_dir):
         if await store.directory.has_keys():
             raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")

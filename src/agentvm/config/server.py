@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from agentvm.config.layers import Layer
 from agentvm.drivers.base import DriverSettings
@@ -94,6 +95,11 @@ class ServerConfig:
             )
         if (self.oidc_issuer is None) != (self.oidc_audience is None):
             raise ConfigInvalid("AVM_OIDC_ISSUER and AVM_OIDC_AUDIENCE go together: a token is for somebody, or for nobody")
+        for origin in self.allow_origins:
+            # A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match.
+            parts = urlsplit(origin)
+            if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+                raise ConfigInvalid(f"{shorten(origin)!r} is no origin; write for example https://chat.example.org, or *")
         if not self.markup.is_finite() or self.markup < 0:
             raise ConfigInvalid(f"AVM_MARKUP is {self.markup}; it must be a number like 1.05")
 

@@ -8,6 +8,9 @@ routes = Routes()
 
 @routes.add("GET", "/v1/providers", needs=("metrics:read",), across=False, takes=PageGiven)
 async def list_all(ask: Ask[PageGiven]) -> Page[ProviderHealth]:
-    """How the providers are, in the order they are configured. They are the server's, so there is nothing of a tenant in them."""
+    """How the providers are, in the order they are configured.
+
+    They are the server's, so there is nothing of a tenant in them.
+    """
     found = ask.vm.runtime.models.health()
     return page_of(found, ask.given, (one.name for one in found))
