@@ -24,6 +24,7 @@ from agentvm.errors import AgentVMError
 from agentvm.model.ids import Clock, NewId
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
+from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
 from agentvm.server.websocket import LINGER, House, Knock, serve_socket
@@ -158,6 +159,7 @@ class Process:
                     store=store,
                 ),
                 definitions=Definitions(),
+                resources=make_centre(store, hardware.clock, hardware.new_id),
                 clock=hardware.clock,
                 new_id=hardware.new_id,
             )

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
     "resource": ("agentvm.cli.resource:resource", "Publish, find and move prompts, tools, agents and the like."),
+    "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
     "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),

@@ -67,6 +67,8 @@ class Prompt(Record):
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
     temperature: float | None = None
     """How freely it chooses its words, from 0 to 2 or as far as the provider goes; None leaves it to them."""
+    silence: float | None = None
+    """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -168,6 +170,8 @@ class DriverSettings:
     """The driver's default model, when the operator chose one."""
     timeout: float = 600.0
     """Seconds for one whole model call."""
+    silence: float | None = None
+    """Seconds that the provider may be silent; None for what each prompt says."""
     max_retries: int = 2
     model_dir: Path | None = None
     """Where the embedded model's weights are."""

@@ -59,6 +59,8 @@ class Answering:
         self._image = image
         self._log = log
         self._accepted = accepted
+        # As they are when the turn begins: it ends under the rules it began with.
+        self._limits = ports.limits_of(log.tenant_id)
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -148,7 +150,7 @@ class Answering:
         if done.steps:
             driver, at = chosen.driver.name, self._ports.clock()
             cost = self._ports.cost(driver, chosen.model, done.usage, at, chosen.provider) or 0
-        budget.check(self._ports.limits, done, cost)
+        budget.check(self._limits, done, cost)
 
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""
@@ -167,7 +169,7 @@ class Answering:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._ports.limits
+        accepted, limits = self._accepted, self._limits
         if accepted.attempt > limits.attempts:
             reason = f"the server did not survive a turn of it {accepted.attempt} times"
             log = self._log
@@ -193,7 +195,7 @@ class Answering:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         window = chosen.driver.context_window(model)
-        max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
+        max_tokens = min(definition.max_tokens or self._limits.max_tokens, window // 2)
         system = definition.system_prompt
         room = window - max_tokens - (definition.thinking or 0)
         said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
@@ -205,6 +207,7 @@ class Answering:
             tools=tools,
             thinking=definition.thinking,
             temperature=definition.temperature,
+            silence=self._limits.silence_seconds,
         )
 
     async def _run_tools(self) -> None:
@@ -232,7 +235,7 @@ class Answering:
             if pending.problem is not None:
                 outcome = Outcome(pending.problem, True)
             else:
-                outcome = await self._ports.toolbox.run(pending.call, allowed)
+                outcome = await self._ports.toolbox.run(pending.call, allowed, longest=self._limits.tool_output)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
             outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)

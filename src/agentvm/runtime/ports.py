@@ -29,6 +29,10 @@ class Cost(Protocol):
     def __call__(self, driver: str, model: str, usage: Usage, at: int, provider: str = "", /) -> int | None: ...
 
 
+LimitsOf = Callable[[TenantId | None], Limits]
+"""What one turn of a tenant may use now; None for what concerns the whole process. Cheap: it is asked for each turn."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
     """Handed over by the runtime that was opened with them."""
@@ -44,7 +48,7 @@ class Ports:
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
-    limits: Limits
+    limits_of: LimitsOf
     sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost

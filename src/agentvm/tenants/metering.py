@@ -27,6 +27,11 @@ class Metering:
         self._markup = markup
         self._allow_unpriced = allow_unpriced
 
+    def configure(self, *, markup: Decimal, allow_unpriced: bool) -> None:
+        """From now on; a call that runs is charged with the markup of when it ends."""
+        self._markup = markup
+        self._allow_unpriced = allow_unpriced
+
     async def admit(self, planned: Planned, *, force: bool = False) -> "MeteredHold":
         most = Usage(input_tokens=planned.most_input, output_tokens=planned.most_output)
         charge = self.charge(planned, most)

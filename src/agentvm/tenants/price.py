@@ -23,6 +23,10 @@ class Prices:
     def __init__(self, own: Mapping[str, Rate] | None = None) -> None:
         self._own = dict(own or {})
 
+    def replace(self, own: Mapping[str, Rate]) -> None:
+        """From now on these; what was charged stays as it was."""
+        self._own = dict(own)
+
     def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
         """Of usage at that moment (ms since 1970); None when nobody knows the model's price.
 

@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from agentvm.app import AgentVM
 from agentvm.server.http import (
     audit,
+    config,
     keys,
     providers,
     quotas,
@@ -40,6 +41,7 @@ NOUNS = (
     usage,
     wallet,
     secrets,
+    config,
     audit,
     providers,
     resources,
