@@ -362,7 +362,7 @@ def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
 
 async def _open_models(settings: Centre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
     if given:
-        return Models(given, next(iter(given)), clock=clock)
+        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
     models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
     try:
         await _configure(models, settings.config)

@@ -229,3 +229,15 @@ def test_a_moment_that_a_library_waits_for_by_itself_is_known_to_all() -> None:
         assert (health.state, health.wait) == ("ok", 0)
 
     virtual(test)
+
+
+def test_the_reason_is_that_of_the_outage_and_not_of_another_call() -> None:
+    async def test(health: Health) -> None:
+        assert health.reason == "provider_error"
+        speaking, other = health.begin(), health.begin()
+        speaking.answered()
+        other.failed(ProviderRateLimited("slow down", retry_after=9))
+        speaking.failed(ProviderUnreachable("the connection broke"))
+        assert (health.reason, health.last_error) == ("provider_rate_limited", "provider_unreachable")
+
+    virtual(test)

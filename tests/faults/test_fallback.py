@@ -56,6 +56,13 @@ class Place:
         end: Json = (await self.alice.end_of(await self.send(text)))["data"]
         return end
 
+    async def all_at_once(self, images: Sequence[str]) -> None:
+        """A turn of each image, and all of them are answered."""
+        asked = [await self.alice.ask("message_send_request", imageId=image_id, content="go") for image_id in images]
+        for request_id in asked:
+            turn_id = (await self.alice.answer(request_id))["data"]["turnId"]
+            assert (await self.alice.end_of(turn_id))["data"]["outcome"] == "completed"
+
     def told(self, kind: str) -> list[Json]:
         return [event["data"] for event in self.alice.events if event["type"] == kind]
 
@@ -169,16 +176,12 @@ async def test_a_hundred_turns_in_an_outage_leave_the_dead_provider_alone() -> N
         first.play(play.failure(529, headers={"retry-after": "30"}))
         async with place(claude("main", first.base_url), gpt("spare", second.base_url), fallback=["spare"]) as here:
             images = [(await here.alice.image(f"i{number}"))["imageId"] for number in range(100)]
-            # All at once, before anybody knows: each finds out for itself, once.
-            turns = [await here.send("go", image_id) for image_id in images]
-            for turn_id in turns:
-                assert (await here.alice.end_of(turn_id))["data"]["outcome"] == "completed"
+            # Before anybody knows, each finds out for itself, once at most.
+            await here.all_at_once(images)
             asked = len(first.requests)
             assert asked <= 100
-            # All at once again: everybody knows.
-            turns = [await here.send("go", image_id) for image_id in images]
-            for turn_id in turns:
-                assert (await here.alice.end_of(turn_id))["data"]["outcome"] == "completed"
+            # Now everybody knows.
+            await here.all_at_once(images)
             assert (len(first.requests), len(second.requests)) == (asked, 200)
 
 

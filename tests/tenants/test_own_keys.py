@@ -281,3 +281,24 @@ async def test_a_tenant_may_have_a_default_of_its_own_and_another_at_any_time() 
         keys.default_of = {ACME: "local"}.get
         async with keys.choose(ACME, None) as (own,):
             assert own.provider == "local"
+
+
+async def test_a_turn_that_begins_while_providers_are_replaced_begins_with_those_there_are() -> None:
+    async with chain() as (keys, vault, _):
+        held = Held(vault._store, key=bytes(32), clock=lambda: 1)
+        held.asked, held.go = anyio.Event(), anyio.Event()
+        keys._vault = held
+        began: list[str] = []
+
+        async def turn() -> None:
+            async with keys.choose(ACME, None) as (chosen,):
+                began.append(chosen.name)
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn)
+                await held.asked.wait()
+                other = Provider(name="corp", driver="openai", settings=DriverSettings(base_url="http://new.test"))
+                await keys._models.configure([other], default="corp/new")
+                held.go.set()
+        assert began == ["corp/new"]

@@ -132,6 +132,11 @@ class Health:
         return max(0.0, free_at - anyio.current_time())
 
     @property
+    def reason(self) -> str:
+        """Why it is out, or what was wrong last: a code."""
+        return self.last_error or ProviderError.code if self._kind is None else self._kind.code
+
+    @property
     def probed(self) -> bool:
         """Whether somebody is finding out; it may be known earlier than `wait` says."""
         return self._probe is not None

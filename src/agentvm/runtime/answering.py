@@ -138,7 +138,7 @@ class Answering:
         said = ProviderFallback(
             from_=asked.instead_of.name,
             to=asked.chosen.name,
-            reason=health.last_error or ProviderError.code,
+            reason=health.reason,
             retry_at=health.retry_at,
         )
         self._ports.journal.post(self._log, (said,), self._accepted.scope)

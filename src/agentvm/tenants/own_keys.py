@@ -84,9 +84,9 @@ class OwnKeys:
         """Who answers a turn of the tenant, then who may stand in. `DriverNotFound` when neither it nor the server has one."""
         async with AsyncExitStack() as stack:
             candidates: list[Chosen] = []
-            for wanted in self._models.chain(name or self.default_of(tenant_id)):
+            for wanted, key in await self._chain(tenant_id, name):
                 try:
-                    one = await stack.enter_async_context(self._use(tenant_id, wanted))
+                    one = await stack.enter_async_context(self._use(tenant_id, wanted, key))
                 except AgentVMError as error:
                     if not candidates:
                         raise
@@ -112,10 +112,20 @@ class OwnKeys:
             _, opened = self._opened.popitem()
             await opened.stack.aclose()
 
+    async def _chain(self, tenant_id: TenantId, name: str | None) -> list[tuple[str, Secret | None]]:
+        """Who is asked in which order, each with the tenant's own key; as it is configured when this returns.
+
+        While keys were read, the providers may have been replaced: a turn must not begin with one that is gone.
+        """
+        while True:
+            chain = self._models.chain(name or self.default_of(tenant_id))
+            found = [(wanted, await self._key(tenant_id, self._models.parse(wanted)[0])) for wanted in chain]
+            if chain == self._models.chain(name or self.default_of(tenant_id)):
+                return found
+
     @asynccontextmanager
-    async def _use(self, tenant_id: TenantId, name: str) -> AsyncIterator[Chosen]:
+    async def _use(self, tenant_id: TenantId, name: str, key: Secret | None) -> AsyncIterator[Chosen]:
         provider, model = self._models.parse(name)
-        key = await self._key(tenant_id, provider)
         if key is None:
             async with self._models.use(name) as chosen:
                 yield chosen
