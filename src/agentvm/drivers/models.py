@@ -156,7 +156,7 @@ class Models:
             for name, opened in before.items():
                 if wanted.get(name) is not opened:
                     opened.let_go()
-        logger.info("providers_configured", providers=list(wanted), default=default, fallback=list(fallback))
+        logger.debug("providers_configured", providers=list(wanted), default=default, fallback=list(fallback))
 
     def parse(self, name: str | None) -> tuple[str, str]:
         """The provider's name, and its own for the model, which may be empty."""
