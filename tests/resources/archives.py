@@ -30,7 +30,7 @@ def entry(
     needs: Mapping[str, Raw] | None = None,
     **more: Any,
 ) -> tuple[Raw, bytes]:
-    """An entry and the bytes of its content; `needs` are entries by the URI they are written as, their aliases as for includes."""
+    """An entry and the bytes of its content; `needs` are entries by the URI they are written as, aliased like includes."""
     body = canonical({"text": "Sell."} if content is None else content)
     needed = {f"includes.{index}": pair for index, pair in enumerate((needs or {}).items())}
     uris = {alias: uri for alias, (uri, _) in needed.items()}

@@ -22,6 +22,7 @@ from agentvm.resources.archive import MAX_FILE, MAX_UNPACKED, Bundle, read_archi
 
 GOOD = entry()
 GOOD_TAR = pack(files(GOOD))
+DEPENDENCY = ("alias", "uri", "resolved", "digest")
 END = sum(512 + len(body) + -len(body) % 512 for _, body in files(GOOD))
 
 
@@ -125,7 +126,7 @@ UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "part without blob": (lambda: bundle(({**GOOD[0], "blobs": [digest_of(b"theirs")]}, GOOD[1])), "has no blob"),
     "blob without entry": (lambda: bundle(GOOD, extra=[(blob(b"stray"), b"stray")]), "belongs to nothing"),
     "dependency twice": (
-        lambda: bundle(({**GOOD[0], "dependencies": 2 * [dict.fromkeys(("alias", "uri", "resolved", "digest"), "x")]}, GOOD[1])),
+        lambda: bundle(({**GOOD[0], "dependencies": 2 * [dict.fromkeys(DEPENDENCY, "x")]}, GOOD[1])),
         "names a dependency twice",
     ),
 }  # fmt: skip
@@ -142,7 +143,7 @@ def size_changed(tar: bytes, size: bytes) -> bytes:
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_what_is_no_archive_is_refused_with_a_reason(name: str) -> None:
     make, said = UNREADABLE[name]
-    with pytest.raises((ResourceInvalid, ResourceTooLarge), match=".") as refused:
+    with pytest.raises((ResourceInvalid, ResourceTooLarge)) as refused:
         read_archive(make())
     assert said in str(refused.value)
     assert len(str(refused.value)) < 1_000
@@ -189,7 +190,7 @@ def test_what_was_written_is_read_and_the_same_has_the_same_bytes(texts: list[st
     written = write_archive(one)
     again = read_archive(written)
     assert (again.root, set(again.entries), again.blobs) == (one.root, set(one.entries), one.blobs)
-    other_way_round = Bundle(one.root, one.entries[::-1], dict(reversed(one.blobs.items())))
+    other_way_round = Bundle(one.root, one.entries[::-1], dict(reversed(list(one.blobs.items()))))
     assert write_archive(other_way_round) == written
 
 

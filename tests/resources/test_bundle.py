@@ -32,7 +32,12 @@ async def make_seller(world: World) -> None:
     await world.prompt("sales", "Sell.\n{{> resource://prompts/tone@^1}}", version="2.1.0", schema={"type": "string"})
     await world.add("knowledge", "docs", {"documents": [{"id": "a", "file": PICTURE}, {"id": "b", "text": "B."}]})
     await world.add("sandboxes", "box", {"runtime": "python", "files": {"x.bin": PICTURE, "y.txt": "Y"}})
-    tool = {"description": "resource://prompts/tone", "inputSchema": {"type": "object"}, "runtime": "http", "entry": "https://x.test"}
+    tool = {
+        "description": "resource://prompts/tone",
+        "inputSchema": {"type": "object"},
+        "runtime": "http",
+        "entry": "https://x.test",
+    }
     await world.add("tools", "search", {**tool, "sandbox": "resource://sandboxes/box"})
     content = {
         "systemPrompt": "resource://prompts/sales",
@@ -126,7 +131,10 @@ graphs = st.lists(st.lists(st.integers(0, 5), max_size=3, unique=True), min_size
 """For each prompt which of those before it it includes, modulo how many there are."""
 
 
-@given(graphs, st.lists(st.text(st.characters(exclude_characters="{}\\", exclude_categories=("Cs",)), max_size=20), min_size=7, max_size=7))
+@given(
+    graphs,
+    st.lists(st.text(st.characters(exclude_characters="{}\\", codec="utf-8"), max_size=20), min_size=7, max_size=7),
+)
 @settings(max_examples=25, deadline=None)
 def test_any_graph_survives_the_journey(graph: list[list[int]], texts: list[str]) -> None:
     async def travel() -> None:

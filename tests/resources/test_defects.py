@@ -10,10 +10,10 @@ import io
 import tarfile
 
 import pytest
-from agentvm.resources.bundle import import_bundle
 from tests.resources.fixtures import World, open_world
 
-from agentvm.errors.resource import ResourceInvalid, ResourceVersionExists
+from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge, ResourceVersionExists
+from agentvm.resources.bundle import import_bundle
 from agentvm.storage.resources import Search
 
 pytestmark = pytest.mark.anyio
@@ -119,7 +119,7 @@ def link() -> tarfile.TarInfo:
 
 
 async def nothing_is_left(world: World, data: bytes) -> None:
-    with pytest.raises(ResourceInvalid):
+    with pytest.raises((ResourceInvalid, ResourceTooLarge)):
         await import_bundle(world.centre, world.acme, data, on_conflict="fail", dry_run=False)
     assert await world.view().count() == 0
 

@@ -3,16 +3,22 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 from tests.resources.archives import Raw, blob, bundle, entry, hexed
-from tests.resources.fixtures import World, open_world
+from tests.resources.fixtures import open_world
 from tests.resources.test_archive import UNREADABLE
 
 from agentvm.errors import AgentVMError, PermissionDenied
 from agentvm.errors.resource import (
-    ResourceCycle, ResourceInvalid, ResourceTooDeep, ResourceUriInvalid, ResourceVersionExists, ResourceVisibilityConflict,
+    ResourceCycle,
+    ResourceInvalid,
+    ResourceTooDeep,
+    ResourceUriInvalid,
+    ResourceVersionExists,
+    ResourceVisibilityConflict,
 )  # fmt: skip
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources.bundle import import_bundle
@@ -63,7 +69,7 @@ def chain(length: int) -> bytes:
     return bundle(*made)
 
 
-def document(part: object, **more: object) -> tuple[Raw, bytes]:
+def document(part: object, **more: Any) -> tuple[Raw, bytes]:
     return entry("docs", {"documents": [{"id": "picture", "file": part}]}, kind="knowledge", **more)
 
 
@@ -164,7 +170,11 @@ async def test_an_import_is_described_as_it_was_and_belongs_to_whoever_imports_i
     async with open_world() as world:
         await import_bundle(world.centre, world.bolt, bundle(TONE))
         found = await world.resolve("resource://prompts/tone", by=world.bolt)
-        assert (found.manifest.owner, found.manifest.description, found.manifest.tags) == ("bolt", "How to sound.", ("tone", "语气"))
+        assert (found.manifest.owner, found.manifest.description, found.manifest.tags) == (
+            "bolt",
+            "How to sound.",
+            ("tone", "语气"),
+        )
         assert found.digest == TONE[0]["digest"]
         assert await world.view().find("prompts", "tone") is None
 
@@ -197,7 +207,7 @@ async def test_a_version_with_other_content_is_refused_left_or_numbered_anew(tmp
     async with open_world(path) as world:
         await world.prompt("tone", "Rude.")
         before = dump(path)
-        with pytest.raises(ResourceVersionExists, match="resource://prompts/tone@1.0.0") as refused:
+        with pytest.raises(ResourceVersionExists, match="resource://prompts/tone@") as refused:
             await import_bundle(world.centre, world.acme, bundle(TONE, SALES))
         assert refused.value.details == {"conflicts": ["resource://prompts/tone@1.0.0"]}
         assert dump(path) == before
@@ -322,8 +332,8 @@ async def test_the_deepest_that_may_be_published_may_be_imported() -> None:
         done = await import_bundle(world.centre, world.acme, chain(17))
         assert [one.outcome for one in done] == ["created"] * 17
         assert (await world.resolve("resource://prompts/p16")).rendered
+        below = entry("p16")[0] | {"digest": done[-1].digest}
         with pytest.raises(ResourceTooDeep):
-            below = entry("p16")[0] | {"digest": done[-1].digest}
             await import_bundle(world.centre, world.acme, bundle(including("p17", below)))
 
 

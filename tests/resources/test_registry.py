@@ -16,7 +16,8 @@ from agentvm.errors.resource import (
     ResourceVisibilityConflict,
 )
 from agentvm.model.resource import MAX_CONTENT
-from agentvm.resources.registry import Author, Changes, Draft, Revision
+from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
 
@@ -193,6 +194,14 @@ async def test_a_revision_takes_the_rest_from_the_latest() -> None:
         assert done.version.dependencies == {"tone": "resource://prompts/part"}
         found = await world.resolve("resource://prompts/hello", args={"name": "Ada"})
         assert found.rendered == "Hello Ada"
+
+
+async def test_a_revision_may_do_without_the_schema_there_was() -> None:
+    async with open_world() as world:
+        first = await world.prompt("hello", schema={"type": "object"})
+        kept = await world.revise(first.resource.resource_id, "Two.")
+        dropped = await world.revise(first.resource.resource_id, "Three.", schema=None)
+        assert (kept.version.schema, dropped.version.schema) == ({"type": "object"}, None)
 
 
 async def test_who_has_not_seen_the_latest_does_not_overwrite_it() -> None:

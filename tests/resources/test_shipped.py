@@ -23,6 +23,27 @@ AGENTS = ("assistant", "translator", "summariser", "coding-helper")
 # A released version never changes. Who changes one gives it the next number, in its resource.json, and puts its digest here;
 # so does who changes a description or a tag. An agent whose prompt has a new version gets one too, or it keeps the old prompt.
 RELEASED = {
+    "agents/assistant@1.0.0": "643e72187f087c57",
+    "agents/assistant-zh@1.0.0": "95938c1976fe6b89",
+    "agents/coding-helper@1.0.0": "dd95c47cfb975216",
+    "agents/coding-helper-zh@1.0.0": "092ad5c2588d0bfc",
+    "agents/summariser@1.0.0": "f55fc1b45a221697",
+    "agents/summariser-zh@1.0.0": "19ecbd8c936e97db",
+    "agents/translator@1.0.0": "999d563967bc7f94",
+    "agents/translator-zh@1.0.0": "c254ca2bd18bd73e",
+    "prompts/assistant@1.0.0": "4dbf8d058dd289ec",
+    "prompts/assistant-zh@1.0.0": "1b77c3b0e2795be2",
+    "prompts/coding-helper@1.0.0": "fd6a2756e978757e",
+    "prompts/coding-helper-zh@1.0.0": "63709b3da48cd38b",
+    "prompts/plain-speech@1.0.0": "92e87df885f66792",
+    "prompts/plain-speech-zh@1.0.0": "502648a7df9a37d9",
+    "prompts/summariser@1.0.0": "cd415db0fcb1d55f",
+    "prompts/summariser-zh@1.0.0": "12d76336fca578a4",
+    "prompts/translator@1.0.0": "bc500dcfc5775075",
+    "prompts/translator-zh@1.0.0": "3fdbb45074b30a1b",
+    "sandboxes/default@1.0.0": "b4f7a90deda841cb",
+    "tools/calculator@1.0.0": "557ec86f37742774",
+    "tools/current_time@1.0.0": "505b2279f32ca30b",
 }
 
 
@@ -76,7 +97,9 @@ async def test_everybody_finds_and_uses_them() -> None:
         assert str((await world.resolve("resource://prompts/system/assistant")).rendered).startswith("You are the assistant,")
 
 
-@pytest.mark.parametrize(("text", "name"), [("translation", "translator"), ("翻译", "translator"), ("摘要", "summariser"), ("编程", "coding-helper")])
+@pytest.mark.parametrize(
+    ("text", "name"), [("translation", "translator"), ("翻译", "translator"), ("摘要", "summariser"), ("编程", "coding-helper")]
+)
 async def test_a_search_finds_them_in_both_languages(text: str, name: str) -> None:
     async with open_world() as world:
         await ship(world.centre)

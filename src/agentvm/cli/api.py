@@ -36,6 +36,10 @@ class RequestFailed(click.ClickException):
         self.code = code
 
 
+class Unreachable(RequestFailed):
+    """Nobody answers there."""
+
+
 class Api:
     """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
 
@@ -58,21 +62,25 @@ class Api:
     def get(self, *path: str, **query: str | int | None) -> Item:
         return _object(self.ask("GET", path, query))
 
-    def pages(self, *path: str, cursor: str = "after", **query: str | int | None) -> Iterator[Item]:
-        """Every item of a list, page by page; `cursor` is the parameter that takes what `next` says."""
+    def get_bytes(self, *path: str, **query: str | int | None) -> bytes:
+        """What is no JSON."""
+        return self.ask("GET", path, query)
+
+    def pages(self, *path: str, cursor: str = "after", following: str = "next", **query: str | int | None) -> Iterator[Item]:
+        """Every item of a list, page by page; `cursor` is the parameter that takes what the member `following` says."""
         query = {"limit": PAGE, **query}
         while True:
             page = self.get(*path, **query)
-            items, following = page.get("items"), page.get("next")
+            items, next_page = page.get("items"), page.get(following)
             if not isinstance(items, list):
                 raise RequestFailed(f"{self.url} answers unlike AgentVM: there is no list in its answer.")
             yield from items
-            if following is None:
+            if next_page is None:
                 return
-            query[cursor] = following
+            query[cursor] = next_page
 
-    def post(self, *path: str, body: Item) -> Item:
-        return _object(self.ask("POST", path, {}, body))
+    def post(self, *path: str, body: Item | bytes, **query: str | int | None) -> Item:
+        return _object(self.ask("POST", path, query, body))
 
     def put(self, *path: str, body: Item) -> Item:
         return _object(self.ask("PUT", path, {}, body))
@@ -80,15 +88,15 @@ class Api:
     def delete(self, *path: str, **query: str | int | None) -> None:
         self.ask("DELETE", path, query)
 
-    def ask(self, method: str, path: tuple[str, ...], query: Query, body: Item | None = None) -> bytes:
-        """The body of a good answer; `RequestFailed` for any other."""
+    def ask(self, method: str, path: tuple[str, ...], query: Query, body: Item | bytes | None = None) -> bytes:
+        """The body of a good answer; `RequestFailed` for any other. Bytes go as they are, anything else as JSON."""
         for part in path:
             if part in ("", ".", ".."):
                 # In a path they would mean something else.
                 raise click.UsageError(f"{part!r} is the name of nothing.")
         place = "/v1/" + "/".join(quote(part, safe="") for part in path)
         wanted = {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
-        content = None if body is None else msgspec.json.encode(body)
+        content = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         try:
             answer = self._client.request(method, place, params=wanted, content=content)
         except httpx2.TimeoutException:
@@ -96,7 +104,7 @@ class Api:
                 f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise RequestFailed(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
+            raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
         if answer.is_success:
             return answer.content
         raise _failure(answer, self.url)

@@ -210,9 +210,8 @@ def _manifest(body: bytes | None) -> Manifest:
         raise ResourceInvalid(f"There is no {MANIFEST} in the archive")
     raw = read_json(body, MANIFEST)
     if isinstance(raw, dict) and raw.get("format") != FORMAT:
-        raise ResourceInvalid(
-            f"The format of the archive is {shorten(repr(raw.get('format')))}, and here only {FORMAT} is known: use a newer AgentVM"
-        )
+        given = shorten(repr(raw.get("format")))
+        raise ResourceInvalid(f"The format of the archive is {given}, and here only {FORMAT} is known: use a newer AgentVM")
     try:
         return msgspec.convert(raw, type=Manifest)
     except msgspec.ValidationError as error:

@@ -24,8 +24,9 @@ from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type, version_digest
-from agentvm.resources.archive import read_json
-from agentvm.resources.kind import Binary, accept, detach, encode
+from agentvm.resources.archive import Bundle, read_json
+from agentvm.resources.intake import attach
+from agentvm.resources.kind import Binary, accept, decode, detach, encode
 from agentvm.resources.kinds import KINDS
 
 MANIFEST = "resource.json"
@@ -106,6 +107,26 @@ def write_folder(folder: Path, item: FolderItem) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, body in {**writer.files, MANIFEST: pretty(raw)}.items():
         _write(folder, name, body)
+
+
+def item_of(bundle: Bundle) -> FolderItem:
+    """The root of what was exported."""
+    entry = next(entry for entry in bundle.entries if entry.uri == bundle.root)
+    kind = KINDS[entry.type]
+    content = decode(kind, bundle.blobs[entry.content])
+    named = kind.references(content)
+    declared = {one.alias: one.uri for one in entry.dependencies if one.alias not in named}
+    return FolderItem(
+        type=entry.type,
+        name=entry.name,
+        version=entry.version,
+        description=entry.description,
+        tags=entry.tags or None,
+        visibility=entry.visibility,
+        schema=entry.schema,
+        dependencies=declared or None,
+        content=msgspec.to_builtins(attach(content, bundle.blobs)),
+    )
 
 
 def set_version(folder: Path, version: str) -> None:

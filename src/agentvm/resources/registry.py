@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied
 from agentvm.errors.resource import (
@@ -85,10 +86,11 @@ NO_CHANGES = Changes()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """A new version of what there is: what is None stays as it was. Either `version` or `bump` says its number."""
+    """A new version of what there is: what is not given stays as it was. Either `version` or `bump` says its number."""
 
     content: object = None
-    schema: dict[str, object] | None = None
+    schema: dict[str, object] | UnsetType | None = UNSET
+    """None is a version without one."""
     dependencies: Mapping[str, str] | None = None
     version: str | None = None
     bump: Bump = "patch"
@@ -257,7 +259,7 @@ class Registry:
         if latest is not None:
             node = (await self._view(author).closure(latest.version_id, limit=MAX_NODES))[latest.version_id]
             content = msgspec.json.decode(node.content) if content is None else content
-            schema = latest.schema if schema is None else schema
+            schema = latest.schema if schema is UNSET else schema
             dependencies = self._declared(node) if dependencies is None else dependencies
         if content is None:
             raise InvalidInput("content is needed: there is no version to take it from")
@@ -267,7 +269,7 @@ class Registry:
             name=resource.name,
             content=content,
             version=version,
-            schema=schema,
+            schema=None if schema is UNSET else schema,
             dependencies=dependencies,
             description=changes.description,
             tags=changes.tags,

@@ -18,6 +18,7 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
+from agentvm.resources.registry import Author, Draft
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.tenants.rights import TENANT_WIDE
@@ -68,6 +69,8 @@ class Account:
     user_id: UserId
     user: str
     user_key_id: str
+    resource_id: str = ""
+    """A prompt that nobody else may see, once there is one: see `World.hide`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,6 +129,12 @@ class World:
             price=105,
         )
         await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
+
+    async def hide(self, account: Account) -> None:
+        """Gives the tenant a prompt that nobody else may see."""
+        prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
+        author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
+        account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
 
     async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
         """Action, target and result, newest first."""

@@ -47,7 +47,8 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
 
 def test_what_writes_is_audited() -> None:
     silent = {route.name for route in ROUTES if route.method != "GET" and route.action is None}
-    assert silent == {"POST /v1/auth/ws-token", "POST /v1/tenants/get", "POST /v1/tenants/list"}
+    reading = {"POST /v1/tenants/get", "POST /v1/tenants/list", "POST /v1/resources/resolve"}
+    assert silent == {"POST /v1/auth/ws-token", *reading}
     assert {route.name for route in ROUTES if route.method == "GET" and route.action} == set()
 
 

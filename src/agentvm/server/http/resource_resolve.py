@@ -45,7 +45,7 @@ class ResolveManyGiven(Given):
     lock: tuple[Pinned, ...] | None = None
 
 
-class Failure(Record):
+class ResolveFailure(Record):
     code: str
     message: str
     details: dict[str, object] = msgspec.field(default_factory=dict)
@@ -56,7 +56,7 @@ class ResolvedItem(Record):
 
     uri: str
     resolved: Resolved | None = None
-    error: Failure | None = None
+    error: ResolveFailure | None = None
 
 
 class ResolvedMany(Record):
@@ -102,7 +102,9 @@ async def resolve_many(ask: Ask[ResolveManyGiven]) -> Resolved | ResolvedMany:
         try:
             items.append(ResolvedItem(uri=uri, resolved=await _one(ask, uri)))
         except AgentVMError as error:
-            items.append(ResolvedItem(uri=uri, error=Failure(code=error.code, message=str(error), details=error.details)))
+            items.append(
+                ResolvedItem(uri=uri, error=ResolveFailure(code=error.code, message=str(error), details=error.details))
+            )
     return ResolvedMany(items=items)
 
 

@@ -60,10 +60,13 @@ class RegisterGiven(Given):
 
 
 class ReviseGiven(Given):
-    """With `content`, `schema` or `dependencies` it makes a new version; else it changes what is no part of a version."""
+    """With `content`, `schema` or `dependencies` it makes a new version; else it changes what is no part of a version.
+
+    What is not given stays; `schema: null` is a version without one.
+    """
 
     content: dict[str, object] | None = None
-    schema: dict[str, object] | None = None
+    schema: dict[str, object] | UnsetType | None = UNSET
     dependencies: dict[str, str] | None = None
     version: str | None = None
     bump: Bump | None = None
@@ -203,7 +206,7 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         visibility=given.visibility,
         deprecated=_kept(given.deprecated, ""),
     )
-    if given.content is None and given.schema is None and given.dependencies is None:
+    if given.content is None and given.schema is UNSET and given.dependencies is None:
         if given.version is not None or given.bump is not None:
             raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
         await _check_match(ask, resource)

@@ -14,6 +14,7 @@ from agentvm.errors import Conflict, InvalidInput, NotFound
 from agentvm.model.account import Status, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
+from agentvm.model.resource import SYSTEM
 from agentvm.server.http.gate import NO_TENANT, reach_tenant
 from agentvm.server.http.route import NO_CONTENT, About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 
@@ -23,8 +24,8 @@ OPERATOR = ("system:admin",)
 LOOKING = ("system:admin", "tenants:admin")
 
 _SLUG = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_CALLS = frozenset({"create", "get", "list", "update", "delete"})
-"""They are words of the calls, so no tenant's."""
+_TAKEN = frozenset({"create", "get", "list", "update", "delete", SYSTEM})
+"""Words of the calls, and the owner of what ships with the server: no tenant's."""
 
 
 class NewTenant(Given):
@@ -178,13 +179,14 @@ async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
     ask.target = tenant.tenant_id
     if not await ask.office.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
+    ask.vm.settings.forget(tenant.tenant_id)
     return NO_CONTENT
 
 
 def _check_slug(slug: str) -> str:
     if not _SLUG.fullmatch(slug):
         raise InvalidInput("slug must have 1 to 63 small letters, digits and hyphens, and no hyphen at either end")
-    if slug in _CALLS or slug == DEFAULT_TENANT:
+    if slug in _TAKEN or slug == DEFAULT_TENANT:
         raise InvalidInput(f"slug {slug!r} is taken by the server itself; choose another")
     return slug
 

@@ -1,0 +1,188 @@
+"""Folders of resources at a server: `avm resource push` and `pull`.
+
+A folder is compared with what the server has by digest, so what is unchanged is not sent. What a folder refers to is pushed
+before it. Nothing is sent before every folder is read and found to be in order.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from agentvm.cli.api import Api, RequestFailed
+from agentvm.cli.table import Item
+from agentvm.errors import AgentVMError
+from agentvm.errors.resource import ResourceExists, ResourceNotFound
+from agentvm.model.resource import ResourceUri, parse_uri
+from agentvm.resources.archive import read_archive
+from agentvm.resources.folder import (
+    MANIFEST,
+    FolderItem,
+    find_folders,
+    item_of,
+    read_folder,
+    set_version,
+    write_folder,
+)
+
+Outcome = Literal["created", "revised", "described", "unchanged"]
+_ABOUT = ("description", "tags", "visibility")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A resource on this machine."""
+
+    path: Path
+    item: FolderItem
+    digest: str
+
+    @property
+    def uri(self) -> str:
+        return str(ResourceUri(type=self.item.type, name=self.item.name))
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """The same resource at the server."""
+
+    versions: Mapping[str, str]
+    """Digests by version."""
+    about: Item
+    latest: str | None
+
+
+def read_all(root: Path) -> list[Folder]:
+    """Every folder below, each after those it refers to."""
+    folders: dict[str, Folder] = {}
+    needs: dict[str, list[str]] = {}
+    for path in find_folders(root):
+        item = read_folder(path)
+        try:
+            folder = Folder(path, item, item.digest())
+            uris = [parse_uri(uri) for uri in item.references().values()]
+        except AgentVMError as error:
+            raise click.ClickException(f"{path}: {error}") from None
+        if folder.uri in folders:
+            raise click.ClickException(f"{path} and {folders[folder.uri].path} are both {folder.uri}; one of them must go.")
+        folders[folder.uri] = folder
+        needs[folder.uri] = [str(ResourceUri(type=uri.type, name=uri.name)) for uri in uris if uri.owner is None]
+    if not folders:
+        raise click.ClickException(f"There is no {MANIFEST} in {root} or below it.")
+    graph = {uri: [one for one in others if one in folders] for uri, others in needs.items()}
+    try:
+        return [folders[uri] for uri in TopologicalSorter(graph).static_order()]
+    except CycleError as error:
+        raise click.ClickException(f"These refer to each other in a circle: {' -> '.join(error.args[1])}") from None
+
+
+def push_all(api: Api, folders: list[Folder], bump: str | None, *, dry_run: bool) -> Iterator[Item]:
+    """What becomes of each, as it becomes so."""
+    for folder in folders:
+        outcome, version = _Push(api, folder, bump, dry_run).run()
+        yield {"uri": f"{folder.uri}@{version}", "outcome": outcome, "folder": str(folder.path), "digest": folder.digest}
+
+
+def pull_one(api: Api, uri: ResourceUri, folder: Path | None) -> tuple[Path, FolderItem]:
+    """Writes a resource into a folder. One that holds another resource is left alone."""
+    named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
+    data = api.get_bytes("resources", named, "export", version=uri.selector, deps="false")
+    item = item_of(read_archive(data))
+    folder = Path(item.name) if folder is None else folder
+    if (folder / MANIFEST).exists():
+        there = read_folder(folder)
+        if (there.type, there.name) != (item.type, item.name):
+            raise click.ClickException(f"{folder} holds {there.type}/{there.name} already; choose another folder.")
+    write_folder(folder, item)
+    return folder, item
+
+
+@dataclass(frozen=True, slots=True)
+class _Push:
+    """One folder on its way to the server."""
+
+    api: Api
+    folder: Folder
+    bump: str | None
+    dry_run: bool
+
+    def run(self) -> tuple[Outcome, str]:
+        there = self._find()
+        if there is None:
+            return "created", self._register()
+        version = self.folder.item.version
+        if version is None:
+            version = there.latest
+            if version is None or there.versions[version] != self.folder.digest:
+                return "revised", self._revise({"bump": self.bump or "patch"})
+        elif version not in there.versions:
+            return "revised", self._revise({"version": version})
+        if there.versions[version] == self.folder.digest:
+            return self._describe(there), version
+        if self.bump is None:
+            raise click.ClickException(
+                f"{self.folder.path}: {self.folder.uri}@{version} is published with other content, and a version never "
+                "changes. Give it another version, or let --bump patch, minor or major do so."
+            )
+        made = self._revise({"bump": self.bump})
+        if not self.dry_run:
+            set_version(self.folder.path, made)
+        return "revised", made
+
+    def _find(self) -> There | None:
+        """None when there is none of one's own: what ships with the server, or is others', is found by the same name."""
+        try:
+            found = self.api.get("resources", self.folder.uri)
+        except RequestFailed as error:
+            if error.code != ResourceNotFound.code:
+                raise
+            return None
+        if parse_uri(found["resource"]["uri"]).owner is not None:
+            return None
+        return self._there(found["resource"])
+
+    def _there(self, about: Item) -> There:
+        found = self.api.get("resources", self.folder.uri, "versions")
+        return There({one["version"]: one["digest"] for one in found["items"]}, about, about.get("latest"))
+
+    def _register(self) -> str:
+        item = self.folder.item
+        if self.dry_run:
+            return item.version or "1.0.0"
+        said = {name: getattr(item, name) for name in ("version", *_ABOUT, "schema", "dependencies")}
+        body: Item = {"type": item.type, "name": item.name, "content": item.content}
+        body |= {name: value for name, value in said.items() if value is not None}
+        try:
+            return str(self.api.post("resources", body=body)["version"])
+        except RequestFailed as error:
+            if error.code != ResourceExists.code:
+                raise
+            # It is there, but every version of it is withdrawn.
+            return self._revise({"bump": self.bump or "patch"} if item.version is None else {"version": item.version})
+
+    def _revise(self, numbering: Item) -> str:
+        item = self.folder.item
+        if self.dry_run:
+            return str(numbering.get("version") or f"(next {numbering['bump']})")
+        body: Item = {"content": item.content, "schema": item.schema, "dependencies": item.dependencies or {}, **numbering}
+        body |= {name: value for name in _ABOUT if (value := getattr(item, name)) is not None}
+        return str(self.api.put("resources", self.folder.uri, body=body)["version"])
+
+    def _describe(self, there: There) -> Outcome:
+        """Brings what is no part of a version."""
+        item = self.folder.item
+        changed: Item = {}
+        if item.description is not None and item.description != there.about.get("description", ""):
+            changed["description"] = item.description
+        if item.tags is not None and list(item.tags) != there.about.get("tags", []):
+            changed["tags"] = item.tags
+        if item.visibility is not None and item.visibility != there.about["visibility"]:
+            changed["visibility"] = item.visibility
+        if not changed:
+            return "unchanged"
+        if not self.dry_run:
+            self.api.put("resources", self.folder.uri, body=changed)
+        return "described"
