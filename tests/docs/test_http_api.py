@@ -1,9 +1,12 @@
 """The page of the management API names every route, what it needs and what it takes, and no other."""
 
+import json
 import re
 
 import msgspec
+import pytest
 from tests.docs.documents import read
+from tests.server.http.fixtures import open_world
 
 from agentvm.server.http import ROUTES
 from agentvm.server.http.gate import PUBLIC
@@ -34,6 +37,18 @@ def test_the_page_tells_of_every_route_and_no_other() -> None:
 
 def test_the_page_tells_of_the_public_paths() -> None:
     assert all(f"`{path}`" in PAGE for path in PUBLIC)
+
+
+@pytest.mark.anyio
+async def test_the_error_on_the_page_is_what_the_server_says() -> None:
+    sent = re.search(r"-d '([^\n]*)'\n", PAGE)
+    said = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert sent
+    assert said
+    async with open_world() as world:
+        reply = await world.ask("POST", "/v1/users", raw=sent[1].encode())
+        told = json.loads(said[1])
+        assert reply.body["error"] | {"requestId": ""} == told["error"] | {"requestId": ""}
 
 
 def test_the_page_tells_how_each_action_is_called_in_the_audit_log() -> None:

@@ -52,6 +52,21 @@ async def test_a_probe_may_ask_for_the_status_alone() -> None:
         assert (status, body) == (200, None)
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/health", "GET, HEAD, OPTIONS"),
+        ("/v1/quotas", "DELETE, GET, OPTIONS, PUT"),
+        ("/v1/users/x", "DELETE, GET, OPTIONS, PUT"),
+        ("/v1/auth/whoami", "GET, OPTIONS"),
+    ],
+)
+async def test_who_asks_is_told_every_method_of_a_path(path: str, methods: str) -> None:
+    async with open_listener() as (_, listener):
+        status, headers, _ = await http(listener.app, "OPTIONS", path)
+        assert (status, headers["allow"]) == (204, methods)
+
+
 async def test_a_socket_asked_for_by_plain_http_is_told_to_upgrade() -> None:
     async with open_listener() as (_, listener):
         status, headers, body = await http(listener.app, "GET", "/ws")

@@ -102,8 +102,9 @@ def management_api(
     def socket_by_http() -> None:
         raise HTTPException(status_code=426, headers={"Upgrade": "websocket"})
 
+    served = [health, health_head, ready, socket_by_http, *behind_gate]
     app = Litestar(
-        [health, health_head, ready, socket_by_http, *behind_gate],
+        [*_options(served), *served],
         openapi_config=None,
         logging_config=None,
         exception_handlers={Exception: explain},
@@ -114,6 +115,22 @@ def management_api(
     )
     check_gated(app)
     return app
+
+
+def _options(served: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
+    """Who answers OPTIONS. Litestar would, but tells only the methods of the handler that was first at a path."""
+    methods: dict[str, set[str]] = {}
+    for handler in served:
+        for path in handler.paths:
+            methods.setdefault(path, {"OPTIONS"}).update(handler.http_methods)
+    return [_telling(path, ", ".join(sorted(names))) for path, names in methods.items()]
+
+
+def _telling(path: str, allowed: str) -> HTTPRouteHandler:
+    async def tell() -> Response[None]:
+        return Response(None, status_code=204, headers={"Allow": allowed})
+
+    return HTTPRouteHandler(path, http_method="OPTIONS", status_code=204)(tell)
 
 
 def _abort_of(scope: Scope) -> Callable[[], None]:

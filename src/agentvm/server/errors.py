@@ -27,6 +27,7 @@ from agentvm.errors import (
     shorten,
 )
 from agentvm.log import get_logger
+from agentvm.model.base import Record
 from agentvm.server import paths
 
 logger = get_logger(__name__)
@@ -46,6 +47,21 @@ STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
 )
 
 
+class FailureAbout(Record):
+    code: str
+    """Stable; see docs/errors.md."""
+    message: str
+    """For people."""
+    details: dict[str, object]
+    request_id: str
+
+
+class Failure(Record):
+    """What every failure looks like. `code` is stable, `message` is for people, `details` are for programs."""
+
+    error: FailureAbout
+
+
 def status_of(error: AgentVMError | type[AgentVMError]) -> int:
     known = error if isinstance(error, type) else type(error)
     return next((status for kind, status in STATUS if issubclass(known, kind)), 500)
@@ -63,7 +79,7 @@ async def name_request(message: Message, scope: Scope) -> None:
         MutableScopeHeaders.from_message(message)["X-Request-Id"] = request_id_of(scope)
 
 
-def explain(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, object]]:
+def explain(request: Request[Any, Any, Any], error: Exception) -> Response[Failure]:
     """The one place where an exception becomes an HTTP answer. Says nothing of the server's insides."""
     request_id = request_id_of(request.scope)
     # From the scope: `request.url` is made of the Host header, which may be anything.
@@ -78,9 +94,9 @@ def explain(request: Request[Any, Any, Any], error: Exception) -> Response[dict[
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
-    body: dict[str, object] = {"code": code, "message": message, "details": details, "requestId": request_id}
+    body = Failure(error=FailureAbout(code=code, message=message, details=details, request_id=request_id))
     headers = _headers(request, error, details)
-    return Response({"error": body}, status_code=status, media_type="application/json", headers=headers)
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
 
 
 def _headers(request: Request[Any, Any, Any], error: Exception, details: dict[str, object]) -> dict[str, str]:

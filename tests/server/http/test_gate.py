@@ -40,7 +40,7 @@ async def test_all_that_is_served_is_behind_the_gate_but_the_public_paths() -> N
     async with open_world() as world:
         check_gated(world.app.http)
         assert {route.name for route in gated(world.app.http)} == {route.name for route in ROUTES}
-        assert {"/health", "/ready", "/ws"} == PUBLIC
+        assert {"/health", "/ready", "/ws", "/openapi.json", "/docs"} == PUBLIC
         for path in PUBLIC:
             assert (await world.ask("GET", path, key="")).status in (200, 426)
 
@@ -123,6 +123,14 @@ async def test_a_parameter_nobody_knows_or_given_twice_is_refused(query: str) ->
         assert (await world.ask("GET", f"/v1/users?{query}")).code == "invalid_input"
         assert (await world.ask("POST", f"/v1/users?{query}", {"externalId": "x"})).code == "invalid_input"
         assert (await world.ask("GET", "/v1/users")).items == []
+
+
+@pytest.mark.parametrize("path", ["/v1/audit?before=null", "/v1/audit?before=NULL"])
+async def test_a_number_that_is_null_is_not_taken_for_absent(path: str) -> None:
+    async with open_world() as world:
+        reply = await world.ask("GET", path)
+        assert (reply.status, reply.code) == (400, "invalid_input")
+        assert "before must not be null" in reply.body["error"]["message"]
 
 
 async def test_an_audit_log_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

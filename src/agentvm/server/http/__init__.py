@@ -1,13 +1,22 @@
-"""HTTP — the management API: one file per noun, all of them behind one gate."""
+"""HTTP — the management API: one file per noun, all of them behind one gate; and the documents that tell of it."""
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
 
+import msgspec
+from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.app import AgentVM
 from agentvm.server.http import audit, config, keys, providers, quotas, secrets, tenants, usage, users, wallet
 from agentvm.server.http.gate import Gate
+from agentvm.server.http.openapi import Json, document
+from agentvm.server.http.reference import HEADERS, page
 from agentvm.server.http.route import Route
+
+Asked = Request[Any, Any, Any]
 
 ROUTES: tuple[Route, ...] = tuple(
     route
@@ -18,4 +27,44 @@ ROUTES: tuple[Route, ...] = tuple(
 
 def handlers(vm: AgentVM, bound_to: Callable[[], str]) -> list[HTTPRouteHandler]:
     gate = Gate(vm, bound_to)
-    return [gate.handler(route) for route in ROUTES]
+    return [*(gate.handler(route) for route in ROUTES), *documents()]
+
+
+@cache
+def described() -> Json:
+    """The document of all routes, made when it is first asked for."""
+    return document(ROUTES)
+
+
+def documents() -> list[HTTPRouteHandler]:
+    """Public: they tell of the program, and nothing of a tenant."""
+
+    @get("/openapi.json", sync_to_thread=False)
+    def openapi_json(request: Asked) -> Response[bytes]:
+        return _cached(request, _as_json(), "application/json", {})
+
+    @get("/docs", sync_to_thread=False)
+    def docs(request: Asked) -> Response[bytes]:
+        return _cached(request, _as_page(), "text/html", HEADERS)
+
+    return [openapi_json, docs]
+
+
+@cache
+def _as_json() -> bytes:
+    return msgspec.json.encode(described())
+
+
+@cache
+def _as_page() -> bytes:
+    return page(described()).encode()
+
+
+def _cached(request: Asked, content: bytes, media_type: str, headers: Mapping[str, str]) -> Response[bytes]:
+    """The same until the program changes, and then at once another: asked for again each time, sent once."""
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    about = {"ETag": tag, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", **headers}
+    known = [name.strip().removeprefix("W/") for name in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or "*" in known:
+        return Response(b"", status_code=304, media_type=media_type, headers=about)
+    return Response(content, media_type=media_type, headers=about)

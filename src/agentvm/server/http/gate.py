@@ -28,13 +28,14 @@ from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.http.audit import Refusals
 from agentvm.server.http.route import Answer, Ask, Given, Route
+from agentvm.server.http.wording import plain
 from agentvm.server.origin import refusal
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
 
 logger = get_logger(__name__)
 
-PUBLIC: Final = frozenset({"/health", "/ready", "/ws"})
+PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"})
 """What is served without the gate."""
 
 MAX_BODY = 1024 * 1024
@@ -209,7 +210,7 @@ def _read(body: bytes, kind: type[Given]) -> Given:
         # What cannot be written again cannot be stored either: half of a surrogate pair.
         msgspec.json.encode(given)
     except msgspec.ValidationError as error:
-        raise InvalidInput(shorten(str(error))) from None
+        raise InvalidInput(f"The body cannot be understood: {shorten(plain(str(error), kind))}") from None
     except (msgspec.DecodeError, UnicodeError):
         raise InvalidInput("The body must be JSON") from None
     return given
@@ -217,9 +218,14 @@ def _read(body: bytes, kind: type[Given]) -> Given:
 
 def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     try:
-        return msgspec.convert(query, kind, strict=False)
+        given = msgspec.convert(query, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"In the query: {shorten(str(error))}") from None
+        raise InvalidInput(f"The query cannot be understood: {shorten(plain(str(error), kind))}") from None
+    for member in msgspec.structs.fields(kind):
+        # A number that is the text `null` is none to msgspec, and who sends it surely means something else.
+        if member.encode_name in query and getattr(given, member.name) is None:
+            raise InvalidInput(f"The query cannot be understood: {member.encode_name} must not be null; leave it out")
+    return given
 
 
 def _response(answer: object) -> Response[bytes]:

@@ -1,0 +1,267 @@
+"""OpenAPI — the management API as one document, made of the routes themselves.
+
+Theory of operation. A route says its path, permissions, what it takes and which statuses it answers with; the annotation of
+its function says what is in the answer; msgspec knows the JSON of both. So nothing is written twice, and a route that is added
+is in the document. The errors that any such route can have are known here; a route names the others as `raises`.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from http import HTTPStatus
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from agentvm.errors import (
+    AccessDenied,
+    AgentVMError,
+    InvalidInput,
+    NotFound,
+    PreconditionFailed,
+    QuotaExceeded,
+    Refused,
+    Unauthenticated,
+)
+from agentvm.model.base import Record
+from agentvm.server.errors import Failure, status_of
+from agentvm.server.http.route import Answer, Given, Route
+from agentvm.version import VERSION
+
+Json = dict[str, Any]
+
+ABOUT: Final = (
+    "Tenants, their users and keys, what they may use and what it costs. Times are Unix milliseconds, money is in nano-USD. "
+    "Members that are not set are absent; those that nobody knows are refused."
+)
+JSON: Final = "application/json"
+
+_REF = "#/components/schemas/"
+_ALWAYS: tuple[type[AgentVMError], ...] = (
+    InvalidInput, Unauthenticated, AccessDenied, QuotaExceeded, AgentVMError, Refused,
+)  # fmt: skip
+_BODILESS = frozenset({204, 304})
+_REQUEST_ID: Json = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
+_EXTRA_HEADERS: dict[int, Json] = {
+    401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
+    429: {"Retry-After": {"description": "In seconds.", "schema": {"type": "integer"}}},
+}
+
+
+class Status(Record):
+    status: str
+
+
+class Health(Status):
+    version: str
+
+
+def document(routes: Iterable[Route]) -> Json:
+    """The OpenAPI 3.1 document of these routes and of what is public, as plain data."""
+    shown = [route for route in routes if not route.hidden]
+    schemas = _Schemas([Failure, Status, Health, *(kind for route in shown for kind in _kinds(route))])
+    paths: Json = _public(schemas)
+    failures: set[int] = set()
+    for route in shown:
+        statuses = sorted({status_of(kind) for kind in _errors(route)} | _of_bodies(route))
+        failures.update(statuses)
+        operation = _operation(route, schemas)
+        operation["responses"] |= {str(status): {"$ref": f"#/components/responses/Error{status}"} for status in statuses}
+        paths.setdefault(openapi_path(route), {})[route.method.lower()] = operation
+    responses = {f"Error{status}": _failure(status, schemas) for status in sorted(failures)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "AgentVM", "version": VERSION, "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": noun} for noun in dict.fromkeys(["server", *map(_noun, shown)])],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.used([paths, responses]),
+            "responses": responses,
+            "headers": {"RequestId": {"description": "The request's name in logs.", "schema": {"type": "string"}}},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": "A key: `avm_…`"}},
+        },
+        "security": [{"bearer": []}],
+    }
+
+
+def openapi_path(route: Route) -> str:
+    return re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
+
+
+class _Schemas:
+    """The schema of each type by its name, and how to refer to it."""
+
+    def __init__(self, kinds: Iterable[Any]) -> None:
+        self._kinds = list(dict.fromkeys(kinds))
+        refs, named = msgspec.json.schema_components(self._kinds, schema_hook=_anything, ref_template=_REF + "{name}")
+        text = msgspec.json.encode([refs, named]).decode()
+        for name in named:
+            # A list of users is Page_UserView_ to msgspec.
+            plain = re.sub(r"^(\w+?)_(\w+)_$", r"\1Of\2", name)
+            text = text.replace(f'"{_REF}{name}"', f'"{_REF}{plain}"').replace(f'"{name}":', f'"{plain}":')
+        self._refs, self.named = msgspec.json.decode(text)
+
+    def of(self, kind: Any) -> Json:
+        found: Json = self._refs[self._kinds.index(kind)]
+        return found
+
+    def members(self, kind: type[Given]) -> Iterator[tuple[str, Json, bool]]:
+        """Name, schema and whether it must be there."""
+        found = self.named[self.of(kind)["$ref"].removeprefix(_REF)]
+        for name, schema in found["properties"].items():
+            yield name, schema, name in found["required"]
+
+    def used(self, document: object) -> Json:
+        """Those that a document refers to. What a route takes in its query is in no other place."""
+        wanted: dict[str, None] = {}
+        waiting = [document]
+        while waiting:
+            text = msgspec.json.encode(waiting.pop()).decode()
+            names = [name for name in re.findall(rf'"{_REF}([^"]+)"', text) if name not in wanted]
+            wanted.update(dict.fromkeys(names))
+            waiting += [self.named[name] for name in names]
+        return {name: schema for name, schema in self.named.items() if name in wanted}
+
+
+def _operation(route: Route, schemas: _Schemas) -> Json:
+    summary, _, more = (inspect.getdoc(route.function) or "").partition("\n")
+    operation: Json = {
+        "operationId": f"{_noun(route)}_{route.function.__name__}",
+        "tags": [_noun(route)],
+        "summary": summary.removesuffix("."),
+        "x-permissions": list(route.needs),
+        "parameters": list(_parameters(route, schemas)),
+        "responses": {str(status): _success(route, status, schemas) for status in statuses_of(route)},
+    }
+    if more.strip():
+        operation["description"] = " ".join(more.split())
+    if route.own:
+        operation["x-own"] = True
+    if route.body == "bytes":
+        operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    elif _has_body(route) and (members := list(schemas.members(route.takes))):
+        content = {JSON: {"schema": schemas.of(route.takes)}}
+        operation["requestBody"] = {"required": any(needed for *_, needed in members), "content": content}
+    return operation
+
+
+def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
+    for name in re.findall(r"\{(\w+):", route.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    for name, schema, needed in schemas.members(_query(route)):
+        yield {"name": name, "in": "query", "required": needed, "schema": _without_null(schema)}
+    if route.across:
+        about = "The id or slug of the tenant that it is about, for the operator; without it, one's own."
+        yield {"name": "tenant", "in": "query", "required": False, "description": about, "schema": {"type": "string"}}
+    if 304 in statuses_of(route):
+        yield {"name": "If-None-Match", "in": "header", "required": False, "schema": {"type": "string"}}
+    if PreconditionFailed in route.raises:
+        yield {"name": "If-Match", "in": "header", "required": False, "schema": {"type": "string"}}
+
+
+def _success(route: Route, status: int, schemas: _Schemas) -> Json:
+    response: Json = {"description": HTTPStatus(status).phrase, "headers": _REQUEST_ID}
+    if status in _BODILESS:
+        return response
+    kinds = [kind for kind in _given_back(route) if kind is not NoneType]
+    refs = [schemas.of(kind) for kind in kinds if kind is not bytes]
+    content: Json = {JSON: {"schema": refs[0] if len(refs) == 1 else {"anyOf": refs}}} if refs else {}
+    if bytes in kinds:
+        # Text is text; of other bytes a schema has nothing to say.
+        content[route.media_type] = {"schema": {"type": "string"}} if route.media_type.startswith("text/") else {}
+    return {**response, "content": content}
+
+
+def _failure(status: int, schemas: _Schemas) -> Json:
+    return {
+        "description": HTTPStatus(status).phrase,
+        "headers": _REQUEST_ID | _EXTRA_HEADERS.get(status, {}),
+        "content": {JSON: {"schema": schemas.of(Failure)}},
+    }
+
+
+def _public(schemas: _Schemas) -> Json:
+    def read(name: str, summary: str, content: Json, **others: Json) -> Json:
+        said: Json = {"description": "OK", "headers": _REQUEST_ID, "content": content}
+        responses = {"200": said, **{status[1:]: other for status, other in others.items()}}
+        about: Json = {"operationId": name, "tags": ["server"], "summary": summary, "security": [], "x-permissions": []}
+        return {"get": {**about, "parameters": [], "responses": responses}}
+
+    status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Status, Health))
+    busy: Json = {"description": "No new work is taken", "headers": _REQUEST_ID, "content": status}
+    same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
+    return {
+        "/health": read("server_health", "Tell that the server lives, and its version", health),
+        "/ready": read("server_ready", "Tell whether new work is taken", status, _503=busy),
+        "/openapi.json": read("server_openapi", "This document", {JSON: {"schema": {"type": "object"}}}, _304=same),
+        "/docs": read("server_docs", "This document for people", {"text/html": {"schema": {"type": "string"}}}, _304=same),
+    }
+
+
+def statuses_of(route: Route) -> tuple[int, ...]:
+    """Of the answers that are no errors."""
+    return route.statuses or ((204,) if _given_back(route) == [NoneType] else (200,))
+
+
+def _given_back(route: Route) -> list[Any]:
+    """What the annotation of its function says is in the answer; `NoneType` for nothing."""
+    annotated = get_type_hints(route.function)["return"]
+    return list(dict.fromkeys(kind for one in _either(annotated) for kind in _either(*_content(one))))
+
+
+def _content(kind: Any) -> Sequence[Any]:
+    return get_args(kind) if get_origin(kind) is Answer else (kind,)
+
+
+def _either(*kinds: Any) -> Iterator[Any]:
+    for kind in kinds:
+        if get_origin(kind) in (Union, UnionType):
+            yield from _either(*get_args(kind))
+        else:
+            yield kind
+
+
+def _kinds(route: Route) -> Iterator[Any]:
+    """All that needs a schema."""
+    yield route.takes
+    yield route.query
+    yield from (kind for kind in _given_back(route) if kind not in (NoneType, bytes))
+
+
+def _errors(route: Route) -> Iterator[type[AgentVMError]]:
+    yield from _ALWAYS
+    yield from route.raises
+    if route.across or "{" in route.path:
+        yield NotFound
+
+
+def _of_bodies(route: Route) -> set[int]:
+    return {408, 413} if _has_body(route) else set()
+
+
+def _has_body(route: Route) -> bool:
+    return route.method in ("POST", "PUT")
+
+
+def _query(route: Route) -> type[Given]:
+    return route.query if _has_body(route) else route.takes
+
+
+def _without_null(schema: Json) -> Json:
+    """A query has no null: what is not given is absent."""
+    plain = {name: value for name, value in schema.items() if not (name == "default" and value is None)}
+    kinds = [kind for kind in plain.get("anyOf", []) if kind != {"type": "null"}]
+    return {name: value for name, value in plain.items() if name != "anyOf"} | kinds[0] if len(kinds) == 1 else plain
+
+
+def _anything(kind: type) -> Json:
+    """For msgspec: the schema of what it has none for."""
+    if kind is not object:
+        raise TypeError(f"{kind} has no schema; say what its JSON is")
+    return {"description": "Any JSON."}
+
+
+def _noun(route: Route) -> str:
+    return route.function.__module__.rpartition(".")[2]

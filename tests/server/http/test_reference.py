@@ -1,0 +1,136 @@
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser
+
+from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.model.base import Record
+from agentvm.server.http import described
+from agentvm.server.http.openapi import document
+from agentvm.server.http.reference import HEADERS, STYLE, curl, page
+from agentvm.server.http.route import Answer, Ask, Given, Routes
+
+HOSTILE = "<script>alert(1)</script>\"'&`x`"
+VOID = {"meta", "wbr"}
+
+
+class Reader(HTMLParser):
+    """Which elements a page has, whether each is closed, and where its links lead."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), name
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("href", "src"):
+                self.links.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    paths = described()["paths"].items()
+    return [(method.upper(), path, about) for path, methods in paths for method, about in methods.items()]
+
+
+def test_the_page_is_whole_in_itself() -> None:
+    read = Reader(page(described()))
+    assert read.open == []
+    assert not read.seen & {"script", "link", "img", "iframe", "form", "object", "embed", "base"}
+    assert {link for link in read.links if not link.startswith("#")} == {"/openapi.json"}
+
+
+def test_every_link_within_the_page_leads_somewhere_and_every_name_is_there_once() -> None:
+    read = Reader(page(described()))
+    assert len(set(read.ids)) == len(read.ids)
+    assert {link[1:] for link in read.links if link.startswith("#")} <= set(read.ids)
+
+
+def test_every_operation_is_told_with_all_that_belongs_to_it() -> None:
+    text = page(described())
+    for method, path, about in operations():
+        article = text.split(f'<article id="{about["operationId"]}">')[1].split("</article>")[0]
+        plain = re.sub(r"<[^>]+>", "", article)
+        for said in (method, path, about["summary"], *about["x-permissions"], *about["responses"], "curl"):
+            assert said in plain.replace("&#x27;", "'"), (path, said)
+        for parameter in about["parameters"]:
+            assert f"<code>{parameter['name']}</code>" in article
+    assert "<code>externalId</code>" in text.split('id="users_create"')[1].split("</article>")[0]
+
+
+def test_nothing_in_the_page_is_taken_for_html() -> None:
+    class Odd(Record):
+        member: str = HOSTILE
+
+    class Asked(Given):
+        kind: str = HOSTILE
+
+    async def odd(ask: Ask[Asked]) -> Answer[Odd]:
+
+        raise NotImplementedError
+
+    odd.__doc__ = f"{HOSTILE}\n\n{HOSTILE}"
+    Odd.__doc__ = HOSTILE
+    routes = Routes()
+    routes.add("POST", "/v1/x", needs=(HOSTILE,), takes=Asked)(odd)
+    routes.add("GET", "/v1/<x>", needs=(), takes=Asked)(odd)
+    text = page(document(routes.all) | {"info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE}})
+    read = Reader(text)
+    assert (read.open, "script" in read.seen, "x" in read.seen) == ([], False, False)
+    assert "alert(1)" in text
+
+
+def test_the_policy_lets_the_own_style_in_and_nothing_else() -> None:
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = HEADERS["Content-Security-Policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+    assert f"<style>{STYLE}</style>" in page(described())
+    assert "unsafe" not in policy
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said"),
+    [
+        ("GET", "/health", "curl 'http://localhost:8080/health'"),
+        ("DELETE", "/v1/quotas", "'http://localhost:8080/v1/quotas?metric=…' \\\n  -H \"Authorization: Bearer $AVM_KEY\""),
+        ("POST", "/v1/users", "-H 'Content-Type: application/json' \\\n  -d '{\"externalId\": \"…\"}'"),
+        ("PUT", "/v1/tenants/{tenant}", '-d \'{"slug": "…"}\''),
+    ],
+)
+def test_a_command_shows_how_to_ask(method: str, path: str, said: str) -> None:
+    assert said in curl(described(), method, path, described()["paths"][path][method.lower()])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser, width: int, scheme: Any) -> None:
+    config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
+    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:
+        shown = await browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, java_script_enabled=True)
+        complaints: list[str] = []
+        shown.on("console", lambda message: complaints.append(message.text))
+        shown.on("pageerror", lambda error: complaints.append(str(error)))
+        await shown.goto(f"{running.url}/docs")
+        assert await shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        ground = await shown.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 26)")
+        await shown.get_by_text("Users", exact=True).first.click()
+        await shown.get_by_role("link", name="Make a user", exact=True).click()
+        assert await shown.locator("#users_create h3").is_visible()
+        assert complaints == []
