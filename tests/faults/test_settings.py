@@ -114,6 +114,18 @@ async def test_a_provider_that_falls_silent_is_given_up_after_the_timeout_that_w
         assert "was silent for 0.2 s" in told[0]
 
 
+async def test_a_provider_that_is_known_to_be_slow_has_a_timeout_of_its_own() -> None:
+    async with open_provider() as provider:
+        provider.play(answers.stream([answers.delta({"role": "assistant", "content": "one"}), Stall()]))
+        url = f"{provider.base_url}/v1"
+        slow = ProviderConfig(driver="openai", model="m1", api_key=Secret("k1"), base_url=url, timeout=0.3)
+        with anyio.fail_after(30):
+            async with serving(config_for(provider, providers={"first": slow})) as (server, _):
+                told: list[str] = []
+                await ask(server, "a", told)
+        assert "was silent for 0.3 s" in told[0]
+
+
 async def test_a_provider_that_cannot_be_opened_changes_nothing() -> None:
     async with open_provider() as provider:
         provider.play(said("still here"))
