@@ -1,4 +1,5 @@
-"""Reference — writes docs/events.json, docs/events.md and docs/commands.md from the catalogue and the command table.
+"""Reference — writes docs/events.json, docs/events.md and docs/commands.md from the catalogue and the command table, and the
+table of settings in docs/config.md and docs/config.schema.json from their declarations.
 
     python docs/generate.py
 
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from agentvm.config.catalogue import SETTINGS, Setting, expects, shown
+from agentvm.config.schema import config_schema
 from agentvm.events import CATALOGUE, EventData, Scope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
@@ -45,12 +48,15 @@ EVENT_NOTES: dict[str, str] = {
     "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in "
     "nano-USD: what the turn costs the tenant.",
     "quota_warning": "A soft limit is reached; nothing is refused yet. `resetAt` is when the window is renewed.",
+    "provider_fallback": "The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. "
+    "`reason` is the code of its error, `retryAt` when it may be asked again.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
     "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
     "the message after that is told again, under a new id.",
     "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
     "`cursor`.",
-    "message_start": "A model call began to answer.",
+    "message_start": "A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that "
+    "calls itself.",
     "message_delta": "Tokens of this model call so far.",
     "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
     "text_content_block_start": "Text begins. The category is 1.x's.",
@@ -286,9 +292,42 @@ def _camel(text: str) -> str:
     return re.sub(r"`(\w+)`", lambda found: f"`{re.sub('_([a-z])', lambda part: part[1].upper(), found[1])}`", text)
 
 
+SETTINGS_BEGIN, SETTINGS_END = "<!-- settings: written by docs/generate.py -->\n", "<!-- end of settings -->\n"
+
+
+def config_md() -> str:
+    """The page about the configuration, with the table of settings as they are declared."""
+    page = (DOCS / "config.md").read_text(encoding="utf-8")
+    before, _, rest = page.partition(SETTINGS_BEGIN)
+    table = ["", "| setting | default | must be | changes | tenants | |", "|---|---|---|---|---|---|"]
+    table += [_setting_row(setting) for setting in SETTINGS.values()]
+    return before + SETTINGS_BEGIN + "\n".join(table) + "\n\n" + SETTINGS_END + rest.partition(SETTINGS_END)[2]
+
+
+def _setting_row(setting: Setting) -> str:
+    default = shown(setting, setting.default)
+    value = "" if default is None else f"`{default if isinstance(default, str) else json.dumps(default)}`"
+    applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.about.applies]
+    tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.about.tenant]
+    secret = " Secret." if setting.about.secret else ""
+    short = f" `{setting.about.variable}`" if setting.about.variable else ""
+    kind = "text" if setting.kind is str else expects(setting)
+    return f"| `{setting.key}` | {value} | {kind} | {applies} | {tenants} | {setting.doc}{secret}{short} |"
+
+
+def config_schema_json() -> str:
+    return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 def render() -> dict[str, str]:
     """The generated files, by name."""
-    return {"events.json": events_json(), "events.md": events_md(), "commands.md": commands_md()}
+    return {
+        "events.json": events_json(),
+        "events.md": events_md(),
+        "commands.md": commands_md(),
+        "config.md": config_md(),
+        "config.schema.json": config_schema_json(),
+    }
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ BOUNDARIES = {
 EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
-PORTS = ("drivers/base", "drivers/models", "storage/base", "storage/accounts", "storage/resources")
+PORTS = (
+    "drivers/base", "drivers/health", "drivers/models", "storage/base", "storage/accounts", "storage/resources",
+    "storage/settings",
+)  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 # src/agentvm/a/b.py is tested by tests/a/test_b.py, and a/__init__.py by tests/a/test_a.py.

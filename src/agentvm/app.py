@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -14,10 +14,13 @@ from agentvm.blueprint.definition import Definitions
 from agentvm.commands.call import Peer
 from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
+from agentvm.config.build import base_of
+from agentvm.config.centre import NO_OVERRIDES, Centre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
-from agentvm.errors import AgentVMError, ConfigInvalid
+from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
+from agentvm.live import Live, configure
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
@@ -41,7 +44,7 @@ from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import Guarded, People
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
-from agentvm.tenants.server_key import has_server_key, load_server_key
+from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
 from agentvm.tenants.vault import Vault
 
 if TYPE_CHECKING:
@@ -87,8 +90,11 @@ class AgentVM:
         clock: Clock,
         new_id: NewId,
         first_key: Secret | None = None,
+        settings: Centre | None = None,
     ) -> None:
-        self.config = config
+        """Without `settings` the config stays as it is."""
+        self._config = config
+        self._settings = settings
         self.resources = resources
         self.runtime = runtime
         self.office = office
@@ -99,6 +105,17 @@ class AgentVM:
         self._store = store
         self.definitions = definitions
         self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
+
+    @property
+    def config(self) -> ServerConfig:
+        """What counts now: most settings can change while the server runs."""
+        return self._config if self._settings is None else self._settings.config
+
+    @property
+    def settings(self) -> Centre:
+        if self._settings is None:
+            raise NotAvailable("This server's settings cannot be looked at or changed while it runs")
+        return self._settings
 
     async def authenticate(self, credential: str | None) -> Principal | None:
         """Who a peer is; None for one that has not said so yet. `Unauthenticated` when the credential is not good."""
@@ -184,36 +201,39 @@ async def open_agentvm(
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
     clock: Clock = system_clock,
+    overrides: bool = True,
 ) -> AsyncIterator[AgentVM]:
-    """A started AgentVM. `drivers` replaces those the config names; the first of them is the default."""
+    """A started AgentVM. `drivers` replaces those the config names; the first of them is the default.
+
+    Without `overrides` it starts as if its settings had never been changed at run time.
+    """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
         path = None
         if config.data_dir is not None:
             path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
         store = await stack.enter_async_context(open_store(path))
-        models = await _open_models(config, drivers, stack)
-        office, ended = await _open_office(config, store, models, clock, None if path is None else path.parent)
-        stack.push_async_callback(office.own_keys.aclose)
+        rules = await _open_rules(config, store, drivers, stack, clock, overrides=overrides)
+        settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
-        prices = Prices(config.prices)
         runtime = await stack.enter_async_context(
             open_runtime(
                 store=store,
-                models=models,
-                toolbox=Toolbox(builtin_tools(clock), config.limits),
+                models=rules.models,
+                toolbox=Toolbox(builtin_tools(clock)),
                 clock=clock,
                 new_id=new_id,
-                limits=config.limits,
-                cost=prices.cost,
-                meter=_meter(config, office, prices, clock),
+                limits=settings.limits_of,
+                cost=rules.prices.cost,
+                meter=Guarded(rules.metering, office.people.standing),
                 choose=office.own_keys.choose,
                 suspends=config.data_dir is not None,
             )
         )
         for definition in definitions:
             runtime.check(definition)
+        first_key = await office.access.bootstrap(config.admin_key) if config.authenticates else None
         vm = AgentVM(
             config=config,
             store=store,
@@ -223,15 +243,60 @@ async def open_agentvm(
             resources=centre,
             clock=clock,
             new_id=new_id,
-            first_key=await office.access.bootstrap(config.admin_key) if config.authenticates else None,
+            first_key=first_key,
+            settings=settings,
         )
-        await office.access.ensure_default_tenant()
-        _hear_of_ends(vm, ended)
-        tasks = await stack.enter_async_context(open_tasks())
-        tasks.start_soon(vm.keep_doors)
-        tasks.start_soon(vm.keep_clean)
-        stack.callback(tasks.cancel_scope.cancel)
+        await _open_doors(vm, rules.ended, stack)
         yield vm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """What a runtime works by."""
+
+    settings: Centre
+    models: Models
+    office: Office
+    ended: list[Ended]
+    prices: Prices
+    metering: Metering
+
+
+async def _open_rules(
+    config: ServerConfig,
+    store: Store,
+    drivers: Mapping[str, Driver] | None,
+    stack: AsyncExitStack,
+    clock: Clock,
+    *,
+    overrides: bool,
+) -> _Rules:
+    keys = await _load_server_key(config, store)
+    vault = Vault(store, key=keys.vault, clock=clock)
+    settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
+    await settings.load()
+    models = await _open_models(settings, drivers, stack, clock)
+    office, ended = _open_office(settings, store, models, clock, vault, keys.pepper)
+    stack.push_async_callback(office.own_keys.aclose)
+    prices = Prices()
+    metering = Metering(prices, office.quotas, clock)
+    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
+    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+
+
+async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) -> None:
+    await vm.office.access.ensure_default_tenant()
+    _hear_of_ends(vm, ended)
+    tasks = await stack.enter_async_context(open_tasks())
+    tasks.start_soon(vm.keep_doors)
+    tasks.start_soon(vm.keep_clean)
+    stack.callback(tasks.cancel_scope.cancel)
+
+
+async def _follow(settings: Centre, live: Live, log_level: str) -> None:
+    """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
+    await live.follow(replace(settings.config, log_level=log_level), settings.config)
+    settings.bind(live)
 
 
 def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
@@ -240,39 +305,40 @@ def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
     vm.office.people.stop = vm.stop_turns
 
 
-def _meter(config: ServerConfig, office: Office, prices: Prices, clock: Clock) -> Guarded:
-    metering = Metering(prices, office.quotas, clock, markup=config.markup, allow_unpriced=config.allows_unpriced)
-    return Guarded(metering, office.people.standing)
-
-
-async def _check_server_key(config: ServerConfig, store: Store, data_dir: Path | None) -> None:
+async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
     """A new one would refuse every key and open no secret, and nobody would know why."""
-    if config.server_key is not None or data_dir is None or has_server_key(data_dir):
-        return
-    if await store.directory.has_keys():
-        raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
+    data_dir = None if config.data_dir is None else config.data_dir.expanduser().absolute()
+    if config.server_key is None and data_dir is not None and not has_server_key(data_dir):
+        if await store.directory.has_keys():
+            raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
+    return load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
 
 
-async def _open_office(
-    config: ServerConfig, store: Store, models: Models, clock: Clock, data_dir: Path | None
+def _open_office(
+    settings: Centre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes
 ) -> tuple[Office, list[Ended]]:
     """The office, and where those add themselves who must hear of rights that have ended."""
-    await _check_server_key(config, store, data_dir)
-    keys = load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
     ended: list[Ended] = []
 
     def tell(named: Named, why: Why) -> None:
         for listener in ended:
             listener(named, why)
 
-    access = Access(store, pepper=keys.pepper, clock=clock, oidc=_oidc(config, clock), ended=tell)
-    vault = Vault(store, key=keys.vault, clock=clock)
+    access = Access(store, pepper=pepper, clock=clock, oidc=_oidc(settings.config, clock), ended=tell)
     office = Office(
         access=access,
         people=People(store, access, clock=clock),
         quotas=Quotas(store, clock),
         vault=vault,
-        own_keys=OwnKeys(models, vault, config.driver_settings, clock, open_one=open_driver, with_keys=KEY_VARIABLES),
+        own_keys=OwnKeys(
+            models,
+            vault,
+            lambda driver: settings.config.driver_settings(driver),
+            clock,
+            open_one=open_driver,
+            with_keys=KEY_VARIABLES,
+            default_of=settings.default_of,
+        ),
         store=store,
     )
     return office, ended
@@ -293,13 +359,14 @@ def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
     return Oidc(settings, clock)
 
 
-async def _open_models(config: ServerConfig, given: Mapping[str, Driver] | None, stack: AsyncExitStack) -> Models:
+async def _open_models(settings: Centre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
     if given:
-        return Models(given, next(iter(given)))
-    default = config.default_model
-    wanted = default.partition("/")[0]
-    # The embedded model costs nothing until it is asked, so it is always on offer.
-    opened: dict[str, Driver] = {}
-    for name in dict.fromkeys((wanted, "local")):
-        opened[name] = await stack.enter_async_context(open_driver(name, config.driver_settings(name)))
-    return Models(opened, default)
+        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
+    models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
+    try:
+        await configure(models, settings.config)
+    except ConfigInvalid as error:
+        if settings.overridden:
+            raise ConfigInvalid(f"{error}; {NO_OVERRIDES}") from None
+        raise
+    return models

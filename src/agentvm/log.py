@@ -8,6 +8,20 @@ from typing import cast
 
 import structlog
 
+concealed: set[str] = set()
+"""What no entry may show, besides what the program has named when it configured its logs: keys that came while it runs."""
+
+
+def conceal(secret: str) -> None:
+    """From now on no entry shows it."""
+    if secret:
+        concealed.add(secret)
+
+
+def set_level(level: str) -> None:
+    """From now on entries of AgentVM from this level on are logged."""
+    logging.getLogger("agentvm").setLevel(level.upper())
+
 
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """Events are short names, facts are keywords: `logger.info("agent_stopped", agent_id=…)`."""

@@ -72,6 +72,11 @@ def test_a_person_sees_what_is_going_on_until_the_answer_begins(capsys: pytest.C
     assert capsys.readouterr().out == "waiting for the message before…\r\x1b[Kthinking…\r\x1b[KHi"
 
 
+def test_a_person_sees_that_another_provider_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Screen(live=True), ("provider_fallback", {"from": "a/m", "to": "b/\x1b[2Jm"}), ("text_delta", {"text": "Hi"}))
+    assert capsys.readouterr().out == "a/m does not answer; asking b/[2Jm…\r\x1b[KHi"
+
+
 def test_errors_are_red_and_notices_dim(capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen(live=True, color=True)
     screen.error("broken")

@@ -74,11 +74,12 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "thinking_delta": STREAM,
     # Ours: told after a restart, and to subscribers with a cursor. Provoked in tests/faults.
     "quota_warning": SESSION,
+    "provider_fallback": SESSION,
     "turn_suspended": TURN,
     "turn_resumed": TURN,
     "resync_required": SESSION,
 }
-RARE = {"quota_warning", "turn_suspended", "turn_resumed", "resync_required"}
+RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

@@ -14,7 +14,9 @@ from tests.docs.documents import DOCS, ROOT, first_column, read
 import agentvm
 from agentvm.cli.main import avm
 from agentvm.config import ServerConfig
-from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES
+from agentvm.config.catalogue import SETTINGS
+from agentvm.config.load import VARIABLES
+from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import BY_CODE
 from agentvm.events import CATALOGUE
 from agentvm.model.definition import Definition
@@ -23,7 +25,7 @@ from agentvm.model.limits import Limits
 from agentvm.protocol import verbs
 from agentvm.protocol.table import COMMANDS
 
-CONFIGURATION = read("docs/configuration.md")
+CONFIGURATION = read("docs/config.md")
 API = read("docs/api.md")
 MANAGERS = {
     "definitions": verbs.DefinitionManager,
@@ -81,6 +83,14 @@ def test_every_setting_is_documented() -> None:
     assert first_column(limits, "field | default | meaning") == [f.name for f in dataclasses.fields(Limits)]
 
 
+def test_every_setting_of_a_file_is_in_the_table_with_its_variable() -> None:
+    header = "setting | default | must be | changes | tenants |"
+    assert first_column(CONFIGURATION, header) == list(SETTINGS)
+    rows = {line.split("`")[1]: line for line in CONFIGURATION.splitlines() if line.startswith("| `")}
+    for key, setting in SETTINGS.items():
+        assert setting.about.variable is None or f"`{setting.about.variable}`" in rows[key]
+
+
 def test_the_defaults_are_the_real_ones() -> None:
     rows = dict(
         re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", CONFIGURATION[CONFIGURATION.index("## ServerConfig") :], re.MULTILINE)
@@ -98,7 +108,7 @@ def test_every_environment_variable_is_documented_and_read() -> None:
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "agentvm").rglob("*.py")]
     found = {name for text in sources for name in re.findall(r'environ(?:\.get\(|, )"(\w+)"', text)}
-    assert documented == found | set(KEY_VARIABLES.values())
+    assert documented == found | set(VARIABLES)
     readme = re.findall(r"^\| `([A-Z_]+)` \|", read("README.md"), re.MULTILINE)
     assert set(readme) <= documented
 

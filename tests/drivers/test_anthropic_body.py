@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
@@ -69,6 +70,17 @@ def test_calls_and_results_keep_their_pairing_also_with_foreign_ids() -> None:
             ],
         },
     ]
+
+
+@pytest.mark.parametrize(("signature", "thinks"), [("c2ln", True), (None, False), ("openai:reasoning", False)])
+def test_results_of_calls_that_another_provider_asked_for_are_answered_without_thinking(
+    signature: str | None, thinks: bool
+) -> None:
+    asked = called(("c1", "weather"))
+    thought = msgspec.structs.replace(asked, thinking=(ThinkingPart(reasoning="hm", signature=signature),))
+    said = (UserSaid(content="?"), thought, answered("c1", "sun"))
+    assert ("thinking" in messages_body(prompt(*said, thinking=2_000), FAILURES)) is thinks
+    assert "thinking" in messages_body(prompt(*said, UserSaid(content="and now?"), thinking=2_000), FAILURES)
 
 
 def test_only_thinking_that_anthropic_signed_goes_back() -> None:

@@ -2,6 +2,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 
 import anyio
+import anyio.abc
 import httpx2
 import pytest
 from tests.drivers.fixtures import FAILURES
@@ -33,15 +34,18 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
         yield provider
 
 
-def words(provider: ScriptedProvider, *steps: Step, seconds: float = 5.0) -> AsyncGenerator[ModelOutput, None]:
+def words(
+    provider: ScriptedProvider, *steps: Step, seconds: float = 5.0, silence: float | None = None, patient: bool = False
+) -> AsyncGenerator[ModelOutput, None]:
     provider.play(Answer(steps=steps))
 
     @asynccontextmanager
     async def request() -> AsyncIterator[httpx2.Response]:
-        async with httpx2.AsyncClient() as client, client.stream("GET", provider.base_url) as response:
+        # Without certificates, which take longer to load than some deadlines below last.
+        async with httpx2.AsyncClient(verify=False) as client, client.stream("GET", provider.base_url) as response:
             yield response
 
-    return exchange(lambda: (request(), Words()), FAILURES, seconds)
+    return exchange(lambda: (request(), Words()), FAILURES, seconds, silence=silence, patient=patient)
 
 
 async def read(run: AsyncGenerator[ModelOutput, None]) -> list[str]:
@@ -113,3 +117,46 @@ def test_ids_are_kept_when_they_can_be() -> None:
 
 def test_outputs_are_values() -> None:
     assert MessageStarted("a", "b") == MessageStarted("a", "b")
+
+
+async def test_silence_in_the_middle_of_an_answer_ends_the_call_long_before_its_deadline(provider: ScriptedProvider) -> None:
+    with pytest.raises(ProviderTimeout, match=r"silent for 0\.1 s"):
+        await read(words(provider, b"data: a\n\n", Stall(), seconds=60.0, silence=0.1))
+
+
+async def test_any_byte_breaks_the_silence_also_a_comment(provider: ScriptedProvider) -> None:
+    steps: list[Step] = [b"data: a\n\n"]
+    for _ in range(6):
+        steps += [Delay(0.1), b": still here\n\n"]
+    assert await read(words(provider, *steps, b"data: end\n\n", silence=0.5)) == ["a", "end"]
+
+
+async def test_a_provider_that_has_said_yes_may_think_before_its_first_word(provider: ScriptedProvider) -> None:
+    assert await read(words(provider, Delay(0.6), b"data: end\n\n", silence=0.3)) == ["end"]
+
+
+async def test_a_provider_that_does_not_even_say_yes_is_given_up() -> None:
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as mute:
+        port = mute.extra(anyio.abc.SocketAttribute.local_port)
+
+        @asynccontextmanager
+        async def request() -> AsyncIterator[httpx2.Response]:
+            async with (
+                httpx2.AsyncClient(trust_env=False) as client,
+                client.stream("GET", f"http://127.0.0.1:{port}") as response,
+            ):
+                yield response
+
+        with pytest.raises(ProviderTimeout, match=r"silent for 0\.1 s"):
+            await read(exchange(lambda: (request(), Words()), FAILURES, 60.0, silence=0.1))
+        with pytest.raises(ProviderTimeout, match=r"did not finish within 0\.1 s"):
+            await read(exchange(lambda: (request(), Words()), FAILURES, 0.1, silence=60.0))
+        with pytest.raises(ProviderTimeout, match=r"did not finish within 0\.2 s"):
+            await read(exchange(lambda: (request(), Words()), FAILURES, 0.2, silence=0.1, patient=True))
+
+
+async def test_a_model_in_this_machine_may_be_slow_until_its_first_word_and_not_after(provider: ScriptedProvider) -> None:
+    late: list[Step] = [b": loading\n\n", Delay(0.3), b"data: a\n\n"]
+    assert await read(words(provider, *late, b"data: end\n\n", silence=0.1, patient=True)) == ["a", "end"]
+    with pytest.raises(ProviderTimeout, match="silent"):
+        await read(words(provider, *late, Stall(), silence=0.1, patient=True))

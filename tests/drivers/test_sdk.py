@@ -4,6 +4,8 @@ from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.sdk import check_base_url, check_key, http_client, load_sdk
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
+from agentvm.testing import answers
+from agentvm.testing.provider import Answer, open_provider
 
 pytestmark = pytest.mark.anyio
 
@@ -36,3 +38,21 @@ async def test_both_sdks_have_what_is_used_of_them(name: str) -> None:
 async def test_redirects_are_not_followed() -> None:
     async with http_client(DriverSettings()) as pool:
         assert not pool.follow_redirects
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (answers.failure(429, headers={"retry-after": "7"}), [7.0]),
+        (answers.failure(529, headers={"retry-after-ms": "1500"}), [1.5]),
+        (answers.failure(429), []),
+        (answers.failure(429, headers={"retry-after": "-1"}), []),
+        (answers.failure(400, headers={"retry-after": "7"}), []),
+    ],
+)
+async def test_who_shares_the_account_hears_when_the_provider_wants_to_be_asked(answer: Answer, told: list[float]) -> None:
+    heard: list[float] = []
+    async with open_provider() as provider, http_client(DriverSettings(limited=heard.append)) as pool:
+        provider.play(answer)
+        await pool.get(provider.base_url)
+    assert heard == told

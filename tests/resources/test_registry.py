@@ -16,7 +16,8 @@ from agentvm.errors.resource import (
     ResourceVisibilityConflict,
 )
 from agentvm.model.resource import MAX_CONTENT
-from agentvm.resources.registry import Author, Changes, Draft, Revision
+from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
 

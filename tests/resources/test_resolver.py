@@ -9,8 +9,8 @@ from agentvm.errors.resource import (
     ResourceUriInvalid,
 )
 from agentvm.model.resource import MAX_NODES
-from agentvm.resources.registry import Changes
 from agentvm.resources.resolver import REMEMBERED_MS, Pinned
+from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
 

@@ -189,8 +189,11 @@ async def open_world(
     path: Path | None = None,
     suspends: bool = False,
     meter: Meter | None = None,
+    models: Models | None = None,
 ) -> AsyncIterator[World]:
-    """`fails` says which commits the store refuses. A `path` that was used before has its image already."""
+    """`models` are asked instead of the driver alone.
+
+    `fails` says which commits the store refuses. A `path` that was used before has its image already."""
     clock = Ticking()
     numbers = iter(range(1, 1_000_000))
     new_id = id_factory(lambda: 0, lambda bits: next(numbers))
@@ -206,7 +209,7 @@ async def open_world(
             await container.add_image(image, session)
         async with open_runtime(
             store=FlakyStore(own_store, fails),
-            models=Models({driver.name: driver}, driver.name),
+            models=models or Models({driver.name: driver}, driver.name),
             toolbox=Toolbox(tools),
             clock=clock,
             new_id=new_id,

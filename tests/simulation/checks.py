@@ -29,6 +29,7 @@ async def check(world: World) -> None:
     repeated = {call_id: runs for call_id, runs in world.provider.runs.items() if runs > 1}
     assert not repeated, f"tools were run again: {repeated}"
     check_ledger(world.disk.query(LEDGER), world.provider.calls)
+    check_drivers(world.disk.query("SELECT key, input_tokens, driver FROM ledger"), world.provider.calls)
     _check_wallet(world)
     for user in world.users:
         await _check_user(world, user)
@@ -54,6 +55,14 @@ def check_ledger(rows: Sequence[tuple[str, int, int, int, int | None]], calls: S
         assert not estimated or written > min(reports), f"call {number} reported {reports} and was estimated at {written}"
     twice = {number: times for number, times in billed.items() if times > 1}
     assert not twice, f"calls were billed more than once: {twice}"
+
+
+def check_drivers(rows: Sequence[tuple[str, int, str]], calls: Sequence[ModelCall]) -> None:
+    """Who really answered is billed, whoever was chosen, and also when a crash was in between."""
+    for key, read, driver in rows:
+        if read >= FIRST_CALL:
+            asked = calls[read - FIRST_CALL].driver
+            assert driver == asked, f"{key} was answered by {asked} and billed as one of {driver}"
 
 
 def _check_wallet(world: World) -> None:

@@ -24,6 +24,7 @@ from agentvm.errors import AgentVMError
 from agentvm.model.ids import Clock, NewId
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
+from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
 from agentvm.server.websocket import LINGER, House, Knock, serve_socket
@@ -42,6 +43,9 @@ from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
 
 RATE = Rate(input=Decimal(1), output=Decimal(5))
+SPARE = "spare"
+"""Who stands in for the model while that one is out, at another price."""
+SPARE_RATE = Rate(input=Decimal(2), output=Decimal(7))
 LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
 
 
@@ -126,7 +130,8 @@ class Process:
         driver = SimulatedDriver(hardware.provider, self._number, lambda: self._alive)
         store = hardware.wrap(SqliteStore(self._database))
         quotas, vault = Quotas(store, hardware.clock), Vault(store, key=bytes(32), clock=hardware.clock)
-        models = Models({driver.name: driver}, driver.name)
+        spare = SimulatedDriver(hardware.provider, self._number, lambda: self._alive, name=SPARE)
+        models = Models({driver.name: driver, SPARE: spare}, driver.name, fallback=[SPARE], clock=hardware.clock)
         access = Access(store, pepper=b"", clock=hardware.clock)
         async with open_runtime(
             store=store,
@@ -136,7 +141,7 @@ class Process:
             new_id=hardware.new_id,
             limits=LIMITS,
             effectors=(hardware.tap,),
-            meter=Metering(Prices({driver.name: RATE}), quotas, hardware.clock),
+            meter=Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock),
             suspends=True,
         ) as runtime:
             self._vm = AgentVM(
@@ -154,6 +159,7 @@ class Process:
                     store=store,
                 ),
                 definitions=Definitions(),
+                resources=make_centre(store, hardware.clock, hardware.new_id),
                 clock=hardware.clock,
                 new_id=hardware.new_id,
             )

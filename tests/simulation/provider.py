@@ -28,6 +28,7 @@ from agentvm.drivers.base import (
 )
 from agentvm.drivers.scripted import last_user_text
 from agentvm.errors import (
+    ProviderAuthFailed,
     ProviderBadRequest,
     ProviderError,
     ProviderOverloaded,
@@ -61,6 +62,7 @@ class ModelCall:
     said: str
     """What the user said: each says something else, so this names the turn."""
     process: int
+    driver: str = "simulated"
     reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
 
@@ -85,10 +87,10 @@ class Provider:
 class SimulatedDriver:
     """One process's way to the provider; `alive` says whether that process still is."""
 
-    name = "simulated"
     default_model = "simulated"
 
-    def __init__(self, provider: Provider, process: int, alive: Callable[[], bool]) -> None:
+    def __init__(self, provider: Provider, process: int, alive: Callable[[], bool], *, name: str = "simulated") -> None:
+        self.name = name
         self._provider = provider
         self._process = process
         self._alive = alive
@@ -101,7 +103,7 @@ class SimulatedDriver:
             await anyio.sleep_forever()
         provider = self._provider
         said = last_user_text(prompt)
-        call = ModelCall(len(provider.calls), said, self._process)
+        call = ModelCall(len(provider.calls), said, self._process, self.name)
         provider.calls.append(call)
         provider.begins(said)
         for step in _script(provider, call, sum(isinstance(one, ToolsAnswered) for one in prompt.conversation)):
@@ -157,14 +159,17 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
         steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
     reason: StopReason = "tool_use" if calls and dice.happens(0.9) else "end_turn"
     steps.append(MessageStopped("max_tokens" if dice.happens(0.05) else reason))
-    return _spoil(provider, steps) if dice.happens(0.12) else steps
+    return _spoil(provider, steps) if dice.happens(0.18) else steps
 
 
 def _spoil(provider: Provider, steps: list[Step]) -> list[Step]:
     """The call goes wrong somewhere on its way."""
     dice = provider.dice
-    kind = dice.choice(("error", "error", "stall", "truncated"))
+    kind = dice.choice(("error", "error", "outage", "outage", "outage", "stall", "truncated"))
     provider.faults[f"provider {kind}"] += 1
+    if kind == "outage":
+        error = dice.choice((ProviderOverloaded, ProviderRateLimited, ProviderAuthFailed))
+        return [error("the provider does not work today", retry_after=dice.choice((None, 5.0, 30.0, 60.0)))]
     kept = steps[: dice.randrange(len(steps))]
     if kind == "error":
         return [*kept, dice.choice(ERRORS)("the provider does not work today")]

@@ -31,7 +31,7 @@ def test_a_store_offers_what_the_protocol_says_and_nothing_else(protocol: type, 
 
 
 def test_a_container_is_reached_only_through_its_tenant() -> None:
-    whole = {"tenant", "accounts", "resources", "commit", "collect"}
-    whole |= {"probe", "read_journal", "list_unfinished", "list_quarantined", "trim_log"}
-    assert set(public(base.Store)) == whole
+    scopes = {"tenant", "accounts", "settings", "resources"}
+    whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
+    assert set(public(base.Store)) == scopes | whole
     assert list(public(base.TenantStore)["container"].parameters) == ["self", "container_id"]

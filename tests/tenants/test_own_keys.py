@@ -1,13 +1,13 @@
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import pytest
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Models
+from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import DriverNotFound
+from agentvm.errors import ConfigInvalid, DriverNotFound, ProviderRateLimited
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 from agentvm.storage.sqlite import open_store
@@ -68,7 +68,7 @@ async def shop() -> AsyncIterator[Shop]:
 
 async def test_a_tenant_without_a_key_uses_the_servers() -> None:
     async with shop() as here:
-        async with here.keys.choose(ACME, "openai/gpt") as chosen:
+        async with here.keys.choose(ACME, "openai/gpt") as (chosen,):
             assert (chosen.driver, chosen.model, chosen.own_key) == (here.server, "gpt", False)
         assert not await here.keys.has(ACME, None)
         assert here.open == []
@@ -77,15 +77,15 @@ async def test_a_tenant_without_a_key_uses_the_servers() -> None:
 async def test_a_tenants_key_goes_to_the_providers_own_address_and_serves_nobody_else() -> None:
     async with shop() as here:
         await here.put("acmes own")
-        async with here.keys.choose(ACME, "openai/gpt") as chosen:
+        async with here.keys.choose(ACME, "openai/gpt") as (chosen,):
             assert (chosen.model, chosen.own_key) == ("gpt", True)
             assert chosen.driver is not here.server
             assert here.used() == ["acmes own"]
             assert here.open[0].base_url is None
-        async with here.keys.choose(RIVAL, "openai/gpt") as chosen:
+        async with here.keys.choose(RIVAL, "openai/gpt") as (chosen,):
             assert (chosen.driver, chosen.own_key) == (here.server, False)
         # Opened once, however many turns use it.
-        async with here.keys.choose(ACME, None) as first, here.keys.choose(ACME, None) as second:
+        async with here.keys.choose(ACME, None) as (first,), here.keys.choose(ACME, None) as (second,):
             assert first.driver is second.driver
         assert len(here.open) == 1
 
@@ -97,7 +97,7 @@ async def test_a_provider_the_server_has_no_key_for_is_there_for_who_brings_one(
                 pass
         await here.put("own", "anthropic")
         assert await here.keys.has(ACME, "anthropic/claude")
-        async with here.keys.choose(ACME, "anthropic/claude") as chosen:
+        async with here.keys.choose(ACME, "anthropic/claude") as (chosen,):
             assert chosen.own_key
 
 
@@ -116,7 +116,7 @@ async def test_a_removed_key_is_no_longer_used() -> None:
         await here.put("own")
         await here.vault.remove(ACME, secret_name("openai"))
         here.keys.forget(ACME)
-        async with here.keys.choose(ACME, None) as chosen:
+        async with here.keys.choose(ACME, None) as (chosen,):
             assert not chosen.own_key
 
 
@@ -149,7 +149,7 @@ async def test_a_driver_is_not_closed_before_its_first_turn_has_used_it() -> Non
         here.may_close = anyio.Event()
 
         async def turn() -> None:
-            async with here.keys.choose(ACME, None) as chosen:
+            async with here.keys.choose(ACME, None) as (chosen,):
                 assert chosen.own_key
                 assert "second" in here.used()
 
@@ -189,3 +189,116 @@ async def test_a_key_that_was_changed_while_it_was_read_is_read_again() -> None:
                 await here.put("own")
                 vault.go.set()
             assert await here.keys.has(ACME, None)
+
+
+@asynccontextmanager
+async def chain(*fallback: str) -> AsyncIterator[tuple[OwnKeys, Vault, list[tuple[str, DriverSettings]]]]:
+    """Three providers with the server's keys, two of them under names of the operator's; and what tenants have open."""
+    opened: list[tuple[str, DriverSettings]] = []
+
+    @asynccontextmanager
+    async def open_one(name: str, settings: DriverSettings) -> AsyncIterator[Driver]:
+        opened.append((name, settings))
+        yield Plain("scripted" if name == "local" else name)
+
+    providers = [
+        Provider(name="openai", driver="openai", settings=DriverSettings(base_url="http://server.test")),
+        Provider(name="corp", driver="openai", settings=DriverSettings(base_url="http://corp.test")),
+        Provider(name="local", driver="local", settings=DriverSettings()),
+    ]
+    async with open_store(None) as store, Models(open_one=open_one) as models:
+        vault = Vault(store, key=bytes(32), clock=lambda: 1)
+        await models.configure(providers, default="openai/gpt", fallback=fallback)
+        opened.clear()
+        keys = OwnKeys(models, vault, lambda name: SETTINGS, lambda: 1, open_one=open_one, with_keys=("openai", "anthropic"))
+        yield keys, vault, opened
+        await keys.aclose()
+
+
+class Plain(ScriptedDriver):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
+async def test_who_pays_the_provider_itself_is_not_sent_to_one_that_the_server_would_charge_for() -> None:
+    async with chain("corp", "local") as (keys, vault, _):
+        async with keys.choose(ACME, None) as candidates:
+            assert [(one.name, one.own_key) for one in candidates] == [
+                ("openai/gpt", False), ("corp/scripted", False), ("local/scripted", False),
+            ]  # fmt: skip
+        await vault.put(ACME, secret_name("openai"), Secret("own"))
+        keys.forget(ACME)
+        async with keys.choose(ACME, None) as candidates:
+            assert [(one.provider, one.own_key) for one in candidates] == [("openai", True), ("local", False)]
+        # Who is charged for the chosen one anyway may be sent to one that they pay themselves.
+        async with keys.choose(ACME, "corp") as candidates:
+            assert [(one.provider, one.own_key) for one in candidates] == [("corp", False), ("local", False)]
+
+
+async def test_a_key_for_a_named_provider_goes_to_the_address_of_that_name() -> None:
+    async with chain("corp") as (keys, vault, opened):
+        for name in ("openai", "corp"):
+            await vault.put(ACME, secret_name(name), Secret(f"own {name}"))
+        async with keys.choose(ACME, None) as candidates:
+            assert [(one.provider, one.own_key) for one in candidates] == [("openai", True), ("corp", True)]
+        went = [(name, settings.base_url, settings.api_key) for name, settings in opened]
+        assert went == [("openai", None, Secret("own openai")), ("openai", "http://corp.test", Secret("own corp"))]
+
+
+async def test_an_outage_of_a_tenants_account_is_that_tenants() -> None:
+    async with chain() as (keys, vault, _):
+        await vault.put(ACME, secret_name("openai"), Secret("own"))
+        async with keys.choose(ACME, None) as (own,), keys.choose(RIVAL, None) as (servers,):
+            own.health.begin().failed(ProviderRateLimited("slow down", retry_after=5))
+            assert (own.health.state, servers.health.state) == ("limited", "unknown")
+        async with keys.choose(ACME, None) as (again,):
+            assert again.health is own.health
+
+
+async def test_a_stand_in_that_cannot_be_opened_keeps_nobody_from_being_answered() -> None:
+    async with chain("corp") as (keys, vault, _):
+        await vault.put(ACME, secret_name("corp"), Secret("own"))
+        keys._open_one = broken
+        async with keys.choose(ACME, None) as candidates:
+            assert [one.provider for one in candidates] == ["openai"]
+        with pytest.raises(ConfigInvalid):
+            async with keys.choose(ACME, "corp"):
+                pass
+
+
+def broken(name: str, settings: DriverSettings) -> AbstractAsyncContextManager[Driver]:
+    raise ConfigInvalid("the key holds spaces")
+
+
+async def test_a_tenant_may_have_a_default_of_its_own_and_another_at_any_time() -> None:
+    async with chain() as (keys, _, _):
+        keys.default_of = {ACME: "corp/big"}.get
+        async with keys.choose(ACME, None) as (own,), keys.choose(RIVAL, None) as (servers,):
+            assert (own.name, servers.name) == ("corp/big", "openai/gpt")
+        async with keys.choose(ACME, "openai/mini") as (named,):
+            assert named.name == "openai/mini"
+        keys.default_of = {ACME: "local"}.get
+        async with keys.choose(ACME, None) as (own,):
+            assert own.provider == "local"
+
+
+async def test_a_turn_that_begins_while_providers_are_replaced_begins_with_those_there_are() -> None:
+    async with chain() as (keys, vault, _):
+        held = Held(vault._store, key=bytes(32), clock=lambda: 1)
+        held.asked, held.go = anyio.Event(), anyio.Event()
+        keys._vault = held
+        began: list[str] = []
+
+        async def turn() -> None:
+            async with keys.choose(ACME, None) as (chosen,):
+                began.append(chosen.name)
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn)
+                await held.asked.wait()
+                other = Provider(name="corp", driver="openai", settings=DriverSettings(base_url="http://new.test"))
+                await keys._models.configure([other], default="corp/new")
+                held.go.set()
+        assert began == ["corp/new"]

@@ -43,6 +43,21 @@ def test_the_operators_own_price_goes_before_the_table() -> None:
     assert whole.cost(SPENT) == 1_000_000 + 1_000_000 + 200_000 + 125_000
 
 
+def test_a_named_providers_price_goes_before_its_drivers() -> None:
+    def flat(dollars: int) -> Rate:
+        return Rate(input=Decimal(dollars), output=Decimal(0))
+
+    prices = Prices({"corp/gpt-4o": flat(1), "corp": flat(2), "openai/gpt-4o": flat(3), "local": flat(4)})
+    one = Usage(input_tokens=1_000, output_tokens=0)
+    assert prices.cost("openai", "gpt-4o", one, NOW, "corp") == 1_000_000
+    assert prices.cost("openai", "gpt-5", one, NOW, "corp") == 2_000_000
+    assert prices.cost("openai", "gpt-4o", one, NOW, "other") == 3_000_000
+    assert prices.cost("openai", "gpt-4o", one, NOW) == 3_000_000
+    # A provider without a price of its own costs what its driver does.
+    assert Prices().cost("openai", "gpt-4o", one, NOW, "corp") == Prices().cost("openai", "gpt-4o", one, NOW)
+    assert Prices().cost("local", "any", one, NOW, "box") == 0
+
+
 def test_a_price_is_rounded_once_and_to_the_even_side() -> None:
     rate = Rate(input=Decimal("0.0005"), output=Decimal(0))
     assert [rate.cost(Usage(input_tokens=count, output_tokens=0)) for count in (1, 2, 3, 5)] == [0, 1, 2, 2]

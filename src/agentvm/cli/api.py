@@ -36,6 +36,10 @@ class RequestFailed(click.ClickException):
         self.code = code
 
 
+class Unreachable(RequestFailed):
+    """Nobody answers there."""
+
+
 class Api:
     """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
 
@@ -100,7 +104,7 @@ class Api:
                 f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise RequestFailed(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
+            raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
         if answer.is_success:
             return answer.content
         raise _failure(answer, self.url)

@@ -52,14 +52,16 @@ class Finding:
 def examine(config: ServerConfig) -> Iterator[Finding]:
     """Every finding, in the order in which they matter."""
     yield check_python()
+    yield from check_config(config)
     yield Finding(name="sqlite", status="ok", text=f"SQLite {apsw.sqlite_lib_version()}")
     yield check_data_dir(config.data_dir)
     try:
-        driver, _, model = config.default_model.partition("/")
+        provider, _, model = config.default_model.partition("/")
+        driver = config.driver_of(provider)
     except ConfigInvalid as error:
         yield Finding(name="model", status="fail", text=str(error), remedy="Set LLM_PROVIDER or --model accordingly.")
     else:
-        yield check_model(config, driver)
+        yield check_model(config, provider)
         yield from check_packages(driver)
         yield check_weights(config, driver, model)
     yield from check_address(config.host, config.port)
@@ -108,10 +110,18 @@ def check_new_data_dir(directory: Path, parent: Path) -> Finding:
         return Finding(name="data", status="fail", text=text, remedy="Choose another one with --data-dir.")
 
 
-def check_model(config: ServerConfig, driver: str) -> Finding:
+def check_config(config: ServerConfig) -> Iterator[Finding]:
+    """The file that was read: that it can be used is known already, or there would be no config."""
+    places = (given.place for layer in config.layers if layer.name == "file" for given in layer.given.values())
+    if file := next((place.rpartition(":")[0] for place in places if place is not None), None):
+        yield Finding(name="config", status="ok", text=f"{file} can be used")
+
+
+def check_model(config: ServerConfig, provider: str) -> Finding:
     """Opens the driver as a server would, which asks nothing of the provider."""
+    driver = config.driver_of(provider)
     try:
-        anyio.run(_open, driver, config.driver_settings(driver))
+        anyio.run(_open, driver, config.driver_settings(provider))
     except MissingKey:
         return Finding(
             name="model",

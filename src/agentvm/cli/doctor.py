@@ -9,6 +9,7 @@ import click
 
 from agentvm.cli.checks import Finding, examine
 from agentvm.cli.options import auth_option, configure, server_options
+from agentvm.errors import ConfigInvalid
 
 COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -29,11 +30,19 @@ def doctor(
     port: int | None,
     data_dir: Path | None,
     model: str | None,
+    config: Path | None,
+    settings: tuple[str, ...],
     auth: Literal["on", "off"] | None,
     as_json: bool,
 ) -> int:
     """Check the installation and say what to do."""
-    findings = list(examine(configure(host=host, port=port, data_dir=data_dir, model=model, auth=auth)))
+    try:
+        loaded = configure(config=config, host=host, port=port, data_dir=data_dir, model=model, auth=auth, settings=settings)
+    except ConfigInvalid as error:
+        # Without settings nothing else can be looked at.
+        findings = [Finding(name="config", status="fail", text=str(error), remedy="See docs/config.md for what can be set.")]
+    else:
+        findings = list(examine(loaded))
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:
         click.echo(json.dumps({"ok": not failed, "checks": [asdict(finding) for finding in findings]}, indent=2))

@@ -15,6 +15,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from agentvm.errors import ConfigInvalid
+from agentvm.log import concealed, set_level
 from agentvm.model.secret import Secret
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -46,7 +47,7 @@ def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("agentvm").setLevel(level.upper())
+    set_level(level)
 
 
 def check_level(level: str) -> None:
@@ -73,7 +74,7 @@ class Redactor:
     def _clean(self, value: object) -> object:
         match value:
             case str():
-                for secret in self._secrets:
+                for secret in (*self._secrets, *concealed):
                     value = value.replace(secret, "***")
                 return _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value))
             case dict():

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -11,7 +10,9 @@ from urllib.parse import urlsplit
 import click
 
 from agentvm.cli import program
-from agentvm.config import DEFAULT_PORT, ServerConfig, from_environment
+from agentvm.config import DEFAULT_PORT, ServerConfig, from_environment, load
+from agentvm.config.build import MEMORY
+from agentvm.config.catalogue import Value
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
 from agentvm.model.address import is_loopback
@@ -32,6 +33,16 @@ auth_option = click.option(
     help="Whether peers need a key (AVM_AUTH; on, unless only this machine can reach the server).",
 )
 model_option = click.option("--model", help=MODEL_HELP)
+config_option = click.option(
+    "--config", type=click.Path(path_type=Path), help="Configuration file (AVM_CONFIG; config.yaml in the data directory)."
+)
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any setting but a secret: limits.steps=10; repeatable.",
+)
 url_option = click.option("--url", help="Server to ask (AVM_URL; http://127.0.0.1:8080, where AVM_PORT names another port).")
 key_file_option = click.option(
     "--key-file", type=click.Path(path_type=Path), help="File that holds your key, instead of AVM_KEY."
@@ -45,37 +56,55 @@ MAX_KEY_FILE = 65_536
 
 def server_options(command: C) -> C:
     """The flags that say what a server would be."""
-    for option in (model_option, data_dir_option, port_option, host_option):
+    for option in (set_option, config_option, model_option, data_dir_option, port_option, host_option):
         command = option(command)
     return command
 
 
 def configure(
     *,
+    config: Path | None = None,
     host: str | None = None,
     port: int | None = None,
     data_dir: Path | None = None,
     model: str | None = None,
     auth: Literal["on", "off"] | None = None,
+    memory: bool = False,
+    allow_origins: tuple[str, ...] = (),
+    log_level: str | None = None,
+    settings: tuple[str, ...] = (),
 ) -> ServerConfig:
-    """What the environment says, with the flags that were given laid over it."""
-    config = from_environment()
-    if auth is not None:
-        # Before the host: whether the two go together is checked when both are known.
-        config = replace(config, auth=None)
-    if host is not None:
-        config = replace(config, host=host)
-    if auth is not None:
-        config = replace(config, auth=auth)
-    if port is not None:
-        config = replace(config, port=port)
-    if data_dir is not None:
-        config = replace(config, data_dir=data_dir)
-    if model is not None:
+    """What the file and the environment say, with the flags that were given laid over it."""
+    given: dict[str, tuple[str, Value | None]] = {
+        "system.host": ("--host", host),
+        "system.port": ("--port", port),
+        "system.dataDir": ("--data-dir", None if data_dir is None else str(data_dir)),
+        "system.auth": ("--auth", auth),
+        "system.allowOrigins": ("--allow-origin", allow_origins or None),
+        "system.logLevel": ("--log-level", log_level),
+        "llm.model": ("--model", model),
+    }
+    if memory:
+        given["system.dataDir"] = ("--memory", MEMORY)
+    if model is not None and (named := model.partition("/")[0]) in DRIVERS:
         # A flag that names its driver outweighs a variable that names another.
-        named = model.partition("/")[0] in DRIVERS
-        config = replace(config, llm_model=model, llm_provider=None if named else config.llm_provider)
-    return config
+        given["llm.provider"] = ("--model", named)
+    flags = {key: (flag, value) for key, (flag, value) in given.items() if value is not None}
+    return load(config, flags=flags, settings=parse_settings(settings))
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    """`--set key=value`, each key once."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not value:
+            # The value is not shown: it may be a key that was meant for a variable.
+            raise click.UsageError(f"--set {key} must be like --set limits.steps=10")
+        if key in found:
+            raise click.UsageError(f"--set {key} is given twice")
+        found[key] = value
+    return found
 
 
 def given_key(key_file: Path | None) -> Secret | None:
@@ -104,7 +133,7 @@ def server_address(url: str | None) -> str:
     """Where the HTTP API is; the socket's address is understood too, since a chat is told the same."""
     wanted = given_url(url)
     if wanted is None:
-        return f"http://127.0.0.1:{from_environment().port}"
+        return f"http://127.0.0.1:{local_port()}"
     try:
         parts = urlsplit(wanted if "://" in wanted else f"http://{wanted}")
         scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
@@ -116,6 +145,14 @@ def server_address(url: str | None) -> str:
         raise ConfigInvalid("The server's URL must be like http://127.0.0.1:8080, without a key in it")
     path = parts.path.rstrip("/").removesuffix("/ws")
     return f"{scheme}://{parts.netloc}{path}"
+
+
+def local_port() -> int:
+    """Where a server of this machine listens. A file that cannot be used keeps nobody from asking it."""
+    try:
+        return load().port
+    except ConfigInvalid:
+        return from_environment().port
 
 
 def server_remedy(url: str) -> str:

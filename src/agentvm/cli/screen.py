@@ -48,6 +48,8 @@ class Screen:
                 self._pass("thinking…")
             case "conversation_queued":
                 self._pass("waiting for the message before…")
+            case "provider_fallback":
+                self._pass(one_line(f"{data.get('from')} does not answer; asking {data.get('to')}…"))
             case "text_delta":
                 self._answer(clean(str(data.get("text", ""))))
             case "tool_use_stop":

@@ -7,9 +7,8 @@ that was acknowledged.
 import importlib
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,6 +23,9 @@ from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_pa
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
 from agentvm.version import VERSION
+
+if TYPE_CHECKING:
+    from agentvm.server.local import RunningServer
 
 EXAMPLES = """\b
 Examples:
@@ -56,47 +58,61 @@ def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[st
     "(AVM_ALLOW_ORIGINS).",
 )
 @auth_option
+@click.option("--no-overrides", is_flag=True, help="Start as if no setting had been changed at run time; they are kept.")
 @click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
 def serve(
     host: str | None,
     port: int | None,
     data_dir: Path | None,
     model: str | None,
+    config: Path | None,
+    settings: tuple[str, ...],
     memory: bool,
     allow_origins: tuple[str, ...],
     auth: Literal["on", "off"] | None,
+    no_overrides: bool,
     log_level: str | None,
 ) -> None:
     """Run the server."""
     if memory and data_dir is not None:
         raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
-    config = configure(host=host, port=port, data_dir=data_dir, model=model, auth=auth)
-    config = replace(
-        config,
-        data_dir=None if memory else config.data_dir,
-        allow_origins=allow_origins or config.allow_origins,
-        log_level=log_level or config.log_level,
+    loaded = configure(
+        config=config,
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        model=model,
+        auth=auth,
+        memory=memory,
+        allow_origins=allow_origins,
+        log_level=log_level,
+        settings=settings,
     )
-    secrets = [config.llm_api_key, config.admin_key, config.server_key, *config.provider_keys.values()]
-    configure_logs(config.log_level, secrets=secrets)
-    anyio.run(run_server, config, backend_options=loop_options())
+    configure_logs(loaded.log_level, secrets=secrets_of(loaded))
+    anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
 
 
-async def run_server(config: ServerConfig) -> None:
+def secrets_of(config: ServerConfig) -> list[Secret | None]:
+    keys = [one.api_key for one in config.providers.values()]
+    return [config.llm_api_key, config.admin_key, config.server_key, *config.provider_keys.values(), *keys]
+
+
+async def run_server(config: ServerConfig, overrides: bool = True) -> None:
     """Serves until the first signal; returns when everything is stored and closed."""
     # Late: it loads the web framework, which `avm serve --help` does not need.
     from agentvm.server.local import start_server
 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with start_server(config) as server:
-            announce(config, server.url, server.ws_url)
+        async with start_server(config, overrides=overrides) as server:
+            announce(server.config, server.url, server.ws_url)
+            announce_settings(server)
             show_first_key(server.first_key)
             async for _ in signals:
                 break
             # The operating system's own reaction: it works whatever this process is doing.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            click.echo(f"Stopping; turns that run have {config.grace:g} s to finish. Once more ends at once.")
+            click.echo(f"Stopping; turns that run have {server.config.grace:g} s to finish. Once more ends at once.")
 
 
 def announce(config: ServerConfig, url: str, ws_url: str) -> None:
@@ -117,6 +133,12 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
         warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
 
 
+def announce_settings(server: "RunningServer") -> None:
+    """Nothing beats a file, a variable or a flag in silence."""
+    for key, hidden in server.server.vm.settings.shadowed.items():
+        warn(f"{key} was changed at run time, so {hidden.given.place} does not count. See: avm config explain {key}")
+
+
 def show_first_key(key: Secret | None) -> None:
     """Once: it is stored as a hash, and nobody can read it again."""
     if key is not None:
@@ -128,7 +150,8 @@ def show_first_key(key: Secret | None) -> None:
 
 def describe_unpriced(config: ServerConfig) -> str | None:
     """What to say of a default model that every message would be refused for; None when there is nothing to say."""
-    driver, _, model = config.default_model.partition("/")
+    provider, _, model = config.default_model.partition("/")
+    driver = config.driver_of(provider)
     # Late: the table takes a third of a second.
     from agentvm.tenants.price import FREE, Prices
 
@@ -141,17 +164,18 @@ def describe_unpriced(config: ServerConfig) -> str | None:
 
 def describe_model(config: ServerConfig) -> str:
     """The model that answers by default, with what a reader wonders about it."""
-    driver, _, model = config.default_model.partition("/")
-    if not model:
+    provider, _, model = config.default_model.partition("/")
+    driver, settings = config.driver_of(provider), config.driver_settings(provider)
+    if not (model := model or settings.model or ""):
         module = importlib.import_module(DRIVERS[driver].partition(":")[0])
         model = getattr(module, "DEFAULT_MODEL", "")
-    name = f"{driver}/{model}" if model else driver
+    name = f"{provider}/{model}" if model else provider
     if driver == "local":
         return f"{name} (embedded, no API key needed)"
     if driver == "scripted":
         return f"{name} (repeats what you say)"
-    where = "" if config.llm_base_url is None else f" at {plain(config.llm_base_url)}"
-    key = "without an API key" if config.driver_settings(driver).api_key is None else "with an API key"
+    where = "" if settings.base_url is None else f" at {plain(settings.base_url)}"
+    key = "without an API key" if settings.api_key is None else "with an API key"
     return f"{name} ({key}{where})"
 
 
@@ -163,9 +187,9 @@ def plain(url: str) -> str:
 
 def missing_weights(config: ServerConfig) -> str | None:
     """The command that installs the default model's weights, when it is an embedded one that is not there."""
-    driver, _, model = config.default_model.partition("/")
-    wanted = model or DEFAULT_MODEL
-    if driver != "local" or weights_path(config.model_dir or default_model_dir(), wanted) is not None:
+    provider, _, model = config.default_model.partition("/")
+    wanted = model or config.driver_settings(provider).model or DEFAULT_MODEL
+    if config.driver_of(provider) != "local" or weights_path(config.model_dir or default_model_dir(), wanted) is not None:
         return None
     pull = f"{program()} model pull"
     return pull if wanted == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"

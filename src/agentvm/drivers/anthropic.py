@@ -255,6 +255,7 @@ class AnthropicDriver:
         # Any: the SDK is imported late, so its types cannot be named here.
         self._client = client
         self._timeout = settings.timeout
+        self._silence = settings.silence
         self._failures = failures
         self.default_model = settings.model or DEFAULT_MODEL
 
@@ -262,7 +263,8 @@ class AnthropicDriver:
         return next((window for prefix, window in _WINDOWS.items() if model.startswith(prefix)), _WINDOW)
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        return exchange(lambda: self._begin(prompt), self._failures, self._timeout)
+        silence = prompt.silence if self._silence is None else self._silence
+        return exchange(lambda: self._begin(prompt), self._failures, self._timeout, silence=silence)
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], MessagesDecoder]:
         request = self._request(messages_body(prompt, self._failures))

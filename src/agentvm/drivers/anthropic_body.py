@@ -1,6 +1,7 @@
 """Anthropic body — a prompt as the JSON of a Messages request."""
 
 import re
+from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
 from agentvm.drivers.chat_body import Json, Reader, file_text, is_url, newest_user
@@ -32,7 +33,7 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     ]
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
-    if prompt.thinking:
+    if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
         # The budget is part of what may be answered, and below 1,024 the provider refuses it.
         budget = max(1_024, prompt.thinking)
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
@@ -49,6 +50,15 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
         tools[-1]["cache_control"] = _CACHED
         body["tools"] = tools
     return body
+
+
+def _goes_on_without_thinking(conversation: Sequence[Said]) -> bool:
+    """Whether the tools that are being answered were asked for by another provider.
+
+    With thinking on, Anthropic refuses results of calls that its own signed thinking does not precede.
+    """
+    asked = next((said for said in reversed(conversation) if not isinstance(said, ToolsAnswered)), None)
+    return isinstance(asked, AssistantSaid) and bool(asked.tool_calls) and not any(map(_thinking, asked.thinking))
 
 
 def _mark_last(messages: list[Json]) -> None:

@@ -12,9 +12,9 @@ Rules every driver keeps (checked by `agentvm.testing.conformance.driver`):
 5. Message and tool call ids are never empty; tool call ids are unique within the call.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -67,6 +67,8 @@ class Prompt(Record):
     """Tokens the model may think with before it answers, for providers that let one say so; None leaves it to them."""
     temperature: float | None = None
     """How freely it chooses its words, from 0 to 2 or as far as the provider goes; None leaves it to them."""
+    silence: float | None = None
+    """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -168,9 +170,13 @@ class DriverSettings:
     """The driver's default model, when the operator chose one."""
     timeout: float = 600.0
     """Seconds for one whole model call."""
+    silence: float | None = None
+    """Seconds that the provider may be silent; None for what each prompt says."""
     max_retries: int = 2
     model_dir: Path | None = None
     """Where the embedded model's weights are."""
+    limited: Callable[[float], None] | None = field(default=None, compare=False, repr=False)
+    """Told how many seconds the provider asks for, also when the library then tries again by itself."""
 
 
 class OpenDriver(Protocol):

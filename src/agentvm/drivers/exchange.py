@@ -2,10 +2,15 @@
 
 The deadline is entered anew for every wait instead of once around them all: a cancel scope must not stay open
 across a `yield`, or it would cancel whoever reads us.
+
+Silence has a bound of its own, far shorter than the call's. It counts while the connection is made and the answer's head is
+waited for, all attempts together, and from the first byte of the answer on, between any two; comments and pings are bytes.
+Between the head and the first byte it does not count: a provider that has said yes may be thinking. A model in this machine
+(`patient`) says yes late and reads long prompts slowly, so there it counts from the first piece of the answer on.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
@@ -13,7 +18,7 @@ import anyio
 import httpx2
 import msgspec
 
-from agentvm.drivers.base import ModelOutput
+from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ToolInputDelta
 from agentvm.drivers.failures import Failures
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
@@ -52,27 +57,55 @@ Begin = Callable[[], tuple[AbstractAsyncContextManager[httpx2.Response], Decoder
 """Builds a request and the decoder of its answer."""
 
 
-async def exchange(begin: Begin, failures: Failures, seconds: float) -> AsyncGenerator[ModelOutput, None]:
+class _Silent(Exception):
+    """Nothing was heard for too long."""
+
+
+class _Heard(httpx2.AsyncByteStream):
+    """The bytes of an answer, as long as they keep coming."""
+
+    def __init__(self, inner: AsyncIterable[bytes], seconds: float, *, patient: bool) -> None:
+        self._inner = inner
+        self._seconds = seconds
+        self._patient = patient
+        self.begun = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        chunks = aiter(self._inner)
+        while True:
+            with anyio.CancelScope() as waiting:
+                if self.begun:
+                    waiting.deadline = anyio.current_time() + self._seconds
+                chunk = await anext(chunks, None)
+            if waiting.cancelled_caught:
+                raise _Silent
+            if chunk is None:
+                return
+            self.begun = self.begun or not self._patient
+            yield chunk
+
+    async def aclose(self) -> None:
+        if isinstance(self._inner, httpx2.AsyncByteStream):
+            await self._inner.aclose()
+
+
+async def exchange(
+    begin: Begin, failures: Failures, seconds: float, *, silence: float | None = None, patient: bool = False
+) -> AsyncGenerator[ModelOutput, None]:
     """Plays one call. Whatever ends the iteration, the response is closed before it has ended."""
     deadline = anyio.current_time() + seconds
+    quiet = seconds if silence is None else silence
     async with AsyncExitStack() as stack:
-        with anyio.CancelScope(deadline=deadline) as opening:
-            try:
-                request, decoder = begin()
-                response = await stack.enter_async_context(request)
-            except httpx2.HTTPError as error:
-                raise failures.transport(error) from None
-            except UnicodeEncodeError:
-                raise failures.bad_request("text that is not Unicode (half of a surrogate pair)") from None
-        if opening.cancelled_caught:
-            raise failures.timeout(seconds)
+        response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
+        heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))
         while not decoder.finished:
             with anyio.CancelScope(deadline=deadline) as waiting:
-                data = await _next_data(events, failures)
+                data = await _next_data(events, failures, quiet)
             if waiting.cancelled_caught:
                 raise failures.timeout(seconds)
             for output in _decode(decoder, data, failures):
+                heard.begun = heard.begun or isinstance(output, TextDelta | ThinkingDelta | ToolInputDelta)
                 yield output
             if data is None:
                 return
@@ -80,12 +113,37 @@ async def exchange(begin: Begin, failures: Failures, seconds: float) -> AsyncGen
             await _drain(events)
 
 
-async def _next_data(events: AsyncIterator[httpx2.ServerSentEvent], failures: Failures) -> str | None:
+def _watch(response: httpx2.Response, quiet: float, *, patient: bool) -> _Heard:
+    inner = response.stream
+    if not isinstance(inner, AsyncIterable):
+        raise TypeError("an answer that is streamed has an asynchronous stream")
+    response.stream = heard = _Heard(inner, quiet, patient=patient)
+    return heard
+
+
+async def _open(
+    begin: Begin, failures: Failures, stack: AsyncExitStack, quiet: float, seconds: float
+) -> tuple[httpx2.Response, Decoder]:
+    """Sends the request and waits for the head of the answer."""
+    with anyio.CancelScope(deadline=anyio.current_time() + quiet):
+        try:
+            request, decoder = begin()
+            return await stack.enter_async_context(request), decoder
+        except httpx2.HTTPError as error:
+            raise failures.transport(error) from None
+        except UnicodeEncodeError:
+            raise failures.bad_request("text that is not Unicode (half of a surrogate pair)") from None
+    raise failures.silent(quiet) if quiet < seconds else failures.timeout(seconds)
+
+
+async def _next_data(events: AsyncIterator[httpx2.ServerSentEvent], failures: Failures, quiet: float) -> str | None:
     try:
         async for event in events:
             # Comments and bare `event:` lines keep the connection alive; they say nothing.
             if event.data:
                 return event.data
+    except _Silent:
+        raise failures.silent(quiet) from None
     except httpx2.HTTPError as error:
         raise failures.transport(error) from None
     return None
@@ -102,6 +160,6 @@ async def _drain(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
     try:
         async for _ in events:
             pass
-    except httpx2.HTTPError:
+    except (httpx2.HTTPError, _Silent):
         # The answer is complete; a connection that breaks now is only not used again.
         return

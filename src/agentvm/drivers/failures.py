@@ -135,6 +135,10 @@ class Failures:
         """The call as a whole took too long."""
         return ProviderTimeout(f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout")
 
+    def silent(self, seconds: float) -> ProviderError:
+        """Nothing was heard of it for too long."""
+        return ProviderTimeout(f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout")
+
     def protocol(self, what: str) -> ProviderError:
         """The provider broke its own rules."""
         return ProviderProtocolError(f"{self.provider} gave an unexpected answer: {what}")

@@ -56,6 +56,7 @@ class LocalDriver:
         self._host = host
         self._pool = pool
         self._timeout = settings.timeout
+        self._silence = settings.silence
         self._model_dir = settings.model_dir or default_model_dir()
         self.default_model = settings.model or DEFAULT_MODEL
 
@@ -68,7 +69,8 @@ class LocalDriver:
         return _shape_of(model).window
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        return exchange(lambda: self._begin(prompt), _FAILURES, self._timeout)
+        silence = prompt.silence if self._silence is None else self._silence
+        return exchange(lambda: self._begin(prompt), _FAILURES, self._timeout, silence=silence, patient=True)
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
         path = self._find(prompt.model)

@@ -1,10 +1,51 @@
-"""Models — which driver answers for which model name. `<driver>/<model>`, `<driver>` alone, or nothing for the default."""
+"""Models — the providers of this process under their names, which of them answers, and who stands in for whom.
 
-from collections.abc import Mapping
+`<provider>/<model>`, `<provider>` alone, or nothing for the default. A driver's own name is the name of the plain provider of
+that kind. `configure` may be called at any time: turns that run keep the drivers they began with, and a driver that nobody
+wants any more is closed when its last turn has ended.
+
+A provider that has somebody to stand in for it is opened without retries of its own: while its library waits, another could
+answer. One call then asks it up to `ASKS` times, in between the others. Without anybody, the library's retries stay.
+"""
+
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from agentvm.drivers.base import Driver
-from agentvm.errors import DriverNotFound
+import anyio
+import anyio.abc
+
+from agentvm.drivers.base import Driver, DriverSettings
+from agentvm.drivers.health import Attempt, Health, ProviderHealth, is_outage
+from agentvm.errors import ConfigInvalid, DriverNotFound, shorten
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock
+
+__all__ = ["Attempt", "Chosen", "Health", "Models", "Open", "Provider", "ProviderHealth", "is_outage"]
+
+logger = get_logger(__name__)
+
+ASKS = 3
+"""How often one model call asks a provider whose library does not try again by itself."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+Open = Callable[[str, DriverSettings], AbstractAsyncContextManager[Driver]]
+"""Opens a driver by its name; see `agentvm.drivers.registry.open_driver`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A provider of models under a name of the operator's; `name` equals `driver` for the plain ones."""
+
+    name: str
+    driver: str
+    settings: DriverSettings
 
 
 class Chosen(NamedTuple):
@@ -12,26 +53,246 @@ class Chosen(NamedTuple):
 
     driver: Driver
     model: str
+    health: Health
     own_key: bool = False
+    provider: str = ""
+    """Its name among the providers."""
+    asks: int = 1
+    """How often one model call may ask it."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+@dataclass(slots=True, eq=False)
+class _Opened:
+    provider: Provider
+    health: Health
+    asks: int
+    driver: Driver
+    users: int = 0
+    gone: bool = False
+    over: anyio.Event | None = None
+    """Set to close it; None for one that somebody else has opened."""
+
+    def let_go(self) -> None:
+        self.gone = True
+        if not self.users and self.over is not None:
+            self.over.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is configured; replaced as a whole."""
+
+    opened: Mapping[str, _Opened] = field(default_factory=dict)
+    default: str = ""
+    fallback: tuple[str, ...] = ()
 
 
 class Models:
-    """The drivers of this process. `default` is one of them."""
+    """The providers of this process. `drivers` are open already, and stay so; entered, it can `configure` others."""
 
-    def __init__(self, drivers: Mapping[str, Driver], default: str) -> None:
-        self._drivers = dict(drivers)
-        self._default = default
+    def __init__(
+        self,
+        drivers: Mapping[str, Driver] | None = None,
+        default: str = "",
+        *,
+        fallback: Sequence[str] = (),
+        open_one: Open | None = None,
+        clock: Clock = lambda: 0,
+    ) -> None:
+        self._open_one = open_one
+        self._clock = clock
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._alive: set[anyio.Event] = set()
+        self._configuring: anyio.Lock | None = None
+        given = {name: self._given(name, driver) for name, driver in (drivers or {}).items()}
+        self._now = _Wanted(given, default, tuple(fallback))
+
+    async def __aenter__(self) -> "Models":
+        self._tasks, self._configuring = anyio.create_task_group(), anyio.Lock()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._now = _Wanted()
+        for over in self._alive:
+            over.set()
+        if self._tasks is not None:
+            # Not with the error: it would come back in an exception group.
+            await self._tasks.__aexit__(None, None, None)
+
+    async def configure(self, providers: Sequence[Provider], *, default: str, fallback: Sequence[str] = ()) -> None:
+        """Opens what is new or changed, lets go of what is gone when its last turn has ended.
+
+        All or nothing: raises ConfigInvalid, MissingKey or DriverNotFound and changes nothing if one cannot be opened.
+        """
+        if self._configuring is None:
+            raise RuntimeError("Models must be entered before they are configured")
+        fallback = tuple(dict.fromkeys(fallback))
+        _check(providers, default, fallback)
+        async with self._configuring:
+            before, made = self._now.opened, list[_Opened]()
+            wanted: dict[str, _Opened] = {}
+            whole = False
+            try:
+                for provider in providers:
+                    effective = _impatient(provider) if _is_backed(provider.name, fallback) else provider
+                    found = before.get(provider.name)
+                    if found is None or found.provider != effective or found.over is None:
+                        found = await self._open(effective)
+                        made.append(found)
+                    wanted[provider.name] = found
+                whole = True
+            finally:
+                if not whole:
+                    for opened in made:
+                        opened.let_go()
+            self._now = _Wanted(wanted, default, fallback)
+            for name, opened in before.items():
+                if wanted.get(name) is not opened:
+                    opened.let_go()
+        logger.debug("providers_configured", providers=list(wanted), default=default, fallback=list(fallback))
 
     def parse(self, name: str | None) -> tuple[str, str]:
-        """The driver's name, and the provider's own for the model, which may be empty."""
-        driver_name, _, model = (name or self._default).partition("/")
-        return driver_name, model
+        """The provider's name, and its own for the model, which may be empty."""
+        provider, _, model = (name or self._now.default).partition("/")
+        return provider, model
+
+    def chain(self, name: str | None) -> tuple[str, ...]:
+        """Who is asked in which order: the one that is named, then those that stand in; each provider once."""
+        first = name or self._now.default
+        chain = {self.parse(first)[0]: first}
+        for other in self._now.fallback:
+            chain.setdefault(self.parse(other)[0], other)
+        return tuple(chain.values())
+
+    def provider(self, name: str) -> Provider | None:
+        opened = self._now.opened.get(name)
+        return None if opened is None else opened.provider
 
     def choose(self, name: str | None) -> Chosen:
-        """The driver and the provider's own name for the model."""
-        driver_name, model = self.parse(name)
-        driver = self._drivers.get(driver_name)
-        if driver is None:
-            known = ", ".join(sorted(self._drivers))
-            raise DriverNotFound(f"No driver named {driver_name!r} is configured for model {name!r}; configured: {known}")
-        return Chosen(driver, model or driver.default_model)
+        """Who answers under this name while all is well. Does not keep its driver open: see `use`."""
+        return _choose(self._find(name), self.parse(name)[1])
+
+    @asynccontextmanager
+    async def use(self, name: str | None) -> AsyncIterator[Chosen]:
+        """The same, for as long as the context lasts."""
+        opened = self._find(name)
+        opened.users += 1
+        try:
+            yield _choose(opened, self.parse(name)[1])
+        finally:
+            opened.users -= 1
+            if opened.gone:
+                opened.let_go()
+
+    @asynccontextmanager
+    async def use_chain(self, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
+        """The one that is named and those that stand in for it, with the server's own keys."""
+        async with AsyncExitStack() as stack:
+            yield tuple([await stack.enter_async_context(self.use(each)) for each in self.chain(name)])
+
+    def new_health(self, name: str) -> Health:
+        """For an account of a tenant's own."""
+        return Health(name, self._clock)
+
+    def health(self) -> tuple[ProviderHealth, ...]:
+        """How each provider is, with the server's own account."""
+        now = self._now
+        default, backing = self.parse(None)[0], {self.parse(name)[0] for name in now.fallback}
+        return tuple(
+            ProviderHealth(
+                name=name,
+                driver=opened.provider.driver,
+                default_model=opened.driver.default_model,
+                base_url=_plain(opened.provider.settings.base_url),
+                role="default" if name == default else "fallback" if name in backing else None,
+                state=known.state,
+                since=known.since,
+                last_error=known.last_error,
+                retry_at=known.retry_at,
+                calls=known.calls,
+                failures=known.failures,
+                consecutive_failures=known.consecutive,
+                last_success_at=known.last_success_at,
+            )
+            for name, opened in now.opened.items()
+            for known in (opened.health,)
+        )
+
+    def _find(self, name: str | None) -> _Opened:
+        wanted = self.parse(name)[0]
+        opened = self._now.opened.get(wanted)
+        if opened is None:
+            known = ", ".join(sorted(self._now.opened))
+            raise DriverNotFound(f"No driver named {wanted!r} is configured for model {name!r}; configured: {known}")
+        return opened
+
+    def _given(self, name: str, driver: Driver) -> _Opened:
+        provider = Provider(name=name, driver=name, settings=DriverSettings())
+        return _Opened(provider, Health(name, self._clock), 1, driver)
+
+    async def _open(self, provider: Provider) -> _Opened:
+        assert self._tasks is not None
+        health = Health(provider.name, self._clock)
+        opened: _Opened = await self._tasks.start(self._keep, provider, health)
+        return opened
+
+    async def _keep(
+        self, provider: Provider, health: Health, *, task_status: anyio.abc.TaskStatus[_Opened] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """A driver's whole life is in one task: what it starts must be ended by who has started it."""
+        assert self._open_one is not None
+        settings = replace(provider.settings, limited=health.limited)
+        async with self._open_one(provider.driver, settings) as driver:
+            over = anyio.Event()
+            self._alive.add(over)
+            task_status.started(_Opened(provider, health, asks_of(provider.settings), driver, over=over))
+            await over.wait()
+            self._alive.discard(over)
+
+
+def asks_of(settings: DriverSettings) -> int:
+    """How often one model call asks a driver that was opened so."""
+    return 1 if settings.max_retries else ASKS
+
+
+def _choose(opened: _Opened, model: str) -> Chosen:
+    driver = opened.driver
+    return Chosen(driver, model or driver.default_model, opened.health, provider=opened.provider.name, asks=opened.asks)
+
+
+def _is_backed(name: str, fallback: Sequence[str]) -> bool:
+    return any(other.partition("/")[0] != name for other in fallback)
+
+
+def _impatient(provider: Provider) -> Provider:
+    return replace(provider, settings=replace(provider.settings, max_retries=0))
+
+
+def _check(providers: Sequence[Provider], default: str, fallback: Sequence[str]) -> None:
+    for name, number in Counter(provider.name for provider in providers).items():
+        if not _NAME.fullmatch(name):
+            raise ConfigInvalid(
+                f"{shorten(name)!r} cannot name a provider: use up to 64 small letters, digits, '.', '_' and '-'"
+            )
+        if number > 1:
+            raise ConfigInvalid(f"There are {number} providers named {name!r}; give each a name of its own")
+    known = {provider.name for provider in providers}
+    for name in (default, *fallback):
+        if name.partition("/")[0] not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise DriverNotFound(f"No provider is configured for {shorten(name)!r}; configured: {there}")
+
+
+def _plain(url: str | None) -> str | None:
+    """Where a URL leads, without what may be secret in it."""
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

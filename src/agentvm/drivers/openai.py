@@ -42,6 +42,7 @@ class OpenAIDriver:
         # Any: the SDK is imported late, so its types cannot be named here.
         self._client = client
         self._timeout = settings.timeout
+        self._silence = settings.silence
         self._failures = failures
         # OpenAI's newer models refuse the old name; most other servers know only that one.
         self._limit: TokenLimit = "max_completion_tokens" if _is_openai(settings.base_url) else "max_tokens"
@@ -54,7 +55,8 @@ class OpenAIDriver:
         return next((window for prefix, window in _WINDOWS.items() if name.startswith(prefix)), _UNKNOWN_WINDOW)
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
-        return exchange(lambda: self._begin(prompt), self._failures, self._timeout)
+        silence = prompt.silence if self._silence is None else self._silence
+        return exchange(lambda: self._begin(prompt), self._failures, self._timeout, silence=silence)
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
         body = chat_body(prompt, self._failures, limit=self._limit)

@@ -4,7 +4,7 @@ Streams are not read through it: its typed events cost three to nine times what 
 """
 
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,11 +14,13 @@ import anyio.to_thread
 import httpx2
 
 from agentvm.drivers.base import DriverSettings
-from agentvm.drivers.failures import Failures, refuse_long_waits
+from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 
 CONNECT_SECONDS = 10.0
+
+_BUSY = frozenset({429, 503, 529})
 
 
 class StreamedResponse(Protocol):
@@ -96,5 +98,16 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
         follow_redirects=False,
-        event_hooks={"response": [refuse_long_waits]},
+        event_hooks={"response": [refuse_long_waits, *([] if settings.limited is None else [_telling(settings.limited)])]},
     )
+
+
+def _telling(limited: Callable[[float], None]) -> Callable[[httpx2.Response], Awaitable[None]]:
+    """A response hook: who shares the account must leave the provider alone as well, while the SDK waits to try again."""
+
+    async def tell(response: httpx2.Response) -> None:
+        wait = retry_after(response.headers)
+        if response.status_code in _BUSY and wait:
+            limited(wait)
+
+    return tell

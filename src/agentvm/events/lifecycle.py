@@ -1,5 +1,7 @@
 """Lifecycle — containers, images, sessions and agents come and go."""
 
+import msgspec
+
 from agentvm.events.base import EventData
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId
 
@@ -100,6 +102,19 @@ class QuotaWarning(SessionEvent):
     limit: int
     used: int
     reset_at: int | None = None
+
+
+class ProviderFallback(SessionEvent):
+    """A model call goes to another provider, because the chosen one is out. Both are `<provider>/<model>`.
+
+    `reason` is the code of the error; `retry_at` is when the chosen one may be asked again, absent if nobody knows.
+    """
+
+    type = "provider_fallback"
+    from_: str = msgspec.field(name="from")
+    to: str
+    reason: str
+    retry_at: int | None = None
 
 
 class Interrupted(EventData):

@@ -10,9 +10,12 @@ class StreamEvent(EventData):
 
 
 class MessageStart(StreamEvent):
+    """`model` is what the provider calls itself, `asked` the `<provider>/<model>` that the call was made to."""
+
     type = "message_start"
     message_id: str
     model: str
+    asked: str | None = None
 
 
 class MessageDelta(StreamEvent):

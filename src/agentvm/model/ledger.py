@@ -39,6 +39,8 @@ class Planned(Record):
     most_output: int
     own_key: bool = False
     """Paid by the tenant to the provider, with a key of its own: it costs nothing here."""
+    provider: str = ""
+    """The operator's name for who is asked: the same driver may be there under several, at several prices."""
 
 
 class Charge(msgspec.Struct, frozen=True):

@@ -22,6 +22,9 @@ class Limits:
     """How often a turn may call a tool with the very same input."""
     turn_seconds: float = 600.0
     max_tokens: int = 4_096
+    """Of one answer, unless the image says otherwise."""
+    silence_seconds: float = 30.0
+    """How long a provider may be silent before its call is given up: see `agentvm.drivers.exchange`."""
     stop_seconds: float = 10.0
     log_days: float = 7.0
     """How long what happened can be heard again after a cursor; messages are kept for ever."""

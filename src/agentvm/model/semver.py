@@ -91,8 +91,14 @@ class _Bound:
                 return version > self.version
             case "<":
                 return version < self.version
+            case "=":
+                return version == self.version
             case _:
                 return version <= self.version
+
+
+_EVERYTHING = _Bound(">=", Version(0, 0, 0))
+"""Taken literally it would shut out the prereleases of 0.0.0, even where the range names them. npm does not, so we do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +124,25 @@ def parse_range(text: str) -> Range:
     plain = re.sub(r"(\^|~|>=|<=|>|<|=) +(?=[0-9xX*])", r"\1", text)
     words = plain.split(" ") if plain.isprintable() else []
     words = [word for word in words if word]
-    if not words or len(text) > MAX_RANGE or any(_COMPARATOR.fullmatch(word) is None for word in words):
+    if not words or len(text) > MAX_RANGE or not all(map(_is_comparator, words)):
         raise InvalidInput(f"{shorten(text)!r} is no range; write for example ^1.2.0, ~1.2.0, 1.x or >=1.2.0 <2.0.0")
     bounds: list[_Bound] = []
     named: set[tuple[int, int, int]] = set()
     for word in words:
         more, triple = _comparator(word)
-        bounds += more
+        bounds += [bound for bound in more if bound != _EVERYTHING]
         if triple is not None:
             named.add(triple)
     return Range(" ".join(words), tuple(bounds), frozenset(named))
+
+
+def _is_comparator(word: str) -> bool:
+    found = _COMPARATOR.fullmatch(word)
+    if found is None:
+        return False
+    # A number after an x says nothing, so it is a slip: npm refuses it too.
+    parts = "".join("x" if part in "xX*" else "1" for part in found.group("major", "minor", "patch") if part)
+    return "x1" not in parts
 
 
 def _comparator(word: str) -> tuple[list[_Bound], tuple[int, int, int] | None]:
@@ -151,7 +166,7 @@ def _comparator(word: str) -> tuple[list[_Bound], tuple[int, int, int] | None]:
     if sign == "~":
         return [_Bound(">=", low), _Bound("<", _above(numbers[:2]))], named
     if len(numbers) == 3:
-        return ([_Bound(">=", low), _Bound("<=", low)] if sign == "=" else [_Bound(sign, low)]), named
+        return [_Bound(sign, low)], named
     match sign:
         case "=":
             return [_Bound(">=", low), _Bound("<", _above(numbers))], None

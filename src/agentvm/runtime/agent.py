@@ -106,8 +106,8 @@ class Agent:
         log = await self._open_log()
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
-        if len(self.inbox) + self._accepting >= self._ports.limits.inbox:
-            raise InboxFull(f"{self._ports.limits.inbox} messages are already waiting for this agent; try again later")
+        if len(self.inbox) + self._accepting >= (most := self._ports.limits_of(self.tenant_id).inbox):
+            raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
         turn_id = TurnId(self._ports.new_id("turn"))
         message_id = MessageId(self._ports.new_id("msg"))
@@ -172,7 +172,7 @@ class Agent:
             self.state = move(self.state, Move.STOP)
             try:
                 self.cancel(self._running)
-                with anyio.move_on_after(self._ports.limits.stop_seconds):
+                with anyio.move_on_after(self._ports.limits_of(self.tenant_id).stop_seconds):
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
@@ -260,7 +260,7 @@ class Agent:
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
-        limits = self._ports.limits
+        limits = self._ports.limits_of(self.tenant_id)
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):

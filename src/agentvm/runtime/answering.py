@@ -8,17 +8,19 @@ import anyio
 import anyio.abc
 import msgspec
 
-from agentvm.drivers.base import Driver, Prompt
+from agentvm.drivers.base import Prompt
 from agentvm.drivers.models import Chosen
-from agentvm.errors import ProviderProtocolError, TurnLimitReached
+from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
+from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCall
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime import budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
@@ -57,6 +59,8 @@ class Answering:
         self._image = image
         self._log = log
         self._accepted = accepted
+        # As they are when the turn begins: it ends under the rules it began with.
+        self._limits = ports.limits_of(log.tenant_id)
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -64,35 +68,89 @@ class Answering:
         self._ports.quarantine.check(log.tenant_id, log.session_id)
         if self._accepted.resumed:
             await self._begin_again()
-        async with self._ports.choose(log.tenant_id, self._image.definition.model) as chosen:
+        async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
             while not self._accepted.state.ended:
-                await self._step(chosen)
+                await self._step(candidates)
 
-    async def _step(self, chosen: Chosen) -> None:
-        """The tools the model has asked for, then the model."""
-        now, driver = self._accepted, chosen.driver
-        if now.state.pending:
+    async def _step(self, candidates: Sequence[Chosen]) -> None:
+        """The tools the model has asked for, then the model: the first candidate that answers."""
+        if self._accepted.state.pending:
             # What a tool does cannot be taken back, so that it was called is on disk first.
             await self._settle()
             await self._run_tools()
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
         history = await self._history()
-        self._check_budget(driver, chosen.model, history)
-        prompt = self._prompt(driver, chosen.model, history)
-        sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
-        await self._admit(chosen, prompt)
-        async with aclosing(driver.run(prompt)) as outputs:
-            async for output in outputs:
-                await self._advance(turn.step(now.state, output, self._ports.clock()))
-        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
-            raise ProviderProtocolError(f"{driver.name} ended its answer without saying why; try again")
+        lineup = Lineup(candidates)
+        while not await self._try(lineup, await lineup.next(), history):
+            pass
 
-    def _check_budget(self, driver: Driver, model: str, history: Sequence[Message]) -> None:
+    async def _try(self, lineup: Lineup, asked: Asked, history: Sequence[Message]) -> bool:
+        """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
+        try:
+            try:
+                self._check_budget(asked.chosen, history)
+                prompt = self._prompt(asked.chosen, history)
+                await self._admit(asked.chosen, prompt)
+            except Refused:
+                if asked.instead_of is None:
+                    raise
+                # Who may not be paid for does not stand in for anybody.
+                lineup.skip(asked)
+                return False
+            self._tell_fallback(asked)
+            await self._ask(asked, prompt, lineup.patience(asked))
+        except ProviderError as error:
+            if asked.attempt.spoken:
+                asked.attempt.failed(error)
+                raise
+            self._accepted.bill.close()
+            lineup.failed(asked, error)
+            return False
+        finally:
+            asked.attempt.leave()
+        return True
+
+    async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
+        now, chosen = self._accepted, asked.chosen
+        sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent, asked=chosen.name)
+        asked.attempt.made()
+        async with aclosing(chosen.driver.run(prompt)) as outputs:
+            # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
+            with anyio.CancelScope(deadline=until) as silent:
+                first = await anext(outputs, None)
+            if silent.cancelled_caught:
+                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again")
+            if first is not None:
+                asked.attempt.answered()
+                await self._advance(turn.step(now.state, first, self._ports.clock()))
+                async for output in outputs:
+                    await self._advance(turn.step(now.state, output, self._ports.clock()))
+        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
+            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    def _tell_fallback(self, asked: Asked) -> None:
+        """Who watches the turn sees who answers it, and why it is not who they chose."""
+        if asked.instead_of is None or asked.again:
+            return
+        health = asked.instead_of.health
+        said = ProviderFallback(
+            from_=asked.instead_of.name,
+            to=asked.chosen.name,
+            reason=health.reason,
+            retry_at=health.retry_at,
+        )
+        self._ports.journal.post(self._log, (said,), self._accepted.scope)
+        logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
+
+    def _check_budget(self, chosen: Chosen, history: Sequence[Message]) -> None:
         done = recovery.review(history, self._accepted.state.turn_id)
-        cost = self._ports.cost(driver.name, model, done.usage, self._ports.clock()) if done.steps else 0
-        budget.check(self._ports.limits, done, cost or 0)
+        cost = 0
+        if done.steps:
+            driver, at = chosen.driver.name, self._ports.clock()
+            cost = self._ports.cost(driver, chosen.model, done.usage, at, chosen.provider) or 0
+        budget.check(self._limits, done, cost)
 
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""
@@ -105,12 +163,13 @@ class Answering:
             most_input=most_input,
             most_output=most_output,
             own_key=chosen.own_key,
+            provider=chosen.provider,
         )
         if warnings:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._ports.limits
+        accepted, limits = self._accepted, self._limits
         if accepted.attempt > limits.attempts:
             reason = f"the server did not survive a turn of it {accepted.attempt} times"
             log = self._log
@@ -132,11 +191,11 @@ class Answering:
         container = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id)
         return await container.list_messages(self._log.session_id)
 
-    def _prompt(self, driver: Driver, model: str, history: Sequence[Message]) -> Prompt:
-        definition = self._image.definition
+    def _prompt(self, chosen: Chosen, history: Sequence[Message]) -> Prompt:
+        definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
-        window = driver.context_window(model)
-        max_tokens = min(definition.max_tokens or self._ports.limits.max_tokens, window // 2)
+        window = chosen.driver.context_window(model)
+        max_tokens = min(definition.max_tokens or self._limits.max_tokens, window // 2)
         system = definition.system_prompt
         room = window - max_tokens - (definition.thinking or 0)
         said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
@@ -148,6 +207,7 @@ class Answering:
             tools=tools,
             thinking=definition.thinking,
             temperature=definition.temperature,
+            silence=self._limits.silence_seconds,
         )
 
     async def _run_tools(self) -> None:
@@ -175,7 +235,7 @@ class Answering:
             if pending.problem is not None:
                 outcome = Outcome(pending.problem, True)
             else:
-                outcome = await self._ports.toolbox.run(pending.call, allowed)
+                outcome = await self._ports.toolbox.run(pending.call, allowed, longest=self._limits.tool_output)
         except Exception:  # Protects the turn: the model can go on without this result.
             logger.exception("tool_crashed", tool=pending.call.name, session_id=self._log.session_id)
             outcome = Outcome(f"{pending.call.name} failed because of an internal error", True)

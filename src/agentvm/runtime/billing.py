@@ -72,7 +72,15 @@ class Bill:
         self.entries: list[LedgerEntry] = []
 
     async def admit(
-        self, driver: str, model: str, *, most_input: int = 0, most_output: int = 0, own_key: bool = False, force: bool = False
+        self,
+        driver: str,
+        model: str,
+        *,
+        most_input: int = 0,
+        most_output: int = 0,
+        own_key: bool = False,
+        provider: str = "",
+        force: bool = False,
     ) -> Events:
         """Sets aside what the next call may use; says what its user should be warned of."""
         self._planned = Planned(
@@ -83,6 +91,7 @@ class Bill:
             most_input=most_input,
             most_output=most_output,
             own_key=own_key,
+            provider=provider,
         )
         self._hold = await self._meter.admit(self._planned, force=force)
         return self._hold.warnings

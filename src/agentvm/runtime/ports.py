@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 import anyio.abc
@@ -18,11 +19,18 @@ from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 
-Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Chosen]]
-"""Who answers for a tenant under a model's name, for as long as the context lasts."""
+Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
+"""Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
 
-Cost = Callable[[str, str, Usage, int], int | None]
-"""What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
+
+class Cost(Protocol):
+    """What usage of a driver's model costs at a moment, in nano-USD; None when it has no price."""
+
+    def __call__(self, driver: str, model: str, usage: Usage, at: int, provider: str = "", /) -> int | None: ...
+
+
+LimitsOf = Callable[[TenantId | None], Limits]
+"""What one turn of a tenant may use now; None for what concerns the whole process. Cheap: it is asked for each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class Ports:
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
-    limits: Limits
+    limits_of: LimitsOf
     sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost

@@ -44,6 +44,8 @@ class Cut:
     call_id: MessageId
     model: str
     usage: Usage
+    asked: str | None = None
+    """The `<provider>/<model>` it was made to; None for one from before that was told."""
 
 
 def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
@@ -65,7 +67,7 @@ def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:
                 call = None
             case _:
                 pass
-    return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, said))
+    return None if call is None else Cut(MessageId(call.message_id), call.model, at_least(reported, said), call.asked)
 
 
 LOST = "The server was restarted while this tool ran. Whether it took effect is unknown; it was not run again."

@@ -4,7 +4,7 @@ It holds what is alive: containers with agents, and the channels that listen. Wh
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 import anyio
@@ -30,7 +30,7 @@ from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.ports import Choose, Cost, Ports
+from agentvm.runtime.ports import Choose, Cost, LimitsOf, Ports
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.recovery import Cut, Done, find_cut, review
 from agentvm.runtime.replay import Replay
@@ -60,6 +60,7 @@ class Runtime:
         self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
+        self.models = ports.models
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property
@@ -84,7 +85,7 @@ class Runtime:
                 found.image = image
             return found, True
         agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
-        if len(self.roster) > self._ports.limits.agents * 1.1:
+        if len(self.roster) > self._ports.limits_of(None).agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
         self.roster.add(agent)
@@ -182,7 +183,7 @@ class Runtime:
                 suspended=left.turn_id in suspended,
             )
             logger.info("turn_resumed", turn_id=left.turn_id, attempts=left.attempts)
-            if accepted.attempt < self._ports.limits.attempts:
+            if accepted.attempt < self._ports.limits_of(None).attempts:
                 agent.release(accepted)
             else:
                 self._suspects.append((agent, accepted))
@@ -244,8 +245,8 @@ class Runtime:
 
     async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
-        limits = self._ports.limits
         while True:
+            limits = self._ports.limits_of(None)
             oldest = self._ports.clock() - int(limits.log_days * 86_400_000)
             try:
                 await self._ports.store.trim_log(oldest, limits.log_bytes)
@@ -256,7 +257,7 @@ class Runtime:
     async def _evict_idle(self) -> None:
         """Lets agents that nobody uses leave memory, until cancelled."""
         while True:
-            await anyio.sleep(max(0.001, min(30.0, self._ports.limits.idle_seconds / 4)))
+            await anyio.sleep(max(0.001, min(30.0, self._ports.limits_of(None).idle_seconds / 4)))
             for agent in self.roster:
                 if not self._ports.journal.failing:
                     await agent.pay()
@@ -264,7 +265,7 @@ class Runtime:
 
     def _evict(self) -> None:
         """They come back with the next message, under the same id if somebody still listens."""
-        limits = self._ports.limits
+        limits = self._ports.limits_of(None)
         resting = self.roster.resting()
         surplus = len(self.roster) - limits.agents
         oldest = anyio.current_time() - limits.idle_seconds
@@ -307,8 +308,8 @@ async def open_runtime(
     toolbox: Toolbox,
     clock: Clock,
     new_id: NewId,
-    limits: Limits,
-    cost: Cost = lambda driver, model, usage, at: None,
+    limits: Limits | LimitsOf,
+    cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
     choose: Choose | None = None,
     effectors: Sequence[Effector] = (),
@@ -328,11 +329,11 @@ async def open_runtime(
             clock=clock,
             new_id=new_id,
             tasks=tasks,
-            limits=limits,
+            limits_of=limits if callable(limits) else lambda tenant_id: limits,
             sending={},
             cost=cost,
             meter=meter or Unmetered(),
-            choose=choose or (lambda tenant_id, name: nullcontext(models.choose(name))),
+            choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
         await runtime.recover()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
-from agentvm.drivers.models import Chosen
+from agentvm.errors import DriverNotFound
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
@@ -13,6 +13,9 @@ from agentvm.runtime import context
 from agentvm.runtime.answering import Accepted
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import Cut
+
+GONE_WINDOW = 100_000
+"""Tokens that a provider is taken to have read at most that nobody can be asked about any more."""
 
 
 async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
@@ -26,22 +29,37 @@ async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: A
         used = accepted.state.usage
     cut = accepted.cut
     if cut is not None:
-        async with ports.choose(tenant_id, image.definition.model) as chosen:
-            await accepted.bill.admit(chosen.driver.name, chosen.model, own_key=chosen.own_key, force=True)
-            cut = await _with_input(ports, tenant_id, image, accepted, cut, chosen)
+        window = await _admit(ports, tenant_id, image, accepted, cut)
+        cut = await _with_input(ports, tenant_id, image, accepted, cut, window)
         accepted.bill.enter((ModelCalled(call_id=cut.call_id, model=cut.model, usage=cut.usage),))
         used += cut.usage
     accepted.state = msgspec.structs.replace(accepted.state, usage=used)
     accepted.settled = True
 
 
-async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut, chosen: Chosen) -> Cut:
+async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut) -> int:
+    """The call is billed for who was really asked, which need not be who would be asked now; its window."""
+    try:
+        async with ports.choose(tenant_id, cut.asked or image.definition.model) as (chosen, *_):
+            name, own_key, provider = chosen.driver.name, chosen.own_key, chosen.provider
+            await accepted.bill.admit(name, chosen.model, own_key=own_key, provider=provider, force=True)
+            return chosen.driver.context_window(chosen.model)
+    except DriverNotFound:
+        if cut.asked is None:
+            raise
+        # It was taken out of the configuration meanwhile. What it used, it used.
+        provider, _, model = cut.asked.partition("/")
+        await accepted.bill.admit(provider, model, provider=provider, force=True)
+        return GONE_WINDOW
+
+
+async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut, window: int) -> Cut:
     """A provider that had not said what it read has read the whole prompt, which was made of what is stored."""
     session_id = accepted.scope.session_id
     if cut.usage.total > cut.usage.output_tokens or session_id is None:
         return cut
     history = await ports.store.tenant(tenant_id).container(image.container_id).list_messages(session_id)
-    system, window = image.definition.system_prompt, chosen.driver.context_window(chosen.model)
+    system = image.definition.system_prompt
     said = context.build(history, accepted.state.turn_id, system=system, tools=(), budget=window)
     read = context.weigh(said) + estimate_tokens(system or "")
     return replace(cut, usage=msgspec.structs.replace(cut.usage, input_tokens=read, estimated=True))

@@ -60,15 +60,17 @@ class Toolbox:
     def unknown(self, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in self._tools)
 
-    async def run(self, call: ToolCall, allowed: Sequence[str]) -> Outcome:
+    async def run(self, call: ToolCall, allowed: Sequence[str], *, longest: int | None = None) -> Outcome:
+        """`longest` is how much of the result is kept; None for what the toolbox was made with."""
+        most = self._longest if longest is None else longest
         tool = self._tools.get(call.name) if call.name in allowed else None
         if tool is None:
             return Outcome(f"there is no tool named {call.name!r}; available: {', '.join(allowed) or 'none'}", True)
         try:
             with anyio.fail_after(tool.deadline):
-                return self._checked(call.name, await tool.run(call.input))
+                return _checked(call.name, await tool.run(call.input), most)
         except ToolFailed as error:
-            return Outcome(self._cut(str(error)), True)
+            return Outcome(_cut(str(error), most), True)
         except TimeoutError:
             return Outcome(f"{call.name} did not finish within {tool.deadline:g} seconds", True)
         except SystemExit:
@@ -80,18 +82,20 @@ class Toolbox:
             # Not the turn was cancelled, but something the tool waited for; passed on, it would end the calls beside it.
             return Outcome(f"{call.name} was cancelled from within", True)
 
-    def _checked(self, name: str, result: object) -> Outcome:
-        """Here, because later it could only be the turn's failure."""
-        if isinstance(result, str):
-            return Outcome(self._cut(result), False)
-        try:
-            body = msgspec.json.encode(result)
-        except (TypeError, ValueError, RecursionError) as error:
-            return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
-        return Outcome(result if len(body) <= self._longest else self._cut(body.decode()), False)
 
-    def _cut(self, text: str) -> str:
-        """As much of the text as is kept, as text that JSON can carry; a note says what is missing."""
-        if len(text) <= self._longest:
-            return sound(text)
-        return f"{sound(text[: self._longest])}\n[cut off: the result has {len(text)} characters]"
+def _checked(name: str, result: object, most: int) -> Outcome:
+    """Here, because later it could only be the turn's failure."""
+    if isinstance(result, str):
+        return Outcome(_cut(result, most), False)
+    try:
+        body = msgspec.json.encode(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        return Outcome(f"{name} gave a result that is no JSON: {type(error).__name__}", True)
+    return Outcome(result if len(body) <= most else _cut(body.decode(), most), False)
+
+
+def _cut(text: str, most: int) -> str:
+    """As much of the text as is kept, as text that JSON can carry; a note says what is missing."""
+    if len(text) <= most:
+        return sound(text)
+    return f"{sound(text[:most])}\n[cut off: the result has {len(text)} characters]"

@@ -65,6 +65,8 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """Of every tool call of the turn so far."""
     prompt_tokens: int = 0
     """An estimate of what the model was sent, for a call that is cut off before the provider said."""
+    asked: str | None = None
+    """Who is asked, as `<provider>/<model>`."""
 
     # The model call in progress.
     message_id: MessageId | None = None
@@ -201,7 +203,8 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         responding=False,
         call_usage=NO_USAGE,
     )
-    return started, (stream.MessageStart(message_id=message_id, model=name), state.ConversationStart(message_id=message_id))
+    start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked)
+    return started, (start, state.ConversationStart(message_id=message_id))
 
 
 def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:

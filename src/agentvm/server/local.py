@@ -9,7 +9,7 @@ import anyio.abc
 
 from agentvm.app import AgentVM, open_agentvm
 from agentvm.commands.local import LocalLink
-from agentvm.config import ServerConfig, from_environment
+from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
 from agentvm.errors import Conflict
 from agentvm.model.definition import Definition
@@ -83,11 +83,14 @@ class LocalRuntime:
     config: ServerConfig
     definitions: Sequence[Definition]
     drivers: Mapping[str, Driver] | None
+    overrides: bool = True
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
         async with AsyncExitStack() as stack:
-            vm = await stack.enter_async_context(open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers))
+            vm = await stack.enter_async_context(
+                open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers, overrides=self.overrides)
+            )
             tasks = await stack.enter_async_context(open_tasks())
             peer = vm.attach()
             stack.callback(vm.detach, peer)
@@ -112,9 +115,13 @@ def local_runtime(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
+    overrides: bool = True,
 ) -> LocalRuntime:
-    """Runs agents in this process. Without a config the environment decides, as for `avm serve`."""
-    return LocalRuntime(config=config or from_environment(), definitions=tuple(definitions), drivers=drivers)
+    """Runs agents in this process. Without a config the file and the environment decide, as for `avm serve`.
+
+    Without `overrides` it starts as if its settings had never been changed at run time.
+    """
+    return LocalRuntime(config=config or load(), definitions=tuple(definitions), drivers=drivers, overrides=overrides)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +140,11 @@ class RunningServer:
         return self.server.vm.first_key
 
     @property
+    def config(self) -> ServerConfig:
+        """What counts now."""
+        return self.server.vm.config
+
+    @property
     def url(self) -> str:
         return f"http://{_for_url(self.host)}:{self.port}"
 
@@ -147,15 +159,18 @@ async def start_server(
     *,
     definitions: Sequence[Definition] = (),
     drivers: Mapping[str, Driver] | None = None,
+    overrides: bool = True,
 ) -> AsyncIterator[RunningServer]:
     """A listening server, for as long as the `async with` lasts."""
-    source = local_runtime(config, definitions=definitions, drivers=drivers)
+    source = local_runtime(config, definitions=definitions, drivers=drivers, overrides=overrides)
     async with source.open() as agentx:
         server = agentx.server
         if not isinstance(server, LocalServer):
             raise TypeError("a local runtime has a server")
-        port = await server.listen(port=source.config.port, host=source.config.host)
-        yield RunningServer(app=server.app, agentx=agentx, server=server, host=source.config.host, port=port)
+        # Where it listens may have been changed while an earlier server ran.
+        now = server.vm.config
+        port = await server.listen(port=now.port, host=now.host)
+        yield RunningServer(app=server.app, agentx=agentx, server=server, host=now.host, port=port)
 
 
 def _for_url(host: str) -> str:

@@ -32,7 +32,10 @@ class Directory(Protocol):
         """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """With its users, keys, quotas and secrets; its containers stay unreachable, its ledger and audit log stay."""
+        """With its users, keys, quotas, secrets and resources; its containers stay unreachable, its ledger and audit log stay.
+
+        `Conflict` names its public resources that others are locked to, if there are any.
+        """
 
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
         """A key and its hash, whosever it is: how a caller becomes a tenant."""
@@ -102,7 +105,7 @@ class QuotaStore(Protocol):
     async def remove(self, metric: str, user_id: UserId | None) -> bool: ...
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, logs and images take. Looks at each of them: worth asking rarely."""
+        """What the tenant's messages, logs, images and resources take. Looks at each of them: worth asking rarely."""
 
     async def count_containers(self) -> int: ...
 

@@ -21,6 +21,7 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.resources import ResourceStore
+from agentvm.storage.settings import Change, SettingsStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +159,11 @@ class Store(Protocol):
     def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
     def resources(self, tenant_id: TenantId) -> ResourceStore: ...
+    def settings(self, tenant_id: TenantId | None) -> SettingsStore:
+        """What was changed of a tenant's settings; None for those of the server itself."""
+
+    async def read_settings(self) -> tuple[tuple[TenantId | None, Change], ...]:
+        """Every change of every scope but deleted tenants', each scope's in order. For the start."""
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> "Committed":
         """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.

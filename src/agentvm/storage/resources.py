@@ -49,10 +49,11 @@ class Publication:
     schema: Mapping[str, object] | None = None
     dependencies: Sequence[NewDependency] = ()
     text: str = ""
-    """What is searched."""
+    """What is searched; a store may leave out what is beyond its first 100,000 characters."""
     description: str | None = None
     tags: tuple[str, ...] | None = None
     visibility: Visibility | None = None
+    """What the server's own tenant publishes is public, whatever this says."""
     deprecated: str | None = None
     pointer: str | None = None
     """A tag that is to point to the version."""
@@ -107,6 +108,7 @@ class Search:
     """What to look for; every member that is given narrows it."""
 
     text: str | None = None
+    """Words, each of which must be there, or one that begins with it. Spaces are no text; what has no word finds nothing."""
     type: ResourceType | None = None
     tag: str | None = None
     owner: str | None = None
@@ -116,7 +118,7 @@ class Search:
     """`public` is what others, and the server, have made public."""
     depends_on: ResourceId | None = None
     after: str | None = None
-    """The `next` of the page before."""
+    """The `next` of the page before; `InvalidInput` for anything else."""
     limit: int = 20
 
 
@@ -166,7 +168,11 @@ class ResourceStore(Protocol):
     async def get(self, resource_id: ResourceId) -> Resource | None: ...
 
     async def history(self, resource_id: ResourceId) -> History:
-        """Empty when the resource is not in view."""
+        """Empty when the resource is not in view.
+
+        Of others only what everything it is locked to was public for: a version that was withdrawn before its resource
+        became public may be locked to private ones, and is then not shown.
+        """
 
     async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
         """A version that is out of view but that something of the own tenant is locked to: hidden or deleted since."""
@@ -183,7 +189,7 @@ class ResourceStore(Protocol):
         `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone meanwhile;
         `ResourceCycle` when floating references of latest versions would lead back to the resource;
         `ResourceVisibilityConflict` when a public resource would be locked to a private one; `Conflict` for the name of a
-        resource that was deleted by force less than 30 days ago.
+        resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
         """
 
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
@@ -193,10 +199,16 @@ class ResourceStore(Protocol):
         """Lets a tag point to a version, or removes it for None; False when either is not there."""
 
     async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
-        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there."""
+        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there.
+
+        `ResourceVisibilityConflict` as for `publish` when a version of a public resource is brought back.
+        """
 
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to."""
+        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to.
+
+        Its `details` name the own `referrers` (URIs with their versions, then ids of images) and count the `foreign` ones.
+        """
 
     async def search(self, search: Search) -> Hits:
         """Best first if there is a text, else by name."""

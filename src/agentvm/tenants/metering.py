@@ -27,6 +27,11 @@ class Metering:
         self._markup = markup
         self._allow_unpriced = allow_unpriced
 
+    def configure(self, *, markup: Decimal, allow_unpriced: bool) -> None:
+        """From now on; a call that runs is charged with the markup of when it ends."""
+        self._markup = markup
+        self._allow_unpriced = allow_unpriced
+
     async def admit(self, planned: Planned, *, force: bool = False) -> "MeteredHold":
         most = Usage(input_tokens=planned.most_input, output_tokens=planned.most_output)
         charge = self.charge(planned, most)
@@ -38,7 +43,9 @@ class Metering:
         return MeteredHold(self, planned, held)
 
     def charge(self, planned: Planned, usage: Usage) -> Charge:
-        cost = 0 if planned.own_key else self._prices.cost(planned.driver, planned.model, usage, self._clock())
+        cost: int | None = 0
+        if not planned.own_key:
+            cost = self._prices.cost(planned.driver, planned.model, usage, self._clock(), planned.provider)
         if cost is None:
             return Charge(None, None)
         # Rounded once, here: the price of a row never depends on how rows are summed.

@@ -1,19 +1,30 @@
-"""Own keys — tenants that pay their provider themselves: a secret `provider.<driver>` is used instead of the server's key.
+"""Own keys — tenants that pay their provider themselves: a secret `provider.<name>` is used instead of the server's key.
 
 A driver with such a key is opened with the tenant's first turn and kept while it is used; when the secret changes, turns that
-run go on with the old one and the next begins with the new. The key goes to the provider's own address and to no other.
+run go on with the old one and the next begins with the new. The key goes to the provider's own address and to no other: for a
+plain provider, named like its driver, that is the vendor's; for one the operator has named, the address under that name.
+
+A tenant that pays the chosen provider itself is never sent to one that it would be charged for here: only those stand in that
+it has a key for too, or that are free.
 """
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Container
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import anyio
+
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Chosen, Models
+from agentvm.drivers.models import Chosen, Health, Models, Open, asks_of
+from agentvm.errors import AgentVMError
+from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
+from agentvm.tenants.price import FREE
 from agentvm.tenants.vault import Vault
+
+logger = get_logger(__name__)
 
 MAX_OPEN = 200
 """Drivers that are kept open; beyond them those that were not used for longest are closed."""
@@ -23,17 +34,19 @@ REMEMBERED = 30_000
 
 MAX_REMEMBERED = 10_000
 
-Open = Callable[[str, DriverSettings], AbstractAsyncContextManager[Driver]]
+DefaultOf = Callable[[TenantId], str | None]
+"""The model a tenant's images have that name none; None for the server's."""
 
 
-def secret_name(driver: str) -> str:
-    return f"provider.{driver}"
+def secret_name(provider: str) -> str:
+    return f"provider.{provider}"
 
 
 @dataclass(slots=True, eq=False)
 class _Opened:
     driver: Driver
-    key: str
+    settings: DriverSettings
+    health: Health
     stack: AsyncExitStack = field(repr=False)
     users: int = 0
     retired: bool = False
@@ -51,8 +64,11 @@ class OwnKeys:
         *,
         open_one: Open,
         with_keys: Container[str],
+        default_of: DefaultOf = lambda tenant_id: None,
     ) -> None:
-        """`with_keys` names the drivers that are opened with a key at all."""
+        """`with_keys` names the drivers that are opened with a key at all, `settings` is for those the server has not."""
+        self.default_of = default_of
+        """May be replaced at any time; the next turn asks it."""
         self._models = models
         self._vault = vault
         self._settings = settings
@@ -64,25 +80,26 @@ class OwnKeys:
         self._changes = 0
 
     @asynccontextmanager
-    async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[Chosen]:
-        """The driver and the model for a turn of the tenant. `DriverNotFound` when neither it nor the server has one."""
-        driver_name, model = self._models.parse(name)
-        key = await self._key(tenant_id, driver_name)
-        if key is None:
-            yield self._models.choose(name)
-            return
-        opened, leaving = await self._open(tenant_id, driver_name, key)
-        try:
-            for one in leaving:
-                await self._retire(one)
-            yield Chosen(opened.driver, model or opened.driver.default_model, own_key=True)
-        finally:
-            opened.users -= 1
-            await self._close_unused(opened)
+    async def choose(self, tenant_id: TenantId, name: str | None) -> AsyncIterator[tuple[Chosen, ...]]:
+        """Who answers a turn of the tenant, then who may stand in. `DriverNotFound` when neither it nor the server has one."""
+        async with AsyncExitStack() as stack:
+            candidates: list[Chosen] = []
+            for wanted, key in await self._chain(tenant_id, name):
+                try:
+                    one = await stack.enter_async_context(self._use(tenant_id, wanted, key))
+                except AgentVMError as error:
+                    if not candidates:
+                        raise
+                    # Nobody is kept from being answered by a stand-in that cannot be opened.
+                    logger.warning("fallback_unusable", tenant_id=tenant_id, model=wanted, code=error.code, error=str(error))
+                    continue
+                if not candidates or not candidates[0].own_key or one.own_key or one.driver.name in FREE:
+                    candidates.append(one)
+            yield tuple(candidates)
 
     async def has(self, tenant_id: TenantId, name: str | None) -> bool:
         """Whether the tenant has a key of its own for the model."""
-        return await self._key(tenant_id, self._models.parse(name)[0]) is not None
+        return await self._key(tenant_id, self._models.parse(name or self.default_of(tenant_id))[0]) is not None
 
     def forget(self, tenant_id: TenantId) -> None:
         """Its secrets were changed."""
@@ -95,14 +112,51 @@ class OwnKeys:
             _, opened = self._opened.popitem()
             await opened.stack.aclose()
 
-    async def _key(self, tenant_id: TenantId, driver: str) -> Secret | None:
-        if driver not in self._with_keys:
+    async def _chain(self, tenant_id: TenantId, name: str | None) -> list[tuple[str, Secret | None]]:
+        """Who is asked in which order, each with the tenant's own key; as it is configured when this returns.
+
+        While keys were read, the providers may have been replaced: a turn must not begin with one that is gone.
+        """
+        while True:
+            chain = self._models.chain(name or self.default_of(tenant_id))
+            found = [(wanted, await self._key(tenant_id, self._models.parse(wanted)[0])) for wanted in chain]
+            if chain == self._models.chain(name or self.default_of(tenant_id)):
+                return found
+
+    @asynccontextmanager
+    async def _use(self, tenant_id: TenantId, name: str, key: Secret | None) -> AsyncIterator[Chosen]:
+        provider, model = self._models.parse(name)
+        if key is None:
+            async with self._models.use(name) as chosen:
+                yield chosen
+            return
+        opened, leaving = await self._open(tenant_id, provider, key)
+        try:
+            for one in leaving:
+                await self._retire(one)
+            yield Chosen(
+                opened.driver,
+                model or opened.driver.default_model,
+                opened.health,
+                own_key=True,
+                provider=provider,
+                asks=asks_of(opened.settings),
+            )
+        finally:
+            opened.users -= 1
+            # Also when the turn was cancelled: a pool that is left half closed stays for ever.
+            with anyio.CancelScope(shield=True):
+                await self._close_unused(opened)
+
+    async def _key(self, tenant_id: TenantId, provider: str) -> Secret | None:
+        known = self._models.provider(provider)
+        if (provider if known is None else known.driver) not in self._with_keys:
             return None
-        at, now = (tenant_id, driver), self._clock()
+        at, now = (tenant_id, provider), self._clock()
         since, key = self._known.get(at, (now - REMEMBERED - 1, None))
         if not 0 <= now - since <= REMEMBERED:
             changes = self._changes
-            key = await self._vault.get(tenant_id, secret_name(driver))
+            key = await self._vault.get(tenant_id, secret_name(provider))
             # What was changed while it was read may be the one before: good for this turn and for no other.
             if changes == self._changes:
                 self._known[at] = (now, key)
@@ -110,17 +164,26 @@ class OwnKeys:
                 self._known.popitem(last=False)
         return key
 
-    async def _open(self, tenant_id: TenantId, driver: str, key: Secret) -> tuple[_Opened, list[_Opened]]:
+    def _plan(self, provider: str, key: Secret) -> tuple[str, DriverSettings]:
+        """The driver to open, and how. The tenant's key goes to the provider's own address and to no other."""
+        known = self._models.provider(provider)
+        if known is None or known.name == known.driver:
+            settings = self._settings(provider) if known is None else known.settings
+            return provider, replace(settings, api_key=key, base_url=None)
+        return known.driver, replace(known.settings, api_key=key)
+
+    async def _open(self, tenant_id: TenantId, provider: str, key: Secret) -> tuple[_Opened, list[_Opened]]:
         """One that counts its new user already, so that nobody closes it before it is used; and those to retire for it."""
-        at = (tenant_id, driver)
+        at = (tenant_id, provider)
         found = self._opened.get(at)
-        if found is not None and found.key == key.reveal():
+        driver, settings = self._plan(provider, key)
+        if found is not None and found.settings == settings:
             self._opened.move_to_end(at)
             found.users += 1
             return found, []
-        stack = AsyncExitStack()
-        settings = replace(self._settings(driver), api_key=key, base_url=None)
-        made = _Opened(await stack.enter_async_context(self._open_one(driver, settings)), key.reveal(), stack, users=1)
+        stack, health = AsyncExitStack(), self._models.new_health(provider)
+        opening = self._open_one(driver, replace(settings, limited=health.limited))
+        made = _Opened(await stack.enter_async_context(opening), settings, health, stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
         before = self._opened.pop(at, None)
         leaving = [] if before is None else [before]

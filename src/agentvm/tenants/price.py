@@ -18,16 +18,24 @@ FREE = frozenset({"local", "scripted"})
 
 
 class Prices:
-    """What models cost. `own` is by `<driver>/<model>`, or `<driver>` for all of its models."""
+    """What models cost. `own` is by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named likewise."""
 
     def __init__(self, own: Mapping[str, Rate] | None = None) -> None:
         self._own = dict(own or {})
 
-    def cost(self, driver: str, model: str, usage: Usage, at: int) -> int | None:
-        """Of usage at that moment (ms since 1970); None when nobody knows the model's price."""
-        rate = self._own.get(f"{driver}/{model}") or self._own.get(driver)
-        if rate is not None:
-            return rate.cost(usage)
+    def replace(self, own: Mapping[str, Rate]) -> None:
+        """From now on these; what was charged stays as it was."""
+        self._own = dict(own)
+
+    def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
+        """Of usage at that moment (ms since 1970); None when nobody knows the model's price.
+
+        `provider` is the operator's name for who was asked: what its account costs goes before what the driver does.
+        """
+        for name in (provider, driver):
+            rate = self._own.get(f"{name}/{model}") or self._own.get(name)
+            if rate is not None:
+                return rate.cost(usage)
         return 0 if driver in FREE else _look_up(driver, model, usage, at)
 
 

@@ -41,17 +41,12 @@ class Vault:
         """Seals it, in the place of the one that had the name."""
         if not _NAME.fullmatch(name):
             raise InvalidInput("The name of a secret has up to 128 letters, digits, '_', '.' and '-', and starts with a letter")
-        plain = value.reveal().encode("utf-8", "surrogatepass")
-        if not 0 < len(plain) <= MAX_BYTES:
-            raise InvalidInput(f"A secret must have 1 to {MAX_BYTES:,} bytes, not {len(plain):,}")
-        nonce = self._random_bytes(_NONCE)
-        sealed = _VERSION + self._mark + nonce + self._cipher.encrypt(nonce, plain, _context(tenant_id, name))
-        await self._store.accounts(tenant_id).secrets.put(name, sealed, self._clock())
+        await self._store.accounts(tenant_id).secrets.put(name, self.seal(tenant_id, name, value), self._clock())
 
     async def get(self, tenant_id: TenantId, name: str) -> Secret | None:
         """`ConfigInvalid` when the server has another key than then, `StoreFailed` when the value was changed or moved."""
         sealed = await self._store.accounts(tenant_id).secrets.get(name)
-        return None if sealed is None else self._open(sealed, tenant_id, name)
+        return None if sealed is None else self.unseal(tenant_id, name, sealed)
 
     async def names(self, tenant_id: TenantId) -> tuple[tuple[str, int], ...]:
         """Which there are, and when each was put."""
@@ -60,7 +55,16 @@ class Vault:
     async def remove(self, tenant_id: TenantId, name: str) -> bool:
         return await self._store.accounts(tenant_id).secrets.remove(name)
 
-    def _open(self, sealed: bytes, tenant_id: TenantId, name: str) -> Secret:
+    def seal(self, scope: str, name: str, value: Secret) -> bytes:
+        """For who keeps it elsewhere. What is sealed for a scope and a name is opened for no other."""
+        plain = value.reveal().encode("utf-8", "surrogatepass")
+        if not 0 < len(plain) <= MAX_BYTES:
+            raise InvalidInput(f"A secret must have 1 to {MAX_BYTES:,} bytes, not {len(plain):,}")
+        nonce = self._random_bytes(_NONCE)
+        return _VERSION + self._mark + nonce + self._cipher.encrypt(nonce, plain, _context(scope, name))
+
+    def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
+        """As `get` opens it."""
         version, rest = sealed[:1], sealed[1:]
         mark, nonce, body = rest[:_MARK], rest[_MARK : _MARK + _NONCE], rest[_MARK + _NONCE :]
         if version != _VERSION or not body:
@@ -71,12 +75,12 @@ class Vault:
                 "(AVM_SERVER_KEY, or the file in the data directory), or put the secret again"
             )
         try:
-            plain = self._cipher.decrypt(nonce, body, _context(tenant_id, name))
+            plain = self._cipher.decrypt(nonce, body, _context(scope, name))
         except InvalidTag:
             raise StoreFailed(f"The secret {name} was changed or moved in the database. Put it again") from None
         return Secret(plain.decode("utf-8", "surrogatepass"))
 
 
-def _context(tenant_id: TenantId, name: str) -> bytes:
+def _context(scope: str, name: str) -> bytes:
     """As JSON, so that no two pairs are written alike."""
-    return msgspec.json.encode([tenant_id, name])
+    return msgspec.json.encode([scope, name])

@@ -32,6 +32,9 @@ BODIES: dict[str, object] = {
     "content": {"text": "x"},
     "version": "1.0.0",
     "yanked": True,
+    "changes": {"defaults": {"maxTokens": 9}},
+    "to": 0,
+    "from": 0,
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 
@@ -67,7 +70,14 @@ def named(account: Account | None) -> dict[str, str]:
     return {**names, "uri": uri, "depends_on": uri}
 
 
-PLAIN = {"name": "API_KEY", "container_id": "shared", "version": "1.0.0", "tag": "stable", "digest": f"sha256:{'0' * 64}"}
+PLAIN = {
+    "name": "API_KEY",
+    "container_id": "shared",
+    "version": "1.0.0",
+    "tag": "stable",
+    "digest": f"sha256:{'0' * 64}",
+    "key": "defaults.maxTokens",
+}
 
 
 def given(route: Route, names: dict[str, str], *, optional: bool) -> dict[str, object]:
@@ -106,8 +116,7 @@ def attempts(route: Route, account: Account | None) -> Iterator[Attempt]:
         yield build(names, given(route, names, optional=False), None)
     with_names = given(route, names, optional=True)
     # Who asks for the list of somebody else's things is given an empty one, as of nobody; that is asked below.
-    aimed = {value for value in with_names.values() if isinstance(value, str)}
-    if aimed & set(names.values()) and not (route.method == "GET"):
+    if any(value in names.values() for value in with_names.values()) and not (route.method == "GET"):
         yield build(names, with_names, None)
     if route.across:
         yield build(names, given(route, names, optional=False), names["tenant"])
@@ -141,6 +150,7 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.secrets.list(),
         await accounts.ledger.wallet(),
         await world.vm.resources.store.resources(account.tenant_id).search(Search(scope="own")),
+        await world.vm.office.store.read_settings(),
         await accounts.audit.list(),
     )
 

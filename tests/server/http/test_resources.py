@@ -113,7 +113,10 @@ async def test_resources_are_found_in_chinese_and_english_with_the_true_total() 
         for number in range(5):
             await register(world, name=f"greeting-{number}")
         await register(world, name="other", description="翻译助手", tags=[])
-        ask = lambda query: world.ask("GET", f"/v1/resources?scope=own&{query}", key=world.acme.admin)  # noqa: E731
+
+        async def ask(query: str) -> Reply:
+            return await world.ask("GET", f"/v1/resources?scope=own&{query}", key=world.acme.admin)
+
         assert [item["name"] for item in (await ask(f"q={quote('翻译')}")).items] == ["other"]
         first = (await ask(f"q={quote('问候')}&limit=2")).body
         assert (first["total"], len(first["items"])) == (5, 2)

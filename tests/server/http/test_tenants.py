@@ -62,7 +62,9 @@ async def test_an_administrator_sees_their_own_tenant_and_no_other() -> None:
         assert (await world.ask("GET", "/v1/tenants", key=world.acme.admin)).status == 403
 
 
-@pytest.mark.parametrize("slug", ["", "A", "a_b", "-a", "a-", "a" * 64, "create", "list", "default", "system", "ä", "a/b", "\n"])
+@pytest.mark.parametrize(
+    "slug", ["", "A", "a_b", "-a", "a-", "a" * 64, "create", "list", "default", "system", "ä", "a/b", "\n"]
+)
 async def test_a_slug_that_could_be_mistaken_is_refused(slug: str) -> None:
     async with open_world() as world:
         assert (await world.ask("POST", "/v1/tenants", {"slug": slug, "name": "x"})).status == 400

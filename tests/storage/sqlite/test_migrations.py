@@ -6,8 +6,14 @@ import apsw
 import pytest
 
 from agentvm.errors import MigrationUnknown, StoreFailed
+from agentvm.model.definition import snapshot_of
+from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.database import open_database
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
+from agentvm.testing.conformance.records import image
+from agentvm.testing.conformance.resource_life import locked
+from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
+from agentvm.testing.conformance.store import ACME
 
 MIGRATIONS = load_migrations()
 
@@ -17,7 +23,7 @@ def schema(connection: apsw.Connection) -> list[str]:
 
 
 def test_every_migration_is_found_in_the_package_in_order() -> None:
-    assert len(MIGRATIONS) == 6
+    assert len(MIGRATIONS) == 7
     assert "CREATE TABLE messages" in MIGRATIONS[0]
 
 
@@ -30,6 +36,30 @@ def test_every_earlier_schema_arrives_at_the_same_one(version: int) -> None:
     migrate(old, MIGRATIONS)
     assert old.pragma("user_version") == len(MIGRATIONS)
     assert schema(old) == schema(fresh)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_an_image_of_an_earlier_schema_is_read_and_can_be_locked(version: int, tmp_path: Path) -> None:
+    old = apsw.Connection(str(tmp_path / "a.db"))
+    migrate(old, MIGRATIONS[:version])
+    built = image()
+    digest, body = snapshot_of(built.definition)
+    old.execute("INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('acme', 'home', 1, 1)")
+    old.execute("INSERT INTO snapshots VALUES (?, ?)", (digest, body))
+    old.execute(
+        "INSERT INTO images (tenant_id, container_id, image_id, session_id, name, definition_name, digest, config, created_at, "
+        "updated_at) VALUES ('acme', 'home', ?, ?, ?, ?, ?, x'7b7d', 1, 1)",
+        (built.image_id, built.session_id, built.name, built.definition_name, digest),
+    )
+    old.close()
+    with anyio.fail_after(5):
+        async with open_store(tmp_path / "a.db") as store:
+            home = store.tenant(ACME).container(built.container_id)
+            assert await home.get_image(built.image_id) == built
+            await put(store, publication())
+            assert await home.rebuild_image(locked(version_id())) is True
+            assert (await store.resources(ACME).dependents(resource_id())).images == (built.image_id,)
 
 
 def test_what_was_migrated_is_not_migrated_again() -> None:

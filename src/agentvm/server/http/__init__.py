@@ -12,7 +12,9 @@ from litestar.handlers import HTTPRouteHandler
 from agentvm.app import AgentVM
 from agentvm.server.http import (
     audit,
+    config,
     keys,
+    providers,
     quotas,
     resource_bundles,
     resource_resolve,
@@ -39,7 +41,9 @@ NOUNS = (
     usage,
     wallet,
     secrets,
+    config,
     audit,
+    providers,
     resources,
     resource_resolve,
     resource_versions,

@@ -86,6 +86,7 @@ class Gate:
             accept=request.headers.get("accept", ""),
             if_match=request.headers.get("if-match"),
             if_none_match=request.headers.get("if-none-match"),
+            request_id=request_id_of(request.scope),
         )
         ask.target = "/".join(ask.path.values())
         result = f"refused:{AgentVMError.code}"
@@ -119,7 +120,7 @@ class Gate:
                 raise PermissionDenied(route.needs[0])
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
-            ask.tenant_id = (await reach_tenant(ask, named)).tenant_id
+            ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
             body = await _body(request)

@@ -102,7 +102,9 @@ async def resolve_many(ask: Ask[ResolveManyGiven]) -> Resolved | ResolvedMany:
         try:
             items.append(ResolvedItem(uri=uri, resolved=await _one(ask, uri)))
         except AgentVMError as error:
-            items.append(ResolvedItem(uri=uri, error=ResolveFailure(code=error.code, message=str(error), details=error.details)))
+            items.append(
+                ResolvedItem(uri=uri, error=ResolveFailure(code=error.code, message=str(error), details=error.details))
+            )
     return ResolvedMany(items=items)
 
 

@@ -75,6 +75,9 @@ class Ask(Generic[G]):
     accept: str = ""
     if_match: str | None = None
     if_none_match: str | None = None
+    named: bool = False
+    """Whether the tenant was named with `?tenant=`."""
+    request_id: str = ""
     target: str = ""
     """What the audit log says was written to; a function that makes something says what."""
 

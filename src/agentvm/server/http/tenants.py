@@ -179,6 +179,7 @@ async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
     ask.target = tenant.tenant_id
     if not await ask.office.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
+    ask.vm.settings.forget(tenant.tenant_id)
     return NO_CONTENT
 
 

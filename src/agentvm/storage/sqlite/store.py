@@ -13,6 +13,7 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
@@ -22,6 +23,7 @@ from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
 logger = get_logger(__name__)
 
@@ -130,6 +132,12 @@ class SqliteStore:
 
     def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
         return SqliteResourceStore(self._database, tenant_id)
+
+    def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
+        return SqliteSettingsStore(self._database, tenant_id)
+
+    async def read_settings(self) -> tuple[tuple[TenantId | None, Change], ...]:
+        return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
         prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]

@@ -53,5 +53,5 @@ def _own(tenant_id: TenantId) -> str:
 
 
 def _quoted(piece: str) -> str:
-    # A quotation mark can stand inside a word: Hebrew writes abbreviations so.
+    # Words have no quotation marks. Were that to change, this would still be no syntax.
     return '"' + piece.replace('"', '""') + '"'

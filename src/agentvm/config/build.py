@@ -1,0 +1,164 @@
+"""Build — values as a `ServerConfig`, and a `ServerConfig` as values. Pure.
+
+`limits.silence_seconds` and `limits.max_tokens` are the `defaults` of the file: what a turn gets if nobody says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from agentvm.config.catalogue import PRICES, Value, split
+from agentvm.config.layers import Given, Layer, Values, merge
+from agentvm.config.server import ProviderConfig, ServerConfig
+from agentvm.drivers.registry import DRIVERS
+from agentvm.errors import ConfigInvalid
+from agentvm.model.limits import Limits
+from agentvm.model.money import NANO, Rate, to_nano
+from agentvm.model.secret import Secret
+
+MEMORY = ":memory:"
+PROVIDERS = "llm.providers."
+
+_LIMITS = {
+    field.name: "limits." + "".join(part.capitalize() if number else part for number, part in enumerate(field.name.split("_")))
+    for field in fields(Limits)
+    if field.name not in ("max_tokens", "silence_seconds", "turn_cost")
+}
+
+
+def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
+    """The config of values that are right one by one. `ConfigInvalid` when they do not go together."""
+    # Any: each is of the type that its setting declares.
+    flat: dict[str, Any] = {key: found.value for key, found in values.items()}
+    providers, keys = _providers(flat)
+    data_dir = flat["system.dataDir"]
+    model_dir = flat.get("llm.modelDir")
+    return ServerConfig(
+        host=flat["system.host"],
+        port=flat["system.port"],
+        data_dir=None if data_dir == MEMORY else Path(data_dir),
+        llm_provider=flat.get("llm.provider"),
+        llm_model=flat.get("llm.model"),
+        llm_api_key=flat.get("llm.apiKey"),
+        llm_base_url=flat.get("llm.baseUrl"),
+        provider_keys=keys,
+        providers=providers,
+        fallback=flat["llm.fallback"],
+        model_dir=None if model_dir is None else Path(model_dir),
+        allow_origins=flat["system.allowOrigins"],
+        grace=float(flat["system.shutdownSeconds"]),
+        log_level=flat["system.logLevel"],
+        auth=None if flat["system.auth"] == "auto" else flat["system.auth"],
+        admin_key=flat.get("system.adminKey"),
+        server_key=flat.get("system.serverKey"),
+        oidc_issuer=flat.get("system.oidc.issuer"),
+        oidc_audience=flat.get("system.oidc.audience"),
+        oidc_jwks_url=flat.get("system.oidc.jwksUrl"),
+        oidc_tenant_claim=flat["system.oidc.tenantClaim"],
+        markup=flat["billing.markup"],
+        prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
+        allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
+        limits=build_limits(values),
+        layers=layers,
+    )
+
+
+def build_limits(values: Values) -> Limits:
+    flat: dict[str, Any] = {key: found.value for key, found in values.items()}
+    plain: dict[str, Any] = {name: flat[key] for name, key in _LIMITS.items()}
+    return Limits(
+        **{name: type(getattr(Limits(), name))(value) for name, value in plain.items()},
+        turn_cost=to_nano(flat["limits.turnCost"]),
+        max_tokens=flat["defaults.maxTokens"],
+        silence_seconds=flat["defaults.timeout"] / 1000,
+    )
+
+
+def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
+    """Those with names of their own, and the keys of drivers: a driver of which only the key is said is not opened for it."""
+    entries: dict[str, dict[str, Any]] = {}
+    for key, value in flat.items():
+        if key.startswith(PROVIDERS):
+            _, _, name, member = split(key)
+            entries.setdefault(name, {})[member] = value
+    keys = {name: entry["apiKey"] for name, entry in entries.items() if name in DRIVERS and entry.keys() == {"apiKey"}}
+    made = {name: _provider(name, entry) for name, entry in entries.items() if name not in keys}
+    return made, keys
+
+
+def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
+    known = ", ".join(DRIVERS)
+    driver = entry.get("driver", name if name in DRIVERS else None)
+    if driver is None:
+        raise ConfigInvalid(f"{PROVIDERS}{name} does not say who speaks to it; set {PROVIDERS}{name}.driver to one of: {known}")
+    if driver not in DRIVERS:
+        raise ConfigInvalid(f"{PROVIDERS}{name}.driver is {driver!r}; it must be one of: {known}")
+    if name in DRIVERS and driver != name:
+        raise ConfigInvalid(f"{PROVIDERS}{name} is named after another driver than its own; give it another name")
+    timeout = entry.get("timeout")
+    return ProviderConfig(
+        driver=driver,
+        model=entry.get("model"),
+        api_key=entry.get("apiKey"),
+        base_url=entry.get("baseUrl"),
+        timeout=None if timeout is None else timeout / 1000,
+    )
+
+
+def flatten(config: ServerConfig) -> dict[str, Value]:
+    """The values of a config; what is not set is absent."""
+    given: dict[str, Value | None] = {
+        "llm.provider": config.llm_provider,
+        "llm.model": config.llm_model,
+        "llm.apiKey": config.llm_api_key,
+        "llm.baseUrl": config.llm_base_url,
+        "llm.modelDir": None if config.model_dir is None else str(config.model_dir),
+        "llm.fallback": config.fallback,
+        "system.host": config.host,
+        "system.port": config.port,
+        "system.dataDir": MEMORY if config.data_dir is None else str(config.data_dir),
+        "system.logLevel": config.log_level,
+        "system.allowOrigins": tuple(config.allow_origins),
+        "system.shutdownSeconds": config.grace,
+        "system.auth": config.auth or "auto",
+        "system.adminKey": config.admin_key,
+        "system.serverKey": config.server_key,
+        "system.oidc.issuer": config.oidc_issuer,
+        "system.oidc.audience": config.oidc_audience,
+        "system.oidc.jwksUrl": config.oidc_jwks_url,
+        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+        "billing.markup": config.markup,
+        "billing.allowUnpriced": _switch(config.allow_unpriced),
+        "defaults.maxTokens": config.limits.max_tokens,
+        "defaults.timeout": round(config.limits.silence_seconds * 1000),
+        "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,
+        **{key: getattr(config.limits, name) for name, key in _LIMITS.items()},
+        **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
+        **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
+    }
+    for name, one in config.providers.items():
+        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url}
+        timeout = None if one.timeout is None else round(one.timeout * 1000)
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in {**members, "timeout": timeout}.items()}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _switch(value: bool | None) -> Literal["on", "off", "auto"]:
+    return "auto" if value is None else "on" if value else "off"
+
+
+def base_of(config: ServerConfig) -> tuple[Layer, ...]:
+    """The layers a config was loaded from, and above them what a program has said otherwise."""
+    known = {key: found.value for key, found in merge(config.layers).items()}
+    own = {key: value for key, value in flatten(config).items() if not _same(known.get(key), value)}
+    if not own:
+        return config.layers
+    return (*config.layers, Layer("code", {key: Given(value, "ServerConfig") for key, value in own.items()}))
+
+
+def _same(one: Value | None, other: Value) -> bool:
+    if isinstance(one, Secret) and isinstance(other, Secret):
+        return one.reveal() == other.reveal()
+    return one == other

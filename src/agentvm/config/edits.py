@@ -1,0 +1,87 @@
+"""Edits — what somebody asks to change: a partial tree, dotted keys, or a mixture. Pure.
+
+None takes an override back; for a group, all that are below it.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from agentvm.config.catalogue import SETTINGS, Setting, Unfit, Value, convert, find, is_group, quoted, unknown
+from agentvm.config.layers import Values
+from agentvm.errors import AccessDenied, InvalidInput, shorten
+
+Edit = dict[str, Value | None]
+
+MOST = 500
+"""Keys of one change."""
+
+
+def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
+    """The keys and their new values. `known` are the keys that have an override now. `InvalidInput` names all that is wrong."""
+    edit: Edit = {}
+    problems: list[str] = []
+    for key, value in _flat(changes, "", tuple(known)):
+        if key in edit:
+            problems.append(f"{shorten(key)}: it is given twice")
+            continue
+        setting = find(key)
+        if setting is None:
+            problems.append(f"{shorten(key)}: {_misplaced(key, value)}")
+            continue
+        try:
+            edit[key] = None if value is None else convert(setting, value)
+        except Unfit as error:
+            problems.append(f"{key}: it is {quoted(setting, value)}; {error}")
+    if problems:
+        raise InvalidInput("; ".join(problems[:20]), details={"problems": problems[:20]})
+    if len(edit) > MOST:
+        raise InvalidInput(f"One change has at most {MOST} settings, not {len(edit)}")
+    return edit
+
+
+def _flat(tree: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> Iterable[tuple[str, object]]:
+    for name, value in tree.items():
+        key = prefix + name
+        if find(key) is not None or not is_group(key):
+            yield key, value
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{key}.", known)
+        elif value is None:
+            yield from ((one, None) for one in known if one.startswith(f"{key}."))
+        else:
+            yield key, value
+
+
+def _misplaced(key: str, value: object) -> str:
+    return "it holds settings; give one of those" if is_group(key) else unknown(key)
+
+
+def check_server(edit: Edit) -> None:
+    """What cannot be changed while the server runs, not even for its next start."""
+    for key in edit:
+        if _setting(key).about.applies == "boot":
+            raise InvalidInput(
+                f"{key} is needed before the stored settings can be read; set it in the file, a variable or a flag"
+            )
+
+
+def check_tenant(edit: Edit, system: Values) -> None:
+    """What a tenant may set: some settings at all, and of those that protect the server only lower values."""
+    for key, value in edit.items():
+        setting = _setting(key)
+        if setting.about.tenant == "no":
+            raise AccessDenied(f"{key} is the operator's to set; of a tenant's own there are: {', '.join(own_keys())}")
+        most = system.get(key)
+        if setting.about.tenant == "lower" and value is not None and most is not None and value > most.value:  # type: ignore[operator]  # Numbers.
+            raise InvalidInput(f"{key} can only be lowered: this server allows {most.value}")
+
+
+def own_keys() -> tuple[str, ...]:
+    """What a tenant may have values of its own for."""
+    return tuple(key for key, setting in SETTINGS.items() if setting.about.tenant != "no")
+
+
+def _setting(key: str) -> Setting:
+    found = find(key)
+    if found is None:
+        raise InvalidInput(f"{shorten(key)}: {unknown(key)}")
+    return found

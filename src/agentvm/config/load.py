@@ -1,0 +1,157 @@
+"""Load — the layers that a server starts with: its file, the environment, its flags.
+
+The file is the one that is named (`--config`, `AVM_CONFIG`), else `config.yaml` in the data directory if there is one.
+Each setting has a variable by rule, `AVM_LIMITS__TURN_SECONDS` for `limits.turnSeconds`, and the usual ones a short name
+besides. A variable that is empty counts as unset.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentvm.config.build import MEMORY, build
+from agentvm.config.catalogue import SETTINGS, Unfit, Value, convert, find, quoted, unknown
+from agentvm.config.file import Problem, read_file, refuse
+from agentvm.config.layers import Given, Layer, merge
+from agentvm.config.server import ServerConfig
+from agentvm.drivers.registry import KEY_VARIABLES
+from agentvm.errors import ConfigInvalid
+
+FILE = "config.yaml"
+DATA_DIR = "system.dataDir"
+
+VARIABLES: dict[str, str] = {
+    **{one.about.variable: key for key, one in SETTINGS.items() if one.about.variable is not None},
+    **{variable: f"llm.providers.{driver}.apiKey" for driver, variable in KEY_VARIABLES.items()},
+}
+"""The short names, and the setting of each."""
+
+_BY_RULE = re.compile(r"AVM_[A-Z0-9]+__[A-Z0-9_]+")
+
+
+def variable_of(key: str) -> str:
+    """The variable of a setting by rule."""
+    parts = [re.sub(r"([A-Z])", r"_\1", part).upper() for part in key.split(".")]
+    return "AVM_" + "__".join(parts)
+
+
+def environment_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
+    given: dict[str, Given] = {}
+    problems: list[Problem] = []
+    named = [(variable, key) for variable, key in VARIABLES.items() if environ.get(variable)]
+    named += [
+        (variable, _key_of(variable)) for variable in sorted(environ) if _BY_RULE.fullmatch(variable) and environ[variable]
+    ]
+    for variable, key in named:
+        setting = find(key)
+        if setting is None:
+            problems.append(Problem(variable, "", unknown(key)))
+            continue
+        try:
+            value = convert(setting, environ[variable], text=True)
+        except Unfit as error:
+            problems.append(Problem(variable, key, f"it is {quoted(setting, environ[variable])}; {error}"))
+            continue
+        if key in given:
+            problems.append(Problem(variable, key, f"it is also set by {given[key].place}; unset one of them"))
+        given[key] = Given(value, variable)
+    return Layer("environment", given), problems
+
+
+def _key_of(variable: str) -> str:
+    parts = variable.removeprefix("AVM_").lower().split("__")
+    if parts[:2] == ["llm", "providers"] and len(parts) > 2:
+        # The name is the operator's own, so its underscores are.
+        return ".".join(["llm", "providers", parts[2], *map(_camel, parts[3:])])
+    return ".".join(map(_camel, parts))
+
+
+def _camel(part: str) -> str:
+    head, *tail = part.split("_")
+    return head + "".join(one.capitalize() for one in tail)
+
+
+def flag_layer(flags: Mapping[str, tuple[str, Value]], settings: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
+    """`flags` are keys with the flag's name and its value; `settings` what was given as `--set key=value`."""
+    given = {key: Given(value, flag) for key, (flag, value) in flags.items()}
+    problems: list[Problem] = []
+    for key, text in settings.items():
+        setting, place = find(key), f"--set {key}"
+        if setting is None:
+            problems.append(Problem("--set", key, unknown(key)))
+        elif setting.about.secret:
+            problems.append(
+                Problem(
+                    "--set", key, f"everybody on a machine can list flags; use {setting.about.variable or variable_of(key)}"
+                )
+            )
+        else:
+            try:
+                given[key] = Given(convert(setting, text, text=True), place)
+            except Unfit as error:
+                problems.append(Problem("--set", key, f"it is {quoted(setting, text)}; {error}"))
+    return Layer("flag", given), problems
+
+
+def file_of(config: Path | None, environ: Mapping[str, str], others: tuple[Layer, ...]) -> tuple[Path | None, bool]:
+    """The file to read, if there is one, and whether somebody named it."""
+    if config is not None:
+        return config, True
+    if named := environ.get("AVM_CONFIG"):
+        return Path(named), True
+    data_dir = str(merge(others)[DATA_DIR].value)
+    if data_dir == MEMORY:
+        return None, False
+    try:
+        path = Path(data_dir).expanduser() / FILE
+        return (path, False) if path.exists() else (None, False)
+    except (OSError, RuntimeError):
+        # The data directory itself cannot be used; who opens it says why.
+        return None, False
+
+
+def layers_of(
+    config: Path | None, environ: Mapping[str, str], flags: Layer | None = None
+) -> tuple[tuple[Layer, ...], list[Problem]]:
+    """Every layer from the file up, and what is wrong with them."""
+    variables, problems = environment_layer(environ)
+    others = (variables,) if flags is None else (variables, flags)
+    path, named = file_of(config, environ, others)
+    if path is None:
+        return others, problems
+    file, wrong = read_file(path, environ)
+    if not named and DATA_DIR in file.given:
+        place = str(file.given[DATA_DIR].place)
+        wrong.append(Problem(place, DATA_DIR, "this file was found in the data directory, so it cannot name it; use --config"))
+    return (file, *others), [*wrong, *problems]
+
+
+def load(
+    config: Path | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    flags: Mapping[str, tuple[str, Value]] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> ServerConfig:
+    """What a server would start with. `ConfigInvalid` names everything that is wrong."""
+    given, wrong = flag_layer(flags or {}, settings or {})
+    layers, problems = layers_of(config, environ, given)
+    refuse([*problems, *wrong])
+    return build(merge(layers), layers=layers)
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
+    """Settings as the environment alone gives them."""
+    layer, problems = environment_layer(environ)
+    refuse(problems)
+    return build(merge((layer,)), layers=(layer,))
+
+
+def check_together(layers: tuple[Layer, ...]) -> str | None:
+    """What keeps values that are right one by one from being used together; None when nothing does."""
+    try:
+        _ = build(merge(layers)).wanted
+    except ConfigInvalid as error:
+        return str(error)
+    return None

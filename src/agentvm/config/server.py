@@ -1,0 +1,190 @@
+"""ServerConfig — what a server is told, in Python.
+
+Which model answers by default: `llm.provider` names who answers if it is set; else `--model` / `llm.model` may
+(`openai/gpt-…`); else a key (`llm.apiKey`) means anthropic, a bare `llm.baseUrl` means openai; else the embedded model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from agentvm.config.layers import Layer
+from agentvm.drivers.base import DriverSettings
+from agentvm.drivers.registry import DRIVERS
+from agentvm.errors import ConfigInvalid, shorten
+from agentvm.model.address import is_loopback
+from agentvm.model.limits import Limits
+from agentvm.model.money import Rate
+from agentvm.model.secret import Secret
+
+DEFAULT_PORT = 8080
+DEFAULT_DATA_DIR = Path("~/.agentvm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderConfig:
+    """One of several providers, under a name of the operator's own."""
+
+    driver: str
+    model: str | None = None
+    api_key: Secret | None = None
+    base_url: str | None = None
+    timeout: float | None = None
+    """Seconds that it may be silent; None for what the turn's own limits say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """What a server can be told. `data_dir=None` keeps everything in memory."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    data_dir: Path | None = DEFAULT_DATA_DIR
+    llm_provider: str | None = None
+    llm_model: str | None = None
+    llm_api_key: Secret | None = None
+    llm_base_url: str | None = None
+    provider_keys: Mapping[str, Secret] = field(default_factory=dict)
+    """Keys by driver, for those that `llm_api_key` does not serve."""
+    providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
+    """Providers by names of your own, for `llm_provider`, `fallback`, and images that name them."""
+    fallback: tuple[str, ...] = ()
+    """Who is asked, in this order, when the default provider is out."""
+    model_dir: Path | None = None
+    """Where the embedded model's weights are; None for the user's cache directory."""
+    allow_origins: tuple[str, ...] = ()
+    """Web pages of these origins may open a socket, besides those of this machine and of the server's own host; `*` for all."""
+    grace: float = 10.0
+    """Seconds that running turns get to finish at shutdown."""
+    log_level: str = "info"
+    auth: Literal["on", "off"] | None = None
+    """Whether peers must say who they are. None: unless only this machine can reach the server."""
+    admin_key: Secret | None = None
+    """The operator's key; None lets the first start make one."""
+    server_key: Secret | None = None
+    """What keys are hashed and secrets are sealed with; None for the one in the data directory."""
+    oidc_issuer: str | None = None
+    """Tokens of this identity provider are accepted besides keys."""
+    oidc_audience: str | None = None
+    oidc_jwks_url: str | None = None
+    """Where its keys are, if it does not say so itself."""
+    oidc_tenant_claim: str = "tenant"
+    markup: Decimal = Decimal("1.05")
+    """What is charged for a dollar of a provider's tokens."""
+    prices: Mapping[str, Rate] = field(default_factory=dict)
+    """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
+    allow_unpriced: bool | None = None
+    """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
+    limits: Limits = field(default_factory=Limits)
+    layers: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
+    """Where the values come from, if they were loaded."""
+
+    def __post_init__(self) -> None:
+        # A newcomer passes a string; what it means is plain.
+        if self.data_dir is not None:
+            object.__setattr__(self, "data_dir", Path(self.data_dir))
+        if self.model_dir is not None:
+            object.__setattr__(self, "model_dir", Path(self.model_dir))
+        if self.auth == "off" and not is_loopback(self.host):
+            raise ConfigInvalid(
+                f"--auth off is only for a server that other machines cannot reach, and {shorten(self.host)!r} can be: "
+                "listen on 127.0.0.1, or leave authentication on"
+            )
+        if (self.oidc_issuer is None) != (self.oidc_audience is None):
+            raise ConfigInvalid("AVM_OIDC_ISSUER and AVM_OIDC_AUDIENCE go together: a token is for somebody, or for nobody")
+        for origin in self.allow_origins:
+            # A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match.
+            parts = urlsplit(origin)
+            if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+                raise ConfigInvalid(f"{shorten(origin)!r} is no origin; write for example https://chat.example.org, or *")
+        if not self.markup.is_finite() or self.markup < 0:
+            raise ConfigInvalid(f"AVM_MARKUP is {self.markup}; it must be a number like 1.05")
+
+    @property
+    def authenticates(self) -> bool:
+        return self.auth == "on" or (self.auth is None and not is_loopback(self.host))
+
+    @property
+    def allows_unpriced(self) -> bool:
+        return not self.authenticates if self.allow_unpriced is None else self.allow_unpriced
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whom a model's name may begin with."""
+        return (*self.providers, *(driver for driver in DRIVERS if driver not in self.providers))
+
+    @property
+    def default_model(self) -> str:
+        """`<provider>/<model>` or `<provider>`; a driver is a provider of its own name."""
+        model = self.llm_model or ""
+        prefix = model.partition("/")[0]
+        if self.llm_provider is not None:
+            if self.llm_provider not in self.names:
+                raise ConfigInvalid(f"LLM_PROVIDER is {shorten(self.llm_provider)!r}; known providers: {', '.join(self.names)}")
+            provider = self.llm_provider
+        elif prefix in self.names:
+            return model
+        elif model.endswith(".gguf"):
+            provider = "local"
+        elif self.llm_api_key is not None:
+            provider = "anthropic"
+        elif self.llm_base_url is not None:
+            provider = "openai"
+        elif model:
+            known = ", ".join(self.names)
+            if "/" in model:
+                raise ConfigInvalid(f"Model {shorten(model)!r}: {shorten(prefix)!r} is no driver; known drivers: {known}")
+            raise ConfigInvalid(
+                f"Model {shorten(model)!r} does not say who serves it; write <driver>/{shorten(model)} with one of: {known}"
+            )
+        else:
+            provider = "local"
+        if model.startswith(f"{provider}/") or model == provider:
+            return model
+        return f"{provider}/{model}" if model else provider
+
+    def driver_of(self, provider: str) -> str:
+        """The driver that speaks to a provider."""
+        return self.providers[provider].driver if provider in self.providers else provider
+
+    def driver_settings(self, name: str) -> DriverSettings:
+        """What a provider, or the driver of that name, is opened with."""
+        chosen, _, model = self.default_model.partition("/")
+        entry = self.providers.get(name) or ProviderConfig(driver=name)
+        if name == chosen or name not in self.providers:
+            # What is said of the default provider goes before what its entry says.
+            base_url, api_key = self.llm_base_url or entry.base_url, self.llm_api_key or entry.api_key
+        else:
+            base_url, api_key = entry.base_url, entry.api_key
+        return DriverSettings(
+            model=(model or entry.model) if chosen == name else entry.model,
+            # A provider's own key is for that provider's own address, never for another.
+            api_key=api_key or (None if base_url else self.provider_keys.get(entry.driver)),
+            base_url=base_url,
+            timeout=self.limits.turn_seconds,
+            silence=entry.timeout,
+            model_dir=self.model_dir,
+        )
+
+    def bystander_settings(self, name: str) -> DriverSettings:
+        """What a provider is opened with that is not the default one: the default one's key and address are not for it."""
+        return replace(self, llm_api_key=None, llm_base_url=None, llm_model=None, llm_provider="local").driver_settings(name)
+
+    @property
+    def wanted(self) -> dict[str, tuple[str, DriverSettings]]:
+        """The providers to be opened, by name: driver and settings. The default one is first.
+
+        The embedded model costs nothing until it is asked, so it is always on offer.
+        """
+        default = self.default_model.partition("/")[0]
+        found = {default: (self.driver_of(default), self.driver_settings(default))}
+        standing_in = (name.partition("/")[0] for name in self.fallback)
+        for name in dict.fromkeys((*self.providers, *standing_in, "local")):
+            if name not in self.names:
+                raise ConfigInvalid(f"llm.fallback names {shorten(name)!r}; known providers: {', '.join(self.names)}")
+            if name != default:
+                found[name] = (self.driver_of(name), self.bystander_settings(name))
+        return found

@@ -1,0 +1,44 @@
+"""Live — what follows the settings while the server runs: providers, prices, and the log."""
+
+from agentvm.config import ServerConfig
+from agentvm.drivers.models import Models, Provider
+from agentvm.drivers.registry import open_driver
+from agentvm.log import conceal, set_level
+from agentvm.tenants.metering import Metering
+from agentvm.tenants.price import Prices
+
+
+class Live:
+    """What follows the settings while the server runs; see `agentvm.config.centre.Follower`."""
+
+    def __init__(self, models: Models | None, prices: Prices, metering: Metering) -> None:
+        """`models` are None where the program has brought its own drivers, which stay."""
+        self._models, self._prices, self._metering = models, prices, metering
+
+    async def attempt(self, config: ServerConfig) -> None:
+        if self._models is None:
+            return
+        for driver, settings in config.wanted.values():
+            async with open_driver(driver, settings):
+                pass
+
+    async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
+        if self._models is not None and line_up(before) != line_up(after):
+            await configure(self._models, after)
+        self._prices.replace(after.prices)
+        self._metering.configure(markup=after.markup, allow_unpriced=after.allows_unpriced)
+        for secret in (after.llm_api_key, *after.provider_keys.values(), *(one.api_key for one in after.providers.values())):
+            if secret is not None:
+                conceal(secret.reveal())
+        if before.log_level != after.log_level:
+            set_level(after.log_level)
+
+
+async def configure(models: Models, config: ServerConfig) -> None:
+    providers = [Provider(name=name, driver=driver, settings=one) for name, (driver, one) in config.wanted.items()]
+    await models.configure(providers, default=config.default_model, fallback=config.fallback)
+
+
+def line_up(config: ServerConfig) -> tuple[object, ...]:
+    """What the providers are opened with, and who is asked in which order."""
+    return config.wanted, config.default_model, config.fallback

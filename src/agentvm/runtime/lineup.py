@@ -1,0 +1,105 @@
+"""Line-up — whom one model call asks: who was chosen, and those that stand in while that one is out.
+
+The first in order that may be asked is asked. When none may, the call waits for whoever is free first, if that is soon;
+otherwise it fails with what the chosen one last said. Each is asked a few times at most, so a call always ends.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.drivers.models import Attempt, Chosen, is_outage
+from agentvm.errors import ProviderError
+from agentvm.log import get_logger
+
+logger = get_logger(__name__)
+
+PATIENCE = 30.0
+"""Seconds one model call waits altogether for providers that are out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked now. `instead_of` is the chosen one when it is another; `again` when this call has asked it before."""
+
+    chosen: Chosen
+    attempt: Attempt
+    place: int
+    instead_of: Chosen | None = None
+    again: bool = False
+
+
+class Lineup:
+    """The candidates of one model call, in order; at least one."""
+
+    def __init__(self, candidates: Sequence[Chosen]) -> None:
+        self._candidates = candidates
+        self._asks = [one.asks for one in candidates]
+        self._first_hand: ProviderError | None = None
+        """What the chosen one said to this call."""
+        self._until: float | None = None
+
+    async def next(self) -> Asked:
+        """Who is to be asked; the attempt has begun. Raises a ProviderError when nobody can be."""
+        while True:
+            for place, one in enumerate(self._candidates):
+                if self._asks[place] > 0 and one.health.wait <= 0:
+                    again = self._asks[place] < one.asks
+                    self._asks[place] -= 1
+                    return Asked(one, one.health.begin(), place, self._candidates[0] if place else None, again)
+            await self._wait()
+
+    def patience(self, asked: Asked) -> float:
+        """Until when it may be silent, in the loop's time: half of what is left, so that who stands in has as much."""
+        if not any(asks > 0 for place, asks in enumerate(self._asks) if place != asked.place):
+            return math.inf
+        now = anyio.current_time()
+        return now + (anyio.current_effective_deadline() - now) / 2
+
+    def failed(self, asked: Asked, error: ProviderError) -> None:
+        """It said nothing but this. Raises the error when that is not for others to make good."""
+        asked.attempt.failed(error)
+        if asked.place == 0:
+            if not is_outage(error):
+                raise error
+            self._first_hand = error
+            if not error.retryable:
+                self._asks[0] = 0
+        else:
+            logger.warning("fallback_failed", provider=asked.chosen.provider, code=error.code, error=str(error))
+            if not is_outage(error):
+                # It cannot take this request; whoever is next may.
+                self._asks[asked.place] = 0
+
+    def skip(self, asked: Asked) -> None:
+        """It must not be asked for this call, for another reason than its own."""
+        self._asks[asked.place] = 0
+
+    async def _wait(self) -> None:
+        now = anyio.current_time()
+        if self._until is None:
+            self._until = now + PATIENCE
+        able = [one for place, one in enumerate(self._candidates) if self._asks[place] > 0 and one.health.worth_waiting]
+        left = min(self._until, anyio.current_effective_deadline()) - now
+        # Nobody knows how long it takes to find out, so that is waited for as long as there is time.
+        waits = [min(one.health.wait, left) if one.health.probed else one.health.wait for one in able]
+        seconds = min(waits, default=left)
+        if not able or left <= 0 or seconds > left:
+            raise self._failure()
+        changed = anyio.Event()
+        for one in able:
+            one.health.listen(changed)
+        try:
+            with anyio.move_on_after(seconds):
+                await changed.wait()
+        finally:
+            for one in able:
+                one.health.ignore(changed)
+
+    def _failure(self) -> ProviderError:
+        first = self._candidates[0]
+        if self._first_hand is not None and len(self._candidates) == 1:
+            return self._first_hand
+        return first.health.error(self._first_hand)

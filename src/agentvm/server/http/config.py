@@ -1,0 +1,277 @@
+"""Config — `/v1/config`: the settings that count, where each is from, and how they are changed while the server runs.
+
+Whose settings: an operator's request is about the server, and with `?tenant=` about that tenant; everybody else's is about
+their own tenant. A tenant sees and sets what concerns it, and nothing of how the server is run.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from agentvm.config import history
+from agentvm.config.catalogue import find, is_group, unknown
+from agentvm.config.centre import Ordered, Outcome
+from agentvm.config.schema import config_schema
+from agentvm.config.view import SettingView, concerns_tenants, keys_of, tree, view_setting, views
+from agentvm.errors import InvalidInput, NotFound, PreconditionFailed, shorten
+from agentvm.model.base import Record
+from agentvm.model.ids import TenantId
+from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Nothing, Page, Routes, check_text, paged
+
+routes = Routes()
+
+READ, WRITE = ("config:read",), ("config:write",)
+
+_ALL = "/v1/config"
+
+T = TypeVar("T")
+Revision = Annotated[int, Meta(ge=0, le=BIG)]
+
+
+class ConfigGiven(Given):
+    """With `view=full` each setting is explained too."""
+
+    view: str | None = None
+
+
+class ChangesGiven(Given):
+    """`changes` is a part of the tree, or dotted keys; null takes a change back. `revision` is the one that was seen."""
+
+    changes: dict[str, object]
+    note: str | None = None
+    dry_run: bool = False
+    revision: Revision | None = None
+
+    def __repr__(self) -> str:
+        return f"ChangesGiven({', '.join(map(shorten, self.changes))}: '***')"
+
+
+class RollbackGiven(Given):
+    to: Revision
+    note: str | None = None
+    dry_run: bool = False
+    revision: Revision | None = None
+
+
+class HistoryGiven(Given):
+    """`before` is the `next` of the page before."""
+
+    before: Revision | None = None
+    limit: Limit = 100
+
+
+class DiffGiven(Given):
+    """Without `to`, up to now."""
+
+    since: Revision = msgspec.field(name="from")
+    to: Revision | None = None
+
+
+class ConfigView(Record):
+    """`revision` counts the changes. `pending_restart` have another value than the server was started with."""
+
+    revision: int
+    tenant_id: TenantId | None = None
+    config: dict[str, object]
+    pending_restart: tuple[str, ...] = ()
+    settings: tuple[SettingView, ...] | None = None
+
+
+class GroupView(Record):
+    """Several settings: what is below a key."""
+
+    key: str
+    value: dict[str, object]
+    settings: tuple[SettingView, ...]
+
+
+class Changed(Record):
+    """`from` and `to` are absent where there was, or is, no value of this layer."""
+
+    key: str
+    before: object = msgspec.field(name="from", default=None)
+    to: object = None
+
+
+class OutcomeView(Record):
+    """What a change has done, or with `dry_run` would do."""
+
+    revision: int
+    changed: tuple[Changed, ...]
+    live: tuple[str, ...]
+    """In force already."""
+    restart_required: tuple[str, ...]
+    """In force with the next start."""
+    dry_run: bool = False
+
+
+class ChangeView(Record):
+    """One change. What was before it is in the change before."""
+
+    revision: int
+    at: int
+    actor: str
+    request_id: str | None = None
+    note: str | None = None
+    changes: tuple[Changed, ...]
+
+
+class DiffView(Record):
+    since: int = msgspec.field(name="from")
+    to: int
+    changed: tuple[Changed, ...]
+
+
+@routes.add("GET", _ALL, needs=READ, takes=ConfigGiven)
+async def get_all(ask: Ask[ConfigGiven]) -> Answer[ConfigView]:
+    """The settings that count, without what is secret."""
+    if ask.given.view not in (None, "full"):
+        raise InvalidInput("`view` can be full, or absent")
+    scope, centre = _scope(ask), ask.vm.settings
+    values, of_tenant = centre.values(scope), scope is not None
+    settings = None
+    if ask.given.view == "full":
+        pending = () if of_tenant else centre.pending
+        settings = tuple(views(values, lambda key: centre.layers(scope, key), of_tenant=of_tenant, pending=pending))
+    view = ConfigView(
+        revision=centre.revision(scope),
+        tenant_id=scope,
+        config=tree(values, keys_of(values, of_tenant=of_tenant)),
+        pending_restart=() if of_tenant else centre.pending,
+        settings=settings,
+    )
+    return _tagged(view, view.revision)
+
+
+@routes.add("PUT", _ALL, needs=WRITE, takes=ChangesGiven, action="config.change", raises=(PreconditionFailed,))
+async def change(ask: Ask[ChangesGiven]) -> Answer[OutcomeView]:
+    """Change settings: all of them, or none if one is wrong."""
+    scope = _scope(ask)
+    ask.target = _target(scope, ask.given.changes)
+    outcome = await ask.vm.settings.change(scope, ask.given.changes, _ordered(ask, ask.given))
+    ask.target = _target(scope, outcome.changed)
+    return _shown(outcome, dry_run=ask.given.dry_run)
+
+
+@routes.add("GET", f"{_ALL}/history", needs=READ, takes=HistoryGiven)
+async def list_history(ask: Ask[HistoryGiven]) -> Page[ChangeView]:
+    """What was changed, by whom and when, newest first."""
+    given = ask.given
+    found = await ask.office.store.settings(_scope(ask)).list(before=given.before, limit=given.limit + 1)
+    items = [
+        ChangeView(
+            revision=one.revision,
+            at=one.at,
+            actor=one.actor,
+            request_id=one.request_id,
+            note=one.note,
+            changes=tuple(Changed(key=key, to=history.show_raw(key, raw)) for key, raw in sorted(one.changes.items())),
+        )
+        for one in found
+    ]
+    return paged(items, given.limit, lambda index: str(items[index].revision))
+
+
+@routes.add("GET", f"{_ALL}/diff", needs=READ, takes=DiffGiven)
+async def diff(ask: Ask[DiffGiven]) -> DiffView:
+    """What differs between two revisions."""
+    scope, centre = _scope(ask), ask.vm.settings
+    to = centre.revision(scope) if ask.given.to is None else ask.given.to
+    before, after = await centre.state_at(scope, ask.given.since), await centre.state_at(scope, to)
+    return DiffView(since=ask.given.since, to=to, changed=_changes(history.between(before, after)))
+
+
+@routes.add(
+    "POST", f"{_ALL}/rollback", needs=WRITE, takes=RollbackGiven, action="config.rollback", raises=(PreconditionFailed,)
+)
+async def rollback(ask: Ask[RollbackGiven]) -> Answer[OutcomeView]:
+    """Go back to an earlier revision, by one more change."""
+    scope = _scope(ask)
+    ask.target = _target(scope, ())
+    outcome = await ask.vm.settings.rollback(scope, ask.given.to, _ordered(ask, ask.given))
+    ask.target = _target(scope, outcome.changed)
+    return _shown(outcome, dry_run=ask.given.dry_run)
+
+
+@routes.add("GET", f"{_ALL}/schema", needs=READ, takes=Nothing)
+async def schema(ask: Ask[Nothing]) -> dict[str, object]:
+    """The JSON Schema of a configuration file."""
+    return config_schema()
+
+
+@routes.add("GET", f"{_ALL}/{{key:str}}", needs=READ, takes=Nothing)
+async def get_one(ask: Ask[Nothing]) -> SettingView | GroupView:
+    """One setting with everything that is known about it, or all that are below a key."""
+    scope, centre, key = _scope(ask), ask.vm.settings, ask.path["key"]
+    values, of_tenant = centre.values(scope), scope is not None
+    pending = () if of_tenant else centre.pending
+
+    def explained(one: str) -> SettingView:
+        sources = centre.layers(scope, one)
+        return view_setting(one, values.get(one), sources, of_tenant=of_tenant, pending=one in pending)
+
+    if find(key) is not None and (not of_tenant or concerns_tenants(key)):
+        return explained(key)
+    below = [one for one in keys_of(values, of_tenant=of_tenant) if one.startswith(f"{key}.")]
+    if not is_group(key) or (of_tenant and not below):
+        why = "it is the operator's business" if find(key) is not None or is_group(key) else unknown(key)
+        raise NotFound(f"{shorten(key)}: {why}")
+    return GroupView(key=key, value=tree(values, below), settings=tuple(map(explained, below)))
+
+
+def _scope(ask: Ask[Any]) -> TenantId | None:
+    """None for the server's own settings."""
+    if ask.principal.may("system:admin") and not ask.named:
+        return None
+    return ask.tenant_id
+
+
+def _ordered(ask: Ask[Any], given: ChangesGiven | RollbackGiven) -> Ordered:
+    note = None if given.note is None else check_text(given.note, "note")
+    return Ordered(
+        actor=ask.principal.actor,
+        request_id=ask.request_id,
+        note=note,
+        revision=_seen(ask.if_match) if given.revision is None else given.revision,
+        dry_run=given.dry_run,
+    )
+
+
+def _seen(if_match: str | None) -> int | None:
+    if if_match is None or if_match == "*":
+        return None
+    number = if_match.removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit() and len(number) < 16):
+        raise PreconditionFailed("If-Match must be the ETag of an earlier answer")
+    return int(number)
+
+
+def _shown(outcome: Outcome, *, dry_run: bool) -> Answer[OutcomeView]:
+    view = OutcomeView(
+        revision=outcome.revision,
+        changed=_changes(outcome.changed),
+        live=outcome.live,
+        restart_required=outcome.restart,
+        dry_run=dry_run,
+    )
+    return _tagged(view, outcome.revision)
+
+
+def _tagged(view: T, revision: int) -> Answer[T]:
+    return Answer(content=view, headers={"ETag": f'"{revision}"'})
+
+
+def _changes(changed: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...]:
+    return tuple(
+        Changed(key=key, before=history.show_raw(key, pair[0]), to=history.show_raw(key, pair[1]))
+        for key, pair in sorted(changed.items())
+    )
+
+
+def _target(scope: TenantId | None, keys: Iterable[str]) -> str:
+    """For the audit log: whose settings, and which. A key that nobody knows may be a secret in the wrong place."""
+    where = "server" if scope is None else scope
+    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in keys})
+    return f"{where}: {', '.join(named[:20])}" if named else where

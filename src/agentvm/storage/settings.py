@@ -1,0 +1,37 @@
+"""Settings — what the rest of AgentVM may ask of a database about settings that were changed at run time.
+
+As everywhere, a repository is for a scope: `store.settings(tenant_id)` sees the changes of one tenant, `store.settings(None)`
+those of the server itself. Changes are only ever added; what counts now follows from them. What is secret in them is sealed
+before it comes here. Conformance: `agentvm.testing.conformance.settings`.
+"""
+
+from typing import Protocol
+
+from agentvm.model.base import Record
+
+
+class Change(Record):
+    """One change, whole or not at all. `changes` are the new values by key, and None for what was taken back.
+
+    `revision` counts the changes of the scope, from 1 on without gaps.
+    """
+
+    revision: int
+    at: int
+    actor: str
+    changes: dict[str, object]
+    request_id: str | None = None
+    note: str | None = None
+
+
+class SettingsStore(Protocol):
+    """The changes of one scope."""
+
+    async def append(self, change: Change) -> None:
+        """`Conflict` unless its revision is the next one; `NotFound` when the tenant was deleted."""
+
+    async def read(self, *, until: int | None = None) -> tuple[Change, ...]:
+        """From the first on, up to and with that revision."""
+
+    async def list(self, *, before: int | None = None, limit: int = 100) -> tuple[Change, ...]:
+        """Newest first; those with a revision below `before`."""

@@ -1,0 +1,167 @@
+"""`avm config` at a real server, and without one."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.desk import avm, open_desk
+from tests.cli.program import environment, run_avm
+
+from agentvm.config.catalogue import SETTINGS
+
+pytestmark = pytest.mark.anyio
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+async def test_settings_are_shown_explained_changed_and_taken_back() -> None:
+    async with open_desk() as desk:
+        shown = await desk.ok("config", "show", "defaults")
+        assert shown.splitlines() == [
+            "KEY                 VALUE  FROM",
+            "defaults.timeout    30000  default",
+            "defaults.maxTokens  4096   default",
+        ]
+        done = await desk.ok("config", "set", "limits.steps", "9", "--note", "fewer")
+        assert done.splitlines()[1:] == ["limits.steps        9", "This is revision 1."]
+        assert await desk.ok("config", "get", "limits.steps") == "9\n"
+        assert await desk.record("config", "get", "limits.steps") == 9
+        explained = await desk.ok("config", "explain", "limits.steps")
+        assert "MEANS         Model calls of one turn." in explained
+        assert "override change 1 by" in explained
+        assert explained.splitlines()[-2:] == ["    25  default", explained.splitlines()[-1]]
+        assert explained.splitlines()[-1].startswith("  * 9  override change 1")
+        assert (await desk.record("config", "explain", "limits.steps"))["default"] == 25
+        dry = await desk.ok("config", "set", "system.port", "9", "--dry-run")
+        assert dry.splitlines()[-2:] == [
+            "Nothing was changed: this was a dry run.",
+            "With the next start of the server: system.port",
+        ]
+        assert "This is revision 2." in await desk.ok("config", "unset", "limits")
+        assert await desk.ok("config", "set", "limits.steps", "25", "--revision", "2")
+        assert "Nothing changes." in await desk.ok("config", "set", "limits.steps", "25")
+        stale = await desk.avm("config", "set", "limits.steps", "3", "--revision", "2")
+        assert (stale.code, "precondition_failed" in stale.err) == (1, True)
+
+
+async def test_lists_prices_and_amounts_are_written_as_they_look() -> None:
+    async with open_desk() as desk:
+        await desk.ok("config", "set", "system.allowOrigins", "https://a.example, *")
+        assert await desk.record("config", "get", "system.allowOrigins") == ["https://a.example", "*"]
+        await desk.ok("config", "set", "billing.prices.openai/gpt-5.4-mini", '{"input": "0.4", "output": 1.6}')
+        price = await desk.record("config", "get", "billing.prices.openai/gpt-5.4-mini")
+        assert price == {"input": "0.4", "output": "1.6"}
+        await desk.ok("config", "set", "limits.turnCost", "0.5")
+        assert await desk.ok("config", "get", "limits.turnCost") == "0.5\n"
+
+
+async def test_the_history_is_listed_compared_and_gone_back_in() -> None:
+    async with open_desk() as desk:
+        assert (await desk.avm("config", "history")).err == "Nothing was changed.\n"
+        await desk.ok("config", "set", "limits.steps", "9")
+        await desk.ok("config", "set", "limits.steps", "8", "--note", "again")
+        listed = await desk.record("config", "history", "--limit", "1")
+        assert [(one["revision"], one["note"]) for one in listed] == [(2, "again")]
+        assert "limits.steps=9" in await desk.ok("config", "history")
+        assert (await desk.ok("config", "diff", "1")).splitlines()[1] == "limits.steps  9     8"
+        assert (await desk.record("config", "diff", "0", "1"))["changed"] == [{"key": "limits.steps", "to": 9}]
+        assert "This is revision 3." in await desk.ok("config", "rollback", "1")
+        assert await desk.ok("config", "get", "limits.steps") == "9\n"
+
+
+async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
+    async with open_desk() as desk:
+        refused = await desk.avm("config", "set", "llm.apiKey", "sk-planted")
+        assert (refused.code, "sk-planted" in refused.err) == (2, False)
+        done = await desk.avm("config", "set", "llm.apiKey", given="sk-planted\n")
+        assert (done.code, "sk-planted" in done.out + done.err, "***" in done.out) == (0, False, True)
+        assert await desk.ok("config", "get", "llm.apiKey") == "***\n"
+        key = desk.server.config.llm_api_key
+        assert key is not None
+        assert key.reveal() == "sk-planted"
+
+
+async def test_a_tenants_own_settings_are_named_by_the_operator() -> None:
+    async with open_desk() as desk:
+        await desk.ok("tenant", "create", "acme")
+        await desk.ok("config", "set", "limits.steps", "5", "--tenant", "acme")
+        assert await desk.ok("config", "get", "limits.steps", "--tenant", "acme") == "5\n"
+        assert await desk.ok("config", "get", "limits.steps") == "25\n"
+        assert {one["key"] for one in await desk.record("config", "show", "--tenant", "acme")} < set(SETTINGS)
+        refused = await desk.avm("config", "set", "system.port", "5", "--tenant", "acme")
+        assert (refused.code, "the operator's to set" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("set", "limits.step", "5"), "did you mean limits.steps?"),
+        (("set", "limits.steps", "many"), "a whole number"),
+        (("set", "limits.steps"), "Say which"),
+        (("set", "limits", "5"), "name one of them"),
+        (("set", "billing.prices.x", "{broken"), "dollars per million"),
+        (("get", "nope"), "no such setting"),
+        (("explain", "limits"), "name one of them"),
+        (("show", "nope"), "no such setting"),
+    ],
+)
+def test_a_slip_is_told_without_asking_the_server(arguments: tuple[str, ...], word: str) -> None:
+    done = avm("config", *arguments, "--url", NOWHERE, url=NOWHERE)
+    assert (done.code, word in done.err) == (2, True), done.err
+
+
+def test_without_a_server_it_says_what_one_would_start_with(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("limits: {steps: 7}\nllm: {apiKey: sk-planted}\n")
+    done = avm("config", "show", "limits.steps", "--config", str(file), url=NOWHERE)
+    assert done.out.splitlines()[1].split() == ["limits.steps", "7", "file", f"{file}:1"]
+    away = avm("config", "get", "limits.steps", url=NOWHERE)
+    assert (away.out, "No server answers" in away.err) == ("25\n", True)
+    assert "sk-planted" not in avm("config", "show", "--offline", "--config", str(file), url=NOWHERE).out
+    unset = avm("config", "get", "llm.model", "--offline", url=NOWHERE)
+    assert (unset.code, "is not set" in unset.err) == (1, True)
+    unknown = avm("config", "get", "llm.providers.x.model", "--offline", url=NOWHERE)
+    assert (unknown.code, "is not set" in unknown.err) == (1, True)
+    file.write_text("limits: 5")
+    assert avm("config", "show", "--config", str(file), url=NOWHERE).code == 1
+
+
+def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    good, bad, odd = (tmp_path / name for name in ("good.yaml", "bad.yaml", "odd.yaml"))
+    good.write_text("limits: {steps: 7}")
+    bad.write_text("limits:\n  steps: 0\nllm: {apikey: sk-planted}\n")
+    odd.write_text("llm: {fallback: [nobody]}")
+    fine, wrong, together = (run_avm("config", "validate", str(file), env=env) for file in (good, bad, odd))
+    assert (fine.returncode, fine.stdout) == (0, f"{good} can be used.\n")
+    assert wrong.returncode == 1
+    assert [line.partition(": ")[0] for line in wrong.stderr.splitlines()] == [f"{bad}:2", f"{bad}:3"]
+    assert "sk-planted" not in wrong.stderr
+    assert (together.returncode, "known providers" in together.stderr) == (1, True)
+    report = json.loads(run_avm("config", "validate", "--json", str(bad), env=env).stdout)
+    assert (report["ok"], [one["key"] for one in report["problems"]]) == (False, ["limits.steps", "llm.apikey"])
+    assert json.loads(run_avm("config", "schema", env=env).stdout)["properties"]["limits"]
+
+
+def test_the_doctor_examines_the_file(tmp_path: Path) -> None:
+    file, env = tmp_path / "c.yaml", environment(tmp_path)
+    file.write_text("limits: {steps: 7}")
+    assert f"{file} can be used" in run_avm("doctor", "--config", str(file), "--port", "0", env=env).stdout
+    file.write_text("limits: {steps: none}")
+    sick = run_avm("doctor", "--config", str(file), "--json", env=env)
+    (finding,) = json.loads(sick.stdout)["checks"]
+    assert (sick.returncode, finding["name"], finding["status"]) == (1, "config", "fail")
+    assert f"{file}:1: limits.steps" in finding["text"]
+
+
+def test_a_server_takes_settings_as_flags_but_no_secret(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    for wrong, word in (
+        ("llm.apiKey=sk-planted", "LLM_API_KEY"),
+        ("limits.step=5", "did you mean"),
+        ("limits.steps=x", "whole"),
+    ):
+        done = run_avm("serve", "--memory", "--port", "0", "--set", wrong, env=env)
+        assert (done.returncode, word in done.stderr, "sk-planted" in done.stderr) == (1, True, False), done.stderr
+    for usage in (["--set", "nothing"], ["--set", "limits.steps=1", "--set", "limits.steps=2"]):
+        assert run_avm("serve", "--memory", *usage, env=env).returncode == 2

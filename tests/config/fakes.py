@@ -1,0 +1,64 @@
+"""Fakes — a store in memory, a seal that can be looked through only by the tests, and whoever follows changes."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from agentvm.config.centre import Centre
+from agentvm.config.layers import Given, Layer
+from agentvm.config.server import ServerConfig
+from agentvm.errors import AgentVMError
+from agentvm.model.secret import Secret
+from agentvm.storage.sqlite import SqliteStore, open_store
+
+
+class Reversing:
+    """Seals by turning the text round, with its place before it."""
+
+    def seal(self, scope: str, name: str, value: Secret) -> bytes:
+        return f"{scope}|{name}|{value.reveal()[::-1]}".encode()
+
+    def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
+        place = f"{scope}|{name}|"
+        assert sealed.decode().startswith(place)
+        return Secret(sealed.decode().removeprefix(place)[::-1])
+
+
+@dataclass(slots=True)
+class Recording:
+    """Follows whatever it is told, and remembers it; fails when asked to."""
+
+    failing: AgentVMError | None = None
+    meanwhile: Callable[[], None] = lambda: None
+    followed: list[ServerConfig] = field(default_factory=list)
+
+    async def attempt(self, config: ServerConfig) -> None:
+        if self.failing is not None:
+            raise self.failing
+
+    async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
+        await self.attempt(after)
+        self.meanwhile()
+        self.followed.append(after)
+
+
+def layer(**values: object) -> Layer:
+    """`limits__steps=5` for `limits.steps`."""
+    given = {key.replace("__", "."): Given(value, f"f:{number}") for number, (key, value) in enumerate(values.items(), 1)}  # type: ignore[arg-type]
+    return Layer("file", given)
+
+
+@asynccontextmanager
+async def open_centre(*base: Layer, store: SqliteStore | None = None, **about: bool) -> AsyncIterator[tuple[Centre, Recording]]:
+    if store is not None:
+        yield await made(base, store, **about)
+        return
+    async with open_store(None) as opened:
+        yield await made(base, opened, **about)
+
+
+async def made(base: Sequence[Layer], store: SqliteStore, **about: bool) -> tuple[Centre, Recording]:
+    centre, follower = Centre(base, store, Reversing(), lambda: 7, **about), Recording()
+    await centre.load()
+    centre.bind(follower)
+    return centre, follower

@@ -1,0 +1,106 @@
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agentvm.config.document import MAX_BYTES, Items, Members, Node, Scalar, Unreadable, parse, read_bytes
+
+SCALARS = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\x85\u2028\u2029\ufeff"), max_size=8
+)
+TREES = st.dictionaries(
+    SCALARS,
+    st.recursive(
+        SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3), max_leaves=8
+    ),
+    max_size=4,
+)
+
+
+def plain(node: Node) -> object:
+    match node:
+        case Scalar(text=text):
+            return text
+        case Items(items=items):
+            return [plain(item) for item in items]
+        case Members(members=members):
+            return {name: plain(child) for name, _, child in members}
+
+
+@given(TREES, st.booleans())
+def test_a_tree_that_is_written_is_read_as_it_was(tree: dict[str, object], flow: bool) -> None:
+    written = yaml.safe_dump(tree, allow_unicode=True, default_flow_style=flow, default_style='"')
+    assert plain(parse(written.encode())) == tree
+
+
+@given(st.binary(max_size=200))
+@example(b'a: "\\UFFFFFFFF"')
+@example(b"a: \x00")
+@example(b"\xff\xfe")
+@example(b"[" * 5000)
+@example(b"? [a]\n: b")
+@example(b"a: &x 1\nb: *x")
+@example(b"--- 1\n--- 2")
+@example(b"%YAML 9.9\n---\na: 1")
+@example(b"\t\ta: 1")
+def test_whatever_a_file_holds_it_is_read_or_refused_with_a_line(content: bytes) -> None:
+    refused = None
+    try:
+        assert isinstance(parse(content), Members)
+    except Unreadable as error:
+        refused = error
+    assert refused is None or 1 <= refused.line <= content.count(b"\n") + content.count(b"\r") + 2
+    assert refused is None or refused.text
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "word"),
+    [
+        ("a: 1\nb: 2\na: 3", 3, "twice"),
+        ("a: 1\nb: &x 2", 2, "anchors"),
+        ("a: 1\nb: *x", 2, "anchors"),
+        ("a: !!python/name:os.system x", 1, "tags"),
+        ("a: 1\n---\nb: 2", 2, "second document"),
+        ("1: a\n? [x]\n: y", 2, "text"),
+        ("a: 1\n~: b", 2, "text"),
+        ("- a", 1, "begins with a name"),
+        ("just text", 1, "begins with a name"),
+        ("a: 1\n b: 2", 2, "not YAML"),
+        ("a: 'x", 1, "not YAML"),
+        ("a: {" * 20, 1, "deeper"),
+        ('a: 1\nb: "\\UFFFFFFFF"', 1, "escape"),
+    ],
+)
+def test_what_a_configuration_does_not_need_is_refused(text: str, line: int, word: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        parse(text.encode())
+    assert word in refused.value.text
+    assert refused.value.line == line
+
+
+def test_scalars_are_their_texts_and_null_is_nothing() -> None:
+    tree = parse(b"a: on\nb: 0x10\nc: 1_000\nd: null\ne: ~\nf:\ng: 'null'\nh: \"\"\ni: |\n  x\n")
+    assert plain(tree) == {
+        "a": "on",
+        "b": "0x10",
+        "c": "1_000",
+        "d": None,
+        "e": None,
+        "f": None,
+        "g": "null",
+        "h": "",
+        "i": "x\n",
+    }
+    assert [line for _, line, _ in tree.members] == list(range(1, 10))
+    for nothing in (b"", b"# only a comment\n", b"---\n", b"null"):
+        assert plain(parse(nothing)) == {}
+
+
+def test_a_file_that_is_too_large_is_no_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "big.yaml"
+    path.write_bytes(b"#" * (MAX_BYTES * 2))
+    with pytest.raises(Unreadable, match="too many"):
+        parse(read_bytes(path))
+    parse(b"#" * MAX_BYTES)

@@ -1,0 +1,63 @@
+import pytest
+from hypothesis import given
+from tests.config.values import flat_values, plainly
+
+from agentvm.config.catalogue import Value, plain
+from agentvm.config.edits import MOST, check_server, check_tenant, own_keys, read_edit
+from agentvm.config.layers import merge, nest
+from agentvm.errors import AccessDenied, InvalidInput
+from agentvm.model.secret import Secret
+
+
+@given(flat_values())
+def test_a_tree_and_dotted_keys_say_the_same(values: dict[str, Value]) -> None:
+    flat = {key: value.reveal() if isinstance(value, Secret) else plain(value) for key, value in values.items()}
+    dotted, tree = read_edit(flat, ()), read_edit(nest(flat), ())
+    wanted = {key: plainly(value) for key, value in values.items()}
+    for found in (dotted, tree):
+        assert {key: None if value is None else plainly(value) for key, value in found.items()} == wanted
+
+
+def test_nothing_takes_back_one_or_all_below() -> None:
+    known = ["limits.steps", "limits.inbox", "llm.providers.a.model", "system.port"]
+    assert read_edit({"limits": None, "llm.providers.a": None}, known) == dict.fromkeys(
+        ["limits.steps", "limits.inbox", "llm.providers.a.model"]
+    )
+    assert read_edit({"system.port": None}, ()) == {"system.port": None}
+
+
+def test_all_that_is_wrong_is_told_without_what_is_secret() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_edit({"llm": {"apiKey": ["sk-planted"], "modle": 1}, "limits": [], "system.port": "x"}, ())
+    assert len(str(refused.value).split("; it must")) >= 2
+    problems = refused.value.details["problems"]
+    assert isinstance(problems, list)
+    assert len(problems) == 4
+    assert "sk-planted" not in str(refused.value)
+
+
+def test_a_change_has_a_bound() -> None:
+    rate = {"input": 1, "output": 1}
+    with pytest.raises(InvalidInput, match="at most"):
+        read_edit({f"billing.prices.m{number}": rate for number in range(MOST + 1)}, ())
+
+
+def test_what_is_needed_first_cannot_be_changed() -> None:
+    check_server({"system.port": 1})
+    with pytest.raises(InvalidInput, match="the file, a variable or a flag"):
+        check_server({"system.dataDir": "x"})
+    with pytest.raises(InvalidInput, match="no such setting"):
+        check_server({"nope": "x"})
+
+
+def test_a_tenant_may_lower_what_protects_the_server() -> None:
+    system = merge(())
+    check_tenant({"limits.steps": 25, "limits.repeats": None, "defaults.maxTokens": 10**6, "llm.model": "x"}, system)
+    with pytest.raises(InvalidInput, match="allows 25"):
+        check_tenant({"limits.steps": 26}, system)
+    with pytest.raises(AccessDenied, match="the operator's to set"):
+        check_tenant({"llm.apiKey": Secret("k")}, system)
+    assert set(own_keys()) == {
+        "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
+        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput",
+    }  # fmt: skip

@@ -1,0 +1,112 @@
+from pathlib import Path
+
+import pytest
+
+from agentvm.config.catalogue import SETTINGS, convert, find
+from agentvm.config.layers import merge
+from agentvm.config.load import (
+    VARIABLES,
+    check_together,
+    environment_layer,
+    file_of,
+    flag_layer,
+    from_environment,
+    layers_of,
+    load,
+    variable_of,
+)  # fmt: skip
+from agentvm.errors import ConfigInvalid
+
+
+def test_every_setting_has_a_variable_by_rule() -> None:
+    samples = {int: "7", float: "7", tuple: "a,b"}
+    for key, setting in SETTINGS.items():
+        if key.startswith("billing.prices"):
+            continue
+        named = key.replace("*", "our_own")
+        options = [option for option in getattr(setting.kind, "__args__", ()) if isinstance(option, str)]
+        text = options[0] if options else samples.get(setting.kind, "1.5" if "Decimal" in str(setting.kind) else "a")
+        layer, problems = environment_layer({variable_of(named): text})
+        assert problems == []
+        found = find(named)
+        assert found is not None
+        assert list(layer.given) == [named]
+        if not setting.about.secret:
+            assert layer.given[named].value == convert(found, text, text=True)
+    assert variable_of("limits.turnSeconds") == "AVM_LIMITS__TURN_SECONDS"
+    assert variable_of("llm.providers.our_own.apiKey") == "AVM_LLM__PROVIDERS__OUR_OWN__API_KEY"
+
+
+def test_a_short_name_sets_the_same_and_both_at_once_are_refused() -> None:
+    for variable, key in VARIABLES.items():
+        assert find(key) is not None, variable
+    layer, problems = environment_layer({"AVM_PORT": "1", "AVM_SYSTEM__PORT": "2"})
+    assert [str(one) for one in problems] == ["AVM_SYSTEM__PORT: system.port: it is also set by AVM_PORT; unset one of them"]
+    layer, problems = environment_layer({"AVM_PORT": "", "AVM_SYSTEM__PORT": "2", "AVM_DEBUG": "1", "AVM_KEY": "x"})
+    assert (problems, {key: one.place for key, one in layer.given.items()}) == ([], {"system.port": "AVM_SYSTEM__PORT"})
+
+
+def test_a_variable_with_a_slip_is_refused_with_what_was_meant() -> None:
+    _, problems = environment_layer({"AVM_LIMITS__TURN_SECOND": "5", "AVM_LLM__APIKEY": "sk-planted", "AVM_MARKUP": "much"})
+    said = "\n".join(map(str, problems))
+    assert "did you mean limits.turnSeconds?" in said
+    assert "did you mean llm.apiKey?" in said
+    assert "sk-planted" not in said
+    assert "AVM_MARKUP: billing.markup: it is 'much'" in said
+
+
+def test_layers_lie_above_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("system: {port: 1, host: '::1', logLevel: debug}\nlimits: {steps: 1}\n")
+    environ = {"AVM_PORT": "2", "AVM_LOG_LEVEL": "error"}
+    config = load(file, environ=environ, flags={"system.port": ("--port", 3)}, settings={"limits.steps": "9"})
+    assert (config.host, config.port, config.log_level, config.limits.steps) == ("::1", 3, "error", 9)
+    places = {key: one.given.place for key, one in merge(config.layers).items() if one.layer != "default"}
+    assert places == {
+        "system.host": f"{file}:1",
+        "system.port": "--port",
+        "system.logLevel": "AVM_LOG_LEVEL",
+        "limits.steps": "--set limits.steps",
+    }
+
+
+def test_the_file_is_the_one_that_is_named_or_the_one_in_the_data_directory(tmp_path: Path) -> None:
+    environ = {"AVM_DATA_DIR": str(tmp_path)}
+    assert load(environ=environ).port == 8080
+    (tmp_path / "config.yaml").write_text("system: {port: 1}")
+    assert load(environ=environ).port == 1
+    (tmp_path / "other.yaml").write_text("system: {port: 2}")
+    named = environ | {"AVM_CONFIG": str(tmp_path / "other.yaml")}
+    assert load(environ=named).port == 2
+    assert load(tmp_path / "config.yaml", environ=named).port == 1
+    assert load(environ=environ, flags={"system.dataDir": ("--memory", ":memory:")}).port == 8080
+    with pytest.raises(ConfigInvalid, match="cannot be read"):
+        load(tmp_path / "gone.yaml", environ=environ)
+    (tmp_path / "config.yaml").write_text("system: {dataDir: elsewhere}")
+    with pytest.raises(ConfigInvalid, match="use --config"):
+        load(environ=environ)
+    assert load(tmp_path / "config.yaml", environ={}).data_dir == Path("elsewhere")
+    assert file_of(None, {"HOME": ""}, ()) is not None
+
+
+def test_flags_that_cannot_be_are_told_together_and_secrets_are_not_taken() -> None:
+    _, problems = flag_layer({}, {"limits.step": "1", "llm.apiKey": "sk-planted", "system.port": "x"})
+    said = [str(one) for one in problems]
+    assert len(said) == 3
+    assert "LLM_API_KEY" in said[1]
+    assert "sk-planted" not in "".join(said)
+    with pytest.raises(ConfigInvalid, match="2 settings"):
+        load(environ={"AVM_PORT": "x", "AVM_DATA_DIR": ":memory:"}, settings={"limits.step": "1"})
+
+
+def test_what_is_right_one_by_one_may_not_go_together() -> None:
+    layers, problems = layers_of(None, {"LLM_MODEL": "mystery", "AVM_DATA_DIR": ":memory:"})
+    assert problems == []
+    assert "does not say who serves it" in str(check_together(layers))
+    layers, _ = layers_of(None, {"AVM_DATA_DIR": ":memory:"})
+    assert check_together(layers) is None
+
+
+def test_the_environment_alone_reads_no_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("broken: [")
+    assert from_environment({"AVM_DATA_DIR": str(tmp_path)}).port == 8080

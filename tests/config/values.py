@@ -1,0 +1,63 @@
+"""Values — random values for every setting, as a strategy of Hypothesis."""
+
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from agentvm.config.catalogue import SETTINGS, Setting, Value, bounds_of, find
+from agentvm.model.money import Rate
+from agentvm.model.secret import Secret
+
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")), min_size=1, max_size=20
+)
+MONEY = st.decimals(min_value=0, max_value=10**6, places=4)
+NAMES = st.sampled_from(["backup", "a", "x-1", "our_own"])
+PRICED = st.sampled_from(["openai/gpt-5.4-mini", "anthropic", "openai/org/model.v2"])
+
+
+def value_of(setting: Setting) -> st.SearchStrategy[Value]:
+    kind, bounds = setting.kind, bounds_of(setting.type)
+    if setting.about.secret:
+        return TEXTS.map(Secret)
+    if kind is int:
+        return st.integers(bounds["ge"], bounds["le"])
+    if kind is float:
+        return st.floats(bounds["ge"], bounds["le"], allow_nan=False)
+    if kind is Decimal:
+        return MONEY
+    if kind is Rate:
+        return st.builds(Rate, input=MONEY, output=MONEY, cache_read=st.none() | MONEY, cache_write=st.none() | MONEY)
+    if setting.about.kind == "list":
+        return st.lists(TEXTS.filter(lambda text: "," not in text), max_size=3).map(tuple)
+    if options := [option for option in getattr(kind, "__args__", ()) if isinstance(option, str)]:
+        return st.sampled_from(options)
+    return TEXTS
+
+
+def keys() -> st.SearchStrategy[str]:
+    """Every key, with names in the place of stars."""
+
+    def named(key: str) -> st.SearchStrategy[str]:
+        if "*" not in key:
+            return st.just(key)
+        return (PRICED if key.startswith("billing") else NAMES).map(lambda name: key.replace("*", name))
+
+    return st.sampled_from(list(SETTINGS)).flatmap(named)
+
+
+@st.composite
+def flat_values(draw: st.DrawFn) -> dict[str, Value]:
+    """Some settings with values that each of them may have."""
+    chosen = draw(st.lists(keys(), unique=True, max_size=12))
+    found = {}
+    for key in chosen:
+        setting = find(key)
+        assert setting is not None
+        found[key] = draw(value_of(setting))
+    return found
+
+
+def plainly(value: Value) -> object:
+    """Comparable, also secrets."""
+    return ("secret", value.reveal()) if isinstance(value, Secret) else value

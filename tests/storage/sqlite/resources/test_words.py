@@ -1,0 +1,48 @@
+import pytest
+
+from agentvm.model.ids import TenantId
+from agentvm.storage.sqlite.resources.words import MOST_CHARACTERS, query, scope_of, words
+
+ACME = TenantId("acme")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("  !? \n", ""),
+        ("Hello, World", "hello world"),
+        ("CAFÉ Straße", "cafe strasse"),
+        ("read_file docs.intro", "read file docs intro"),
+        ("北京烤鸭", "北 京 烤 鸭"),
+        ("it’s", "it's"),
+        ("a\ud800b \x00", "a b"),
+    ],
+)
+def test_a_text_is_cut_into_words(text: str, expected: str) -> None:
+    assert words(text) == expected
+
+
+def test_a_long_text_is_searched_by_its_beginning() -> None:
+    text = "a " * MOST_CHARACTERS
+    assert len(words(text)) <= MOST_CHARACTERS
+
+
+def test_what_is_asked_is_quoted_and_within_what_the_asker_may_find() -> None:
+    asked = query('שם"ן OR x', ACME, "all")
+    assert asked is not None
+    assert asked.endswith('{name tags description text} : ("שםן" * AND "or" * AND "x" *)')
+    assert scope_of(ACME, is_open=False) in asked
+    assert query("!!", ACME, "own") is None
+
+
+def test_a_question_has_a_bounded_number_of_words() -> None:
+    asked = query("word " * 1000, ACME, "own")
+    assert asked is not None
+    assert asked.count("word") == 32
+
+
+def test_who_may_find_a_resource_is_said_without_its_tenants_name() -> None:
+    assert scope_of(ACME, is_open=True) == f"{scope_of(ACME, is_open=False)} public"
+    assert "acme" not in scope_of(ACME, is_open=True)
+    assert scope_of(TenantId("a"), is_open=False) != scope_of(TenantId("b"), is_open=False)
