@@ -20,6 +20,7 @@ from agentvm.drivers.scripted import Script, Step, echo
 from agentvm.errors import ProviderOverloaded
 
 URL = "ws://localhost:8080/ws"
+HTTP_URL = "http://localhost:8080"
 
 READMES = ("README.md", "README.zh-CN.md")
 
@@ -47,7 +48,8 @@ async def fresh_runtime(where: str, script: Script = echo) -> AsyncIterator[tupl
 
 async def run(block: Block, names: dict[str, object], url: str) -> str:
     """Runs a whole script as such, and anything else as the body of an asynchronous function."""
-    source = "\n" * (block.line - 1) + block.text.replace(URL, url)
+    text = block.text.replace(URL, url).replace(HTTP_URL, url.replace("ws", "http", 1).removesuffix("/ws"))
+    source = "\n" * (block.line - 1) + text
     code = compile(source, "documentation", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     with redirect_stdout(io.StringIO()) as out:
         if "anyio.run(" in block.text:
@@ -66,6 +68,7 @@ async def test_python_blocks_run_in_order_and_print_what_is_written_below_them(
 ) -> None:
     # As the reader of such a page has it; the server of this test asks for none.
     monkeypatch.setenv("AVM_KEY", "avm_of_the_reader")
+    monkeypatch.setenv("no_proxy", "*")
     with anyio.fail_after(60):
         async with fresh_runtime(where) as (agentx, url):
             names: dict[str, object] = {"__name__": "__main__", "agentx": agentx}

@@ -74,7 +74,7 @@ async def test_what_does_not_fit_is_refused_and_leaves_nothing(draft: Draft) -> 
 async def test_what_is_too_large_is_refused() -> None:
     async with open_world() as world:
         with pytest.raises(ResourceTooLarge):
-            await world.prompt("hello", "x" * MAX_CONTENT)
+            await world.add("knowledge", "hello", {"documents": [{"id": "a", "text": "x" * MAX_CONTENT}]})
 
 
 async def test_a_reference_must_be_there_and_visible() -> None:
@@ -280,7 +280,7 @@ async def test_a_blob_is_named_only_by_who_can_see_it() -> None:
         kept = (await world.resolve("resource://knowledge/docs")).content
         assert isinstance(kept, dict)
         blob = kept["documents"][0]["file"]["blob"]
-        named = {"documents": [{"id": "b", "file": {"blob": blob}}]}
+        named = {"documents": [{"id": "b", "file": {"blob": blob, "size": 6}}]}
         with pytest.raises(ResourceInvalid, match="not there"):
             await world.add("knowledge", "stolen", named, by=world.bolt)
         again = await world.add("knowledge", "more", named)

@@ -95,7 +95,10 @@ type_option = click.option("--type", "kind", help=f"Only of this type: {', '.joi
 
 @click.group(epilog=EXAMPLES)
 def resource() -> None:
-    """Publish, find and move prompts, tools, sandboxes, agents and knowledge."""
+    """Publish, find and move what agents are made of.
+
+    These are resources: prompts, tools, sandboxes, agents and knowledge.
+    """
 
 
 @resource.command("push", epilog=EXAMPLES)

@@ -301,7 +301,7 @@ class Registry:
                 found = await self._resolver.find(author.tenant_id, uri)
                 nodes |= found.nodes
                 target = found.root.version.version_id
-                check_size(nodes, target, text)
+                check_size(nodes, target, text, above=1)
             made.append(NewDependency(alias=alias, uri=text, target=target, floating=not uri.is_exact))
         return tuple(made)
 

@@ -206,13 +206,13 @@ class Resolver:
             self._weight -= dropped.weight
 
 
-def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str) -> None:
-    """`ResourceTooDeep` when it refers to too much, or too far down."""
-    if len(nodes) > MAX_NODES:
+def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, above: int = 0) -> None:
+    """`ResourceTooDeep` when it refers to too much, or too far down; `above` are versions that will stand over it."""
+    if len(nodes) + above > MAX_NODES:
         raise ResourceTooDeep(f"{uri} refers to more than {MAX_NODES} versions")
     level, reached = {root}, 0
     while level:
-        if reached > MAX_DEPTH:
+        if reached + above > MAX_DEPTH:
             raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {uri}")
         level = {link.target for version_id in level for link in nodes[version_id].links}
         reached += 1
