@@ -4,7 +4,7 @@
 
 Resolving is measured for one prompt and for one with a closure of 50 versions: as it is asked again within seconds
 (remembered), and from the database. Its floor reads the same contents by their keys, on a connection and in a thread of its
-own, as the store does. A search is for an English word, a Chinese one, and a word that a quarter of all resources have; its floor
+own, as the store does. A search is for an English word, a Chinese one, and a word that every fourth resource has; its floor
 is the same full-text match with the same order, without tenants, counts and records. What is told is the best median of three
 series.
 """
