@@ -8,13 +8,15 @@ from typing import cast
 
 import structlog
 
+SHORTEST_KEY = 8
+
 concealed: set[str] = set()
 """What no entry may show, besides what the program has named when it configured its logs: keys that came while it runs."""
 
 
 def conceal(secret: str) -> None:
-    """From now on no entry shows it."""
-    if secret:
+    """From now on no entry shows it. What is shorter than any key is left: it would be cut out of every other word."""
+    if len(secret) >= SHORTEST_KEY:
         concealed.add(secret)
 
 

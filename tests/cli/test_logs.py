@@ -7,7 +7,7 @@ import pytest
 
 from agentvm.cli.logs import configure_logs
 from agentvm.errors import ConfigInvalid
-from agentvm.log import get_logger
+from agentvm.log import conceal, concealed, get_logger
 from agentvm.model.secret import Secret
 
 logger = get_logger("agentvm.tests.logs")
@@ -64,6 +64,18 @@ def test_secrets_and_query_strings_are_never_written() -> None:
     assert "sk-" not in written
     assert "ws://***@host/ws" in written
     assert "the key *** is wrong" in written
+
+
+def test_a_key_that_came_later_is_taken_out_too_and_whole_also_if_another_begins_it() -> None:
+    stream = io.StringIO()
+    configure_logs("info", secrets=[Secret("sk-first")], stream=stream)
+    for secret in ("sk-first-and-more", "word", ""):
+        conceal(secret)
+    try:
+        logger.info("told", text="sk-first-and-more, sk-first and a word")
+    finally:
+        concealed.clear()
+    assert json.loads(stream.getvalue())["text"] == "***, *** and a word"
 
 
 def test_counts_of_tokens_are_no_secrets() -> None:

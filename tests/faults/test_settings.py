@@ -148,6 +148,8 @@ async def test_a_secret_that_is_planted_is_found_nowhere(tmp_path: Path) -> None
     stream, root = StringIO(), logging.getLogger()
     before = (list(root.handlers), root.level, logging.getLogger("agentvm").level)
     configure_logs("debug", stream=stream)
+    # Of other tests.
+    concealed.clear()
     seen: list[str] = []
     try:
         async with open_provider() as provider, serving(config_for(provider, data_dir=tmp_path)) as (server, web):

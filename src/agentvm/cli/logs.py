@@ -74,7 +74,8 @@ class Redactor:
     def _clean(self, value: object) -> object:
         match value:
             case str():
-                for secret in (*self._secrets, *concealed):
+                # The longest first: one that begins another would leave the rest of it.
+                for secret in sorted({*self._secrets, *concealed}, key=len, reverse=True):
                     value = value.replace(secret, "***")
                 return _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value))
             case dict():
