@@ -15,7 +15,7 @@ from agentvm.commands.call import Peer
 from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
-from agentvm.config.centre import NO_OVERRIDES, Centre
+from agentvm.config.centre import Centre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
@@ -233,7 +233,7 @@ async def open_agentvm(
         )
         for definition in definitions:
             runtime.check(definition)
-        first_key = await office.access.bootstrap(config.admin_key) if config.authenticates else None
+        first_key = await _bootstrap(settings, office)
         vm = AgentVM(
             config=config,
             store=store,
@@ -282,6 +282,14 @@ async def _open_rules(
     metering = Metering(prices, office.quotas, clock)
     await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
     return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+
+
+async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
+    config = settings.config
+    try:
+        return await office.access.bootstrap(config.admin_key) if config.authenticates else None
+    except ConfigInvalid as error:
+        raise settings.blamed(error) from None
 
 
 async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) -> None:
@@ -366,7 +374,5 @@ async def _open_models(settings: Centre, given: Mapping[str, Driver] | None, sta
     try:
         await configure(models, settings.config)
     except ConfigInvalid as error:
-        if settings.overridden:
-            raise ConfigInvalid(f"{error}; {NO_OVERRIDES}") from None
-        raise
+        raise settings.blamed(error) from None
     return models

@@ -34,6 +34,7 @@ from agentvm.errors import (
     UnknownCommand,
 )
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolCallMessage, ToolResultMessage, UserMessage
+from agentvm.protocol.records import DefinitionRecord
 from agentvm.protocol.verbs import AgentHandle
 
 pytestmark = pytest.mark.anyio
@@ -78,13 +79,15 @@ async def text_of(agent: AgentHandle, content: str) -> str:
 
 async def test_definitions_are_registered_once_listed_and_found(opened: Open) -> None:
     async with opened(Play()) as agentx:
-        assert {definition.name for definition in await agentx.definitions.list()} == {"default", "poet"}
+        listed = await agentx.definitions.list()
+        assert [one.name for one in listed][:2] == ["default", "poet"]
+        assert all(isinstance(one, DefinitionRecord) for one in listed[2:]), "the agents that ship with the server"
         assert await agentx.definitions.get("poet") == POET
         assert await agentx.definitions.get("nobody") is None
         critic = Definition(name="critic", system_prompt="Find fault.")
         assert await agentx.definitions.register(critic) == critic
         assert await agentx.definitions.register(critic) == critic
-        assert (await agentx.definitions.list())[-1] == critic
+        assert (await agentx.definitions.list())[2] == critic
         with pytest.raises(DefinitionConflict):
             await agentx.definitions.register(Definition(name="critic", system_prompt="Praise."))
         with pytest.raises(DefinitionConflict):

@@ -1,11 +1,14 @@
 """`avm config` at a real server, and without one."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 from tests.cli.desk import avm, open_desk
-from tests.cli.program import environment, run_avm
+from tests.cli.program import environment, run_avm, running
 
 from agentvm.config.catalogue import SETTINGS
 
@@ -165,3 +168,28 @@ def test_a_server_takes_settings_as_flags_but_no_secret(tmp_path: Path) -> None:
         assert (done.returncode, word in done.stderr, "sk-planted" in done.stderr) == (1, True, False), done.stderr
     for usage in (["--set", "nothing"], ["--set", "limits.steps=1", "--set", "limits.steps=2"]):
         assert run_avm("serve", "--memory", *usage, env=env).returncode == 2
+
+
+async def test_what_a_change_hides_is_told_at_the_next_start_and_where_it_is_shown(tmp_path: Path) -> None:
+    file, env = tmp_path / "c.yaml", environment(tmp_path, AVM_LIMITS__INBOX="9")
+    file.write_text("limits:\n  steps: 7\n")
+    arguments = ["serve", "--port", "0", "--config", str(file)]
+    async with running(*arguments, env=env, errors=tmp_path / "first") as server:
+        url = (await server.line_with("listening on")).split()[-1]
+        for key in ("limits.steps", "limits.inbox", "limits.agents"):
+            done = await anyio.to_thread.run_sync(partial(avm, "config", "set", key, "8", url=url))
+            assert done.code == 0, done.err
+        assert "setting_overridden" not in server.errors
+    async with running(*arguments, env=env, errors=tmp_path / "second") as server:
+        url = (await server.line_with("listening on")).split()[-1]
+        told = [json.loads(line) for line in server.errors.splitlines() if "setting_overridden" in line]
+        assert [(one["setting"], one["layer"], one["place"]) for one in told] == [
+            ("limits.steps", "file", f"{file}:2"),
+            ("limits.inbox", "environment", "AVM_LIMITS__INBOX"),
+        ]
+        shown = await anyio.to_thread.run_sync(lambda: avm("config", "show", "limits.steps", url=url))
+        assert f"(hides {file}:2)" in shown.out
+    async with running(*arguments, "--no-overrides", env=env, errors=tmp_path / "third") as server:
+        url = (await server.line_with("listening on")).split()[-1]
+        shown = await anyio.to_thread.run_sync(lambda: avm("config", "get", "limits.steps", url=url))
+        assert shown.out == "7\n"

@@ -15,6 +15,7 @@ from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
 from agentvm.model.limits import Limits
+from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.resources.registry import Author
 
 pytestmark = pytest.mark.anyio
@@ -185,6 +186,33 @@ async def test_an_agent_is_upgraded_with_what_its_new_version_is_locked_to() -> 
             "temperature": {"before": 0.2, "after": 0.4},
         }
         assert [one["uri"] for one in done["record"]["lock"]] == ["resource://agents/seller@1.0.1", f"{SALES}@1.0.1"]
+
+
+async def test_an_update_leaves_an_agent_at_its_version_and_changes_what_it_says() -> None:
+    async with open_desk() as desk:
+        await desk.publish("prompts", "sales", {"text": "one {{who}}"})
+        seller = {"systemPrompt": SALES, "defaults": {"who": "all"}, "tools": ["calculator"]}
+        await desk.publish("agents", "seller", seller)
+        image_id = (await desk.ask("image_build", containerId="c1", definition="seller"))["record"]["imageId"]
+        await desk.publish("prompts", "sales", {"text": "two {{who}}"})
+        await desk.publish("agents", "seller", {**seller, "temperature": 1})
+        updates = {"variables": {"who": "Ann"}, "tools": ["current_time"]}
+        record = (await desk.ask("image_update", imageId=image_id, updates=updates))["record"]
+        assert (record["systemPrompt"], record["definitionRef"]) == ("one Ann", "resource://agents/seller")
+        assert [one["version"] for one in record["lock"]] == ["1.0.0", "1.0.0"]
+
+
+async def test_who_may_not_read_resources_cannot_build_anew_what_refers_to_them() -> None:
+    async with open_desk() as desk:
+        await desk.publish("prompts", "sales", {"text": "one"})
+        image_id = (await desk.create_image(systemPrompt=SALES))["imageId"]
+        principal = Principal(tenant_id=desk.peer.tenant_id, permissions=EVERYTHING - {"resources:read"})
+        limited = Desk(desk.vm, desk.vm.attach(principal))
+        about: dict[str, object] = {"updates": {"temperature": 0.5}}
+        for command in ("image_update", "image_upgrade"):
+            assert (await limited.ask(command, imageId=image_id, **about))["errorCode"] == "permission_denied"
+        renamed = await limited.ask("image_update", imageId=image_id, updates={"name": "New"})
+        assert (renamed["record"]["name"], renamed["record"]["systemPrompt"]) == ("New", "one")
 
 
 async def test_an_upgrade_to_what_is_gone_is_refused_and_changes_nothing() -> None:

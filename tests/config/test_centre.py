@@ -128,6 +128,25 @@ async def test_overrides_that_keep_the_server_from_starting_can_be_left_aside() 
         await made((), store)
 
 
+class Lost(Reversing):
+    """Has another key than then."""
+
+    def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
+        raise ConfigInvalid("It was sealed with another server key")
+
+
+async def test_a_secret_that_cannot_be_opened_any_more_can_be_left_aside_and_set_again() -> None:
+    async with open_store(None) as store:
+        before, _ = await made((), store)
+        await before.change(None, {"llm.apiKey": "k", "limits.steps": 6}, ME)
+        with pytest.raises(ConfigInvalid, match="--no-overrides"):
+            await Centre((), store, Lost(), lambda: 7).load()
+        centre = Centre((), store, Lost(), lambda: 7, ignore=True)
+        await centre.load()
+        await centre.change(None, {"llm.apiKey": None}, ME)
+        assert (centre.limits_of(None).steps, centre.config.llm_api_key) == (6, None)
+
+
 async def test_a_tenants_choice_is_looked_up_and_gone_with_what_it_chose() -> None:
     async with open_centre() as (centre, _):
         await centre.change(None, {"llm.providers.backup": {"driver": "scripted", "model": "m"}}, ME)

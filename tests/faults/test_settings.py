@@ -16,6 +16,7 @@ from agentvm.cli.logs import configure_logs
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
 from agentvm.config import ProviderConfig
+from agentvm.errors import ConfigInvalid
 from agentvm.log import concealed
 from agentvm.model.image import ImageConfig
 from agentvm.model.secret import Secret
@@ -86,6 +87,7 @@ async def test_a_turn_that_streams_goes_on_while_everything_changes_and_the_next
                     },
                     "llm.provider": "second",
                     "limits": {"steps": 3, "turnSeconds": 100},
+                    "defaults.maxTokens": 77,
                     "system.logLevel": "warning",
                 }
                 answer = await put(web, changes)
@@ -96,7 +98,9 @@ async def test_a_turn_that_streams_goes_on_while_everything_changes_and_the_next
                 gate.set()
         assert told == ["three", "one two"]
         request = await new.wait_request()
-        assert (request.json()["model"], dict(request.headers)["authorization"]) == ("m2", f"Bearer {PLANTED}")
+        sent = request.json()
+        assert (sent["model"], dict(request.headers)["authorization"]) == ("m2", f"Bearer {PLANTED}")
+        assert 77 in (sent.get("max_tokens"), sent.get("max_completion_tokens"))
 
 
 async def test_a_provider_that_falls_silent_is_given_up_after_the_timeout_that_was_set() -> None:
@@ -108,6 +112,18 @@ async def test_a_provider_that_falls_silent_is_given_up_after_the_timeout_that_w
                 told: list[str] = []
                 await ask(server, "a", told)
         assert "was silent for 0.2 s" in told[0]
+
+
+async def test_a_provider_that_is_known_to_be_slow_has_a_timeout_of_its_own() -> None:
+    async with open_provider() as provider:
+        provider.play(answers.stream([answers.delta({"role": "assistant", "content": "one"}), Stall()]))
+        url = f"{provider.base_url}/v1"
+        slow = ProviderConfig(driver="openai", model="m1", api_key=Secret("k1"), base_url=url, timeout=0.3)
+        with anyio.fail_after(30):
+            async with serving(config_for(provider, providers={"first": slow})) as (server, _):
+                told: list[str] = []
+                await ask(server, "a", told)
+        assert "was silent for 0.3 s" in told[0]
 
 
 async def test_a_provider_that_cannot_be_opened_changes_nothing() -> None:
@@ -168,5 +184,10 @@ async def test_what_was_changed_counts_after_a_restart_also_where_the_server_lis
             assert (changed["restartRequired"], server.host) == (["system.host"], "127.0.0.1")
         async with start_server(config) as server:
             assert (server.host, server.config.limits.steps) == ("127.0.0.2", 4)
+            async with httpx2.AsyncClient(base_url=server.url, trust_env=False) as web:
+                await put(web, {"system.host": "192.0.2.7"})
+        with pytest.raises(ConfigInvalid, match="--no-overrides"):
+            async with start_server(config):
+                pass
         async with start_server(config, overrides=False) as server:
             assert (server.host, server.config.limits.steps) == ("127.0.0.1", 25)

@@ -8,7 +8,7 @@ import importlib
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 import anyio
@@ -23,9 +23,6 @@ from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_pa
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
 from agentvm.version import VERSION
-
-if TYPE_CHECKING:
-    from agentvm.server.local import RunningServer
 
 EXAMPLES = """\b
 Examples:
@@ -105,7 +102,6 @@ async def run_server(config: ServerConfig, overrides: bool = True) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with start_server(config, overrides=overrides) as server:
             announce(server.config, server.url, server.ws_url)
-            announce_settings(server)
             show_first_key(server.first_key)
             async for _ in signals:
                 break
@@ -131,12 +127,6 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
         warn("WARNING: every web page may use this server, also one that a stranger made. Name the origins you trust instead.")
     if missing := missing_weights(config):
         warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
-
-
-def announce_settings(server: "RunningServer") -> None:
-    """Nothing beats a file, a variable or a flag in silence."""
-    for key, hidden in server.server.vm.settings.shadowed.items():
-        warn(f"{key} was changed at run time, so {hidden.given.place} does not count. See: avm config explain {key}")
 
 
 def show_first_key(key: Secret | None) -> None:

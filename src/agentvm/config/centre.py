@@ -20,7 +20,7 @@ from agentvm.config.edits import Edit, check_server, check_tenant, read_edit
 from agentvm.config.history import Seals, State
 from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
 from agentvm.config.server import ServerConfig
-from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed
+from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.limits import Limits
@@ -106,18 +106,21 @@ class Centre:
             if tenant_id is None and self._ignore:
                 self._scopes[None] = _Scope(revision, state, Layer("override"))
             else:
-                self._scopes[tenant_id] = _Scope(revision, state, self._layer(tenant_id, state))
+                self._scopes[tenant_id] = _Scope(revision, state, self._opened(tenant_id, state))
         layers = self._layers()
         try:
             self._start = self._system = merge(layers)
             self.config = build(self._start, layers=layers)
         except ConfigInvalid as error:
-            if self.overridden:
-                raise ConfigInvalid(f"{error}; {NO_OVERRIDES}") from None
-            raise
+            raise self.blamed(error) from None
         self._look_up()
         for key, hidden in self.shadowed.items():
-            logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.given.place)
+            remedy = f"avm config explain {key}"
+            logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.given.place, remedy=remedy)
+
+    def blamed(self, error: ConfigInvalid) -> ConfigInvalid:
+        """What keeps the server from starting, with the remedy if a change at run time may be to blame."""
+        return ConfigInvalid(f"{error}; {NO_OVERRIDES}") if self.overridden else error
 
     def bind(self, follower: Follower) -> None:
         """From now on what runs follows the changes."""
@@ -165,8 +168,7 @@ class Centre:
             scope = self._scope(tenant_id)
             edit = read_edit(changes, scope.state)
             self._check(tenant_id, edit)
-            current = {key: given.value for key, given in self._layer(tenant_id, scope.state).given.items()}
-            fresh = {key: value for key, value in edit.items() if not _same(current.get(key), value)}
+            fresh = {key: value for key, value in edit.items() if not self._has(tenant_id, key, value)}
             raw = {key: history.encode(tenant_id, key, value, self._seals) for key, value in fresh.items()}
             return await self._commit(tenant_id, raw, ordered)
 
@@ -193,6 +195,21 @@ class Centre:
         self._scopes.pop(tenant_id, None)
         self._limits.pop(tenant_id, None)
         self._defaults.pop(tenant_id, None)
+
+    def _has(self, tenant_id: TenantId | None, key: str, value: object) -> bool:
+        """Whether the override is that already. One that cannot be opened any more is replaced."""
+        state = self._scope(tenant_id).state
+        try:
+            given = history.decode(tenant_id, {key: state[key]} if key in state else {}, self._seals).get(key)
+        except (ConfigInvalid, StoreFailed):
+            return False
+        return _same(None if given is None else given.value, value) and (value is not None or key not in state)
+
+    def _opened(self, tenant_id: TenantId | None, state: State) -> Layer:
+        try:
+            return self._layer(tenant_id, state)
+        except (ConfigInvalid, StoreFailed) as error:
+            raise ConfigInvalid(f"{error}; {NO_OVERRIDES}") from None
 
     def _check(self, tenant_id: TenantId | None, edit: Edit) -> None:
         if tenant_id is None:

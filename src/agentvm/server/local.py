@@ -11,7 +11,7 @@ from agentvm.app import AgentVM, open_agentvm
 from agentvm.commands.local import LocalLink
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
-from agentvm.errors import Conflict
+from agentvm.errors import ConfigInvalid, Conflict
 from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.protocol.verbs import AgentX, RuntimeView, Unsubscribe
@@ -169,7 +169,10 @@ async def start_server(
             raise TypeError("a local runtime has a server")
         # Where it listens may have been changed while an earlier server ran.
         now = server.vm.config
-        port = await server.listen(port=now.port, host=now.host)
+        try:
+            port = await server.listen(port=now.port, host=now.host)
+        except ConfigInvalid as error:
+            raise server.vm.settings.blamed(error) from None
         yield RunningServer(app=server.app, agentx=agentx, server=server, host=now.host, port=port)
 
 
