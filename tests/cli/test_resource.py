@@ -105,6 +105,10 @@ async def test_an_archive_that_is_none_is_refused(tmp_path: Path) -> None:
         refused = await desk.avm("resource", "import", str(tmp_path / "x"))
         assert (refused.code, "is not gzip" in refused.err) == (1, True)
         assert (await desk.avm("resource", "import", str(tmp_path / "absent"))).code == 2
+        with (tmp_path / "film").open("wb") as film:
+            film.truncate(1 << 40)
+        large = await desk.avm("resource", "import", str(tmp_path / "film"))
+        assert (large.code, "is larger than" in large.err) == (1, True)
 
 
 async def test_tags_point_and_versions_are_withdrawn_and_come_back(tmp_path: Path) -> None:

@@ -1,17 +1,23 @@
 """What becomes of what an archive holds: all of it is taken in, as it says, or nothing is."""
 
-from collections.abc import Callable
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import apsw
 import pytest
-from tests.resources.archives import Raw, blob, bundle, entry, hexed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.resources.archives import Raw, blob, bundle, entry, hexed, pack
 from tests.resources.fixtures import open_world
 from tests.resources.test_archive import UNREADABLE
 
-from agentvm.errors import AgentVMError, PermissionDenied
+from agentvm.errors import AgentVMError, InvalidInput, PermissionDenied
 from agentvm.errors.resource import (
     ResourceCycle,
     ResourceInvalid,
@@ -346,3 +352,36 @@ async def test_whitespace_in_a_content_is_no_other_content() -> None:
         again = await import_bundle(world.centre, world.acme, bundle(TONE))
         assert again[0].outcome == "unchanged"
         assert canonical({"text": "Friendly."}) == body
+
+
+anything = st.none() | st.integers() | st.sampled_from(
+    ["", "x", "resource://prompts/tone", "resource://prompts/sales@1.0.0", "resource://tools/tone@1.0.0", digest_of(b""),
+     TONE[0]["digest"], SALES[0]["digest"], "1.0.0", "includes.0", "tools", [], {}, ["x"], {"x": "x"}]
+)  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 200), anything), min_size=1, max_size=3))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_bundle_says_it_is_taken_or_refused(changes: list[tuple[int, object]]) -> None:
+    """One member after another is replaced by something that looks right or does not."""
+    entries = [json.loads(json.dumps(raw)) for raw, _ in (TONE, SALES)]
+
+    def members(value: object) -> Iterator[tuple[Any, Any]]:
+        pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, inner in list(pairs):
+            yield value, key
+            yield from members(inner)
+
+    for number, new in changes:
+        places = list(members(entries))
+        holder, key = places[number % len(places)]
+        holder[key] = new
+
+    async def attempt() -> None:
+        async with open_world() as world:
+            bodies = [(blob(body), body) for _, body in (TONE, SALES)]
+            said = json.dumps({"format": 1, "root": SALES[0]["uri"], "entries": entries}).encode()
+            with suppress(InvalidInput, ResourceVersionExists):
+                await import_bundle(world.centre, world.acme, gzip.compress(pack([("bundle.json", said), *bodies])))
+
+    anyio.run(attempt)

@@ -12,6 +12,7 @@ from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 from agentvm.model.resource import SCHEME, TYPES, ResourceUri, is_reference, parse_uri
+from agentvm.resources.archive import MAX_BUNDLE
 
 EXAMPLES = """\b
 Examples:
@@ -229,8 +230,11 @@ def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps:
 @asks_server
 def import_archive(api: Api, show: Show, file: Any, on_conflict: str, dry_run: bool) -> None:
     """Take in an archive that was exported: all of it, or nothing."""
+    data = file.read(MAX_BUNDLE + 1)
+    if len(data) > MAX_BUNDLE:
+        raise click.ClickException(f"{plain(file.name)} is larger than {MAX_BUNDLE:,} bytes: that is no archive of resources.")
     chosen = {"new-version": "newVersion"}.get(on_conflict, on_conflict)
-    done = api.post("resources", "import", body=file.read(), onConflict=chosen, dryRun="true" if dry_run else "false")
+    done = api.post("resources", "import", body=data, onConflict=chosen, dryRun="true" if dry_run else "false")
     show.items(done.get("items", []), OUTCOMES, none="There was nothing to import.")
     if dry_run and not show.as_json:
         click.echo("Nothing was imported: that is what would be done.", err=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+import anyio.lowlevel
 import msgspec
 
 from agentvm.errors import InvalidInput, shorten
@@ -74,7 +75,11 @@ async def take_in(
     """
     intake = _Intake(centre, author, bundle, on_conflict, redescribe=redescribe)
     intake.assume_absent(absent)
-    report = [await intake.add(entry) for entry in in_order(bundle.entries)]
+    report: list[ImportedEntry] = []
+    for entry in in_order(bundle.entries):
+        # Each takes a while to check, and others wait for the same loop.
+        await anyio.lowlevel.checkpoint()
+        report.append(await intake.add(entry))
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
         raise ResourceVersionExists(

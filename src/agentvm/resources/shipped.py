@@ -39,7 +39,7 @@ async def ship(centre: ResourceCentre) -> None:
     absent = wanted.keys() - latest.keys()
     done = await take_in(centre, AUTHOR, _loaded(), on_conflict="skip", redescribe=True, absent=absent)
     created = [entry.uri for entry in done if entry.outcome == "created"]
-    logger.info("shipped", versions=len(created))
+    logger.debug("shipped", versions=len(created))
     for entry in done:
         if entry.outcome == "skipped":
             logger.warning("shipped_differs", uri=entry.uri)
