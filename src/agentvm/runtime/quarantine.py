@@ -33,11 +33,12 @@ class Quarantine:
     async def put(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, reason: str) -> None:
         logger.error("session_quarantined", session_id=session_id, container_id=container_id, reason=reason)
         self._reasons[tenant_id, session_id] = reason
-        await self._store.tenant(tenant_id).container(container_id).set_quarantine(session_id, reason, self._clock())
+        log = self._store.tenant(tenant_id).container(container_id).log(session_id)
+        await log.set_quarantine(reason, self._clock())
 
     async def release(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Session | None:
-        container = self._store.tenant(tenant_id).container(container_id)
-        session = await container.set_quarantine(session_id, None, self._clock())
+        log = self._store.tenant(tenant_id).container(container_id).log(session_id)
+        session = await log.set_quarantine(None, self._clock())
         if self._reasons.pop((tenant_id, session_id), None) is not None:
             logger.info("session_released", session_id=session_id)
         return session

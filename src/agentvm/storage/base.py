@@ -96,9 +96,6 @@ class ContainerStore(Protocol):
 
     async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None: ...
 
-    async def set_quarantine(self, session_id: SessionId, reason: str | None, now: int) -> Session | None:
-        """Sets the session aside, or releases it for None."""
-
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
@@ -128,6 +125,9 @@ class LogStore(Protocol):
 
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
+
+    async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
+        """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
 
 
 class TenantStore(Protocol):

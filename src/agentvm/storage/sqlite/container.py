@@ -153,17 +153,6 @@ class SqliteContainerStore:
 
         return await self._database.write(write)
 
-    async def set_quarantine(self, session_id: SessionId, reason: str | None, now: int) -> Session | None:
-        def write(connection: apsw.Connection) -> Session | None:
-            connection.execute(
-                "UPDATE sessions SET quarantine = ?, updated_at = ? "
-                "WHERE tenant_id = ? AND container_id = ? AND session_id = ?",
-                (reason, now, *self._key, session_id),
-            )
-            return rows.read_session(connection, self._key, session_id)
-
-        return await self._database.write(write)
-
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id))

@@ -7,10 +7,11 @@ import apsw
 from agentvm.errors import SessionNotFound
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message, decode_message
+from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch
+from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session
 from agentvm.storage.sqlite.session_write import prepare
 
 LOG_RANGE = """
@@ -29,6 +30,9 @@ MESSAGE = """
 SELECT body
 FROM sessions JOIN messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
+"""
+_SET_QUARANTINE = """
+UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
 
 
@@ -82,3 +86,13 @@ class SqliteLogStore:
             return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
 
         return await self._database.read(read)
+
+    async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
+        """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
+        tenant_id, container_id, session_id = self._scope
+
+        def write(connection: apsw.Connection) -> Session | None:
+            connection.execute(_SET_QUARANTINE, (reason, now, *self._scope))
+            return read_session(connection, (tenant_id, container_id), session_id)
+
+        return await self._database.write(write)

@@ -89,17 +89,17 @@ async def check_a_log_that_is_too_large_loses_its_oldest_part(store: Store) -> N
 async def check_a_session_is_set_aside_and_released(store: Store) -> None:
     home = await settle(store, image())
     assert await store.list_quarantined() == ()
-    aside = await home.set_quarantine(SESSION, "it is poison", 8)
+    aside = await home.log(SESSION).set_quarantine("it is poison", 8)
     assert aside is not None
     assert (aside.quarantine, aside.updated_at) == ("it is poison", 8)
     assert await home.get_session(SESSION) == aside
     assert await store.list_quarantined() == ((ACME, aside),)
-    released = await home.set_quarantine(SESSION, None, 9)
+    released = await home.log(SESSION).set_quarantine(None, 9)
     assert released is not None
     assert released.quarantine is None
     assert await store.list_quarantined() == ()
-    assert await home.set_quarantine(SessionId("gone"), "why", 9) is None
-    assert await store.tenant(RIVAL).container(HOME).set_quarantine(SESSION, "mine", 9) is None
+    assert await home.log(SessionId("gone")).set_quarantine("why", 9) is None
+    assert await store.tenant(RIVAL).container(HOME).log(SESSION).set_quarantine("mine", 9) is None
     assert await store.list_quarantined() == ()
 
 
