@@ -209,10 +209,7 @@ async def open_agentvm(
     """
     new_id = id_factory(clock, secrets.randbits)
     async with AsyncExitStack() as stack:
-        path = None
-        if config.data_dir is not None:
-            path = stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
-        store = await stack.enter_async_context(open_store(path))
+        store = await _open_store(config, stack)
         rules = await _open_rules(config, store, drivers, stack, clock, overrides=overrides)
         settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
@@ -248,6 +245,11 @@ async def open_agentvm(
         )
         await _open_doors(vm, rules.ended, stack)
         yield vm
+
+
+async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
+    path = None if config.data_dir is None else stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
+    return await stack.enter_async_context(open_store(path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

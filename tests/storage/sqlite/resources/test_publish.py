@@ -69,7 +69,8 @@ async def test_two_servers_on_one_file_agree_on_who_was_first(tmp_path: Path) ->
 
                 async def publish(place: int, of: SqliteStore, number: int = number, won: list[int] = won) -> None:
                     ids = {"resource_id": f"res {number} {place}", "version_id": f"rver {number} {place}"}
-                    if not await raises(ResourceExists, put(of, publication(f"r{number}", is_new=True, **ids))):
+                    wanted = publication(f"r{number}", text=f"by {place}", is_new=True, **ids)
+                    if not await raises(ResourceExists, put(of, wanted)):
                         won.append(place)
 
                 async with anyio.create_task_group() as tasks:
