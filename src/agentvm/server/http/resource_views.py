@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceType, ResourceUri, ResourceVersion, Visibility, parse_uri
@@ -117,6 +118,8 @@ def version_shown(version: ResourceVersion, resource: Resource, viewer: TenantId
 
 def selector_of(resource: Resource, text: str) -> str:
     """Checked and in its canonical form, as in a URI."""
+    if "#" in text:
+        raise ResourceUriInvalid(text, "a version, range, tag or digest is wanted here")
     uri = ResourceUri(type=resource.type, name=resource.name, selector=text)
     return parse_uri(str(uri)).selector or text
 
