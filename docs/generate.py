@@ -136,9 +136,18 @@ COMMAND_NOTES: dict[str, str] = {
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
     "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or "
     "`content` is empty.",
+    "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
+    "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
+    "resource_list": "Searches the tenant's own resources and those that are public; the best first if there is a `q`, else by "
+    "name.",
+    "resource_resolve": "Follows a URI to a version and what it renders to. Fails with `resource_not_found`, "
+    "`resource_uri_invalid`, `prompt_unresolved`.",
 }
 
-ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_"))} | {"image_build", "image_upgrade"}
+ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))} | {
+    "image_build",
+    "image_upgrade",
+}
 """Commands that AgentX 1.x does not have. Its clients never send them."""
 
 

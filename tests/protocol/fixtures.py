@@ -45,6 +45,9 @@ REQUESTS: dict[str, dict[str, object]] = {
     "agent_destroy_all": {"containerId": "c1"},
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
+    "resource_register": {"type": "prompt", "name": "hello", "content": {"text": "Hello."}},
+    "resource_list": {"scope": "own"},
+    "resource_resolve": {"uri": "resource://prompts/hello", "args": {"name": "Ada"}},
 }
 
 CONTEXT = Scope(container_id=ContainerId("c1"), image_id=ImageId("img_1"), session_id=SessionId("sess_1"))

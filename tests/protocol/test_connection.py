@@ -27,6 +27,8 @@ from agentvm.protocol.table import COMMANDS
 
 RECEIVED = get_args(Received)
 WRONG = [1, True, 1.5, [1], {"name": 7}]
+OPEN = {"content", "args"}
+"""Members of resource commands that may be any object: what must be in it is its type's business."""
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -114,6 +116,8 @@ def test_a_well_formed_request_becomes_its_command(name: str) -> None:
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_member_of_the_wrong_type_is_refused_to_the_one_who_asked(name: str, wrong: object) -> None:
     for member in REQUESTS[name]:
+        if name.startswith("resource_") and member in OPEN and isinstance(wrong, dict):
+            continue
         received = Connection("c").receive(request(name, {**REQUESTS[name], member: wrong}))
         assert isinstance(received, CommandRefused), member
         assert (received.name, received.request_id, received.error.code) == (name, "req_1", "invalid_input")

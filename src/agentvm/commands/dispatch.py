@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentvm.commands import agent, container, definition, gate, image, message, session
+from agentvm.commands import agent, container, definition, gate, image, message, resource, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -45,6 +45,9 @@ TABLE: CommandTable[Call] = CommandTable(
     agent_destroy_all=agent.destroy_all,
     agent_interrupt=agent.interrupt,
     message_send=message.send,
+    resource_register=resource.register,
+    resource_list=resource.list_some,
+    resource_resolve=resource.resolve,
 )
 
 

@@ -37,6 +37,9 @@ NEEDS: dict[str, str] = {
     "agent_destroy_all": "agent:use",
     "agent_interrupt": "agent:use",
     "message_send": "agent:use",
+    "resource_register": "resources:write",
+    "resource_list": "resources:read",
+    "resource_resolve": "resources:read",
 }
 """By the name of the command. Its keys are those of the command table: a test says so."""
 

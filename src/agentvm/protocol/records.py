@@ -1,8 +1,9 @@
-"""Records — definitions, images and agents as clients see them: what is stored, and what runs, in one."""
+"""Records — definitions, images, agents and resources as clients see them: what is stored, and what runs, in one."""
 
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.resource import ResourceType, Visibility
 
 
 class DefinitionRecord(Definition):
@@ -50,3 +51,21 @@ class AgentRecord(Record):
     container_id: ContainerId
     image_id: ImageId
     session_id: SessionId
+
+
+class ResourceRecord(Record):
+    """A resource without its content. `uses` is how many images and versions are locked to it."""
+
+    id: str
+    uri: str
+    type: ResourceType
+    owner: str
+    name: str
+    visibility: Visibility
+    created_at: int
+    updated_at: int
+    latest: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    deprecated: str | None = None
+    uses: int | None = None

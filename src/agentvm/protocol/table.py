@@ -49,6 +49,9 @@ class CommandTable(Generic[P]):
     agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerIdReply]
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
+    resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
+    resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]
+    resource_resolve: Answer[P, ask.ResourceResolve, ask.ResourceResolveReply]
 
 
 _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}

@@ -16,9 +16,10 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
+from agentvm.model.resource import Visibility
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord
+from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
 R = TypeVar("R", bound=ask.Reply)
 
@@ -74,6 +75,45 @@ class DefinitionManager:
         """By name, or by the URI of an agent."""
         found = (await self._link.ask(ask.DefinitionGet(definition_name=name))).definition
         return None if found is None else _registered(found)
+
+
+class ResourceShelf:
+    """What agents are made of, by URI. The rest of the resource centre is at `/v1/resources`."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def register(
+        self,
+        kind: str,
+        name: str,
+        content: dict[str, object],
+        *,
+        version: str | None = None,
+        description: str | None = None,
+        tags: tuple[str, ...] | None = None,
+        visibility: Visibility | None = None,
+        tag: str | None = None,
+    ) -> ask.ResourceRegisterReply:
+        """`kind` is a type of resources: `prompts`, `tools` …"""
+        command = ask.ResourceRegister(
+            type=kind,
+            resource_name=name,
+            content=content,
+            version=version,
+            description=description,
+            tags=tags,
+            visibility=visibility,
+            tag=tag,
+        )
+        return await self._link.ask(command)
+
+    async def list(self, text: str | None = None, *, kind: str | None = None, limit: int = 20) -> tuple[ResourceRecord, ...]:
+        """The first that are found."""
+        return (await self._link.ask(ask.ResourceList(q=text, type=kind, limit=limit))).records
+
+    async def resolve(self, uri: str, args: dict[str, object] | None = None) -> ask.ResourceResolveReply:
+        return await self._link.ask(ask.ResourceResolve(uri=uri, args=args))
 
 
 class ContainerManager:
@@ -270,6 +310,7 @@ class RuntimeView:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.definitions = DefinitionManager(link)
+        self.resources = ResourceShelf(link)
         self.images = ImageManager(link)
         self.containers = ContainerManager(link)
         self.sessions = SessionManager(link)

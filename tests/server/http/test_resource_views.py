@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceVersion, VersionId
-from agentvm.server.http.resource_views import matches, selector_of, uri_of, version_shown
+from agentvm.server.http.resource_views import matches, selector_of, version_shown
 
 OWNER, OTHER = TenantId("ten_acme"), TenantId("ten_bolt")
 RESOURCE = Resource(
@@ -18,11 +18,6 @@ VERSION = ResourceVersion(
     created_by="usr_ann/key_1",
     created_at=1,
 )
-
-
-def test_ones_own_uri_needs_no_owner() -> None:
-    assert uri_of(RESOURCE, OWNER) == "resource://prompts/hello"
-    assert uri_of(RESOURCE, OTHER) == "resource://prompts/acme/hello"
 
 
 def test_who_published_it_is_told_to_colleagues_only() -> None:

@@ -54,6 +54,14 @@ from agentvm.protocol.commands.image import (
     ImageUpgradeReply,
 )
 from agentvm.protocol.commands.message import MessageSend, MessageSendReply
+from agentvm.protocol.commands.resource import (
+    ResourceList,
+    ResourceListReply,
+    ResourceRegister,
+    ResourceRegisterReply,
+    ResourceResolve,
+    ResourceResolveReply,
+)
 from agentvm.protocol.commands.session import (
     SessionCreate,
     SessionGet,
@@ -74,7 +82,8 @@ __all__ = [
     "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
     "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
     "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
-    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "SessionCreate", "SessionGet",
-    "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply", "SessionRelease", "SessionReply",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "ResourceList",
+    "ResourceListReply", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve", "ResourceResolveReply",
+    "SessionCreate", "SessionGet", "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply", "SessionRelease", "SessionReply",
     "SessionResume", "SessionSetTitle", "SubscribingReply",
 ]  # fmt: skip

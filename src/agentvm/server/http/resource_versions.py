@@ -4,19 +4,19 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from agentvm.commands.resource import shown
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_DEPTH, ResourceUri, VersionId
+from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import Found, Warned, in_order, warnings_of
 from agentvm.server.http.resource_views import (
     READ,
     WRITE,
-    ResourceView,
     VersionView,
     author_of,
     selector_of,
-    shown,
     version_shown,
     view_of,
 )
@@ -68,7 +68,7 @@ class DependenciesView(Record):
 
 
 class DependentView(Record):
-    resource: ResourceView
+    resource: ResourceRecord
     version: str
 
 

@@ -4,34 +4,18 @@ from typing import Any
 
 import msgspec
 
+from agentvm.commands.resource import shown, uri_of
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
-from agentvm.model.resource import Resource, ResourceType, ResourceUri, ResourceVersion, Visibility, parse_uri
+from agentvm.model.resource import Resource, ResourceUri, ResourceVersion, parse_uri
+from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kinds import TypeDescription
 from agentvm.resources.registry import Author
 from agentvm.server.http.route import Ask
 from agentvm.storage.resources import Published, ResourceStore
 
 READ, WRITE = ("resources:read",), ("resources:write",)
-
-
-class ResourceView(Record):
-    """A resource without its content. `uses` is how many images and versions are locked to it."""
-
-    id: str
-    uri: str
-    type: ResourceType
-    owner: str
-    name: str
-    visibility: Visibility
-    created_at: int
-    updated_at: int
-    latest: str | None = None
-    description: str | None = None
-    tags: tuple[str, ...] = ()
-    deprecated: str | None = None
-    uses: int | None = None
 
 
 class VersionView(Record):
@@ -49,7 +33,7 @@ class RegisteredView(Record):
     uri: str
     version: str
     digest: str
-    resource: ResourceView
+    resource: ResourceRecord
 
 
 class ContentView(Record):
@@ -57,7 +41,7 @@ class ContentView(Record):
 
     id: str
     uri: str
-    resource: ResourceView
+    resource: ResourceRecord
     version: VersionView
     content: object
     schema: dict[str, object] | None = None
@@ -69,7 +53,7 @@ class ContentView(Record):
 class ResourcePage(Record):
     """`total` is how many there are on all pages."""
 
-    items: list[ResourceView]
+    items: list[ResourceRecord]
     total: int
     next_cursor: str | None = None
 
@@ -85,24 +69,6 @@ def author_of(ask: Ask[Any]) -> Author:
 
 def view_of(ask: Ask[Any]) -> ResourceStore:
     return ask.vm.resources.store.resources(ask.tenant_id)
-
-
-def shown(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceView:
-    return ResourceView(
-        id=resource.resource_id,
-        uri=uri_of(resource, viewer),
-        type=resource.type,
-        owner=resource.owner,
-        name=resource.name,
-        visibility=resource.visibility,
-        latest=resource.latest,
-        description=resource.description,
-        tags=resource.tags,
-        deprecated=resource.deprecated,
-        created_at=resource.created_at,
-        updated_at=resource.updated_at,
-        uses=uses,
-    )
 
 
 def version_shown(version: ResourceVersion, resource: Resource, viewer: TenantId) -> VersionView:
@@ -128,11 +94,6 @@ def matches(header: str, digest: str) -> bool:
     """Whether an `If-Match` or `If-None-Match` names the digest."""
     tags = {tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")}
     return "*" in tags or digest in tags
-
-
-def uri_of(resource: Resource, viewer: TenantId) -> str:
-    owner = None if resource.tenant_id == viewer else resource.owner
-    return str(ResourceUri(type=resource.type, owner=owner, name=resource.name))
 
 
 def registered(done: Published, viewer: TenantId) -> RegisteredView:

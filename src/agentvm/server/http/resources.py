@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agentvm.errors import InvalidInput, PermissionDenied, PreconditionFailed
+from agentvm.commands.resource import add, shown, uri_of
+from agentvm.errors import DefinitionConflict, InvalidInput, PermissionDenied, PreconditionFailed
 from agentvm.errors.resource import (
     ResourceCycle,
     ResourceExists,
@@ -28,8 +29,6 @@ from agentvm.server.http.resource_views import (
     matches,
     registered,
     selector_of,
-    shown,
-    uri_of,
     version_shown,
     view_of,
 )
@@ -109,7 +108,8 @@ async def types(ask: Ask[Nothing]) -> TypesView:
 
 @routes.add(
     "POST", _ALL, needs=WRITE, takes=RegisterGiven, action="resource.register", most_body=MAX_RESOURCE_BODY,
-    statuses=(200, 201), raises=(ResourceInvalid, ResourceExists, ResourceVersionExists, ResourceCycle, ResourceNotFound),
+    statuses=(200, 201),
+    raises=(ResourceInvalid, DefinitionConflict, ResourceExists, ResourceVersionExists, ResourceCycle, ResourceNotFound),
 )  # fmt: skip
 async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
     """Register a resource.
@@ -130,10 +130,8 @@ async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
         pointer=given.tag,
     )
     ask.target = f"{draft.type}/{draft.name}"
-    counting = ask.office.quotas.adding(ask.tenant_id, ask.principal.user_id, "resources", view_of(ask).count)
-    async with counting:
-        await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
-        done = await ask.vm.resources.registry.register(author_of(ask), draft)
+    vm = ask.vm
+    done = await add(ask.office, vm.resources, vm.definitions, author_of(ask), ask.principal.user_id, draft)
     return Answer(content=registered(done, ask.tenant_id), status=201 if done.created else 200)
 
 

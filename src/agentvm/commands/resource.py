@@ -1,0 +1,113 @@
+"""Resource commands — for clients that have a socket and nothing else: register, discover, resolve."""
+
+from typing import Any
+
+from agentvm.blueprint.definition import Definitions
+from agentvm.commands.call import Call
+from agentvm.commands.definition import check_free
+from agentvm.model.account import AuditEntry
+from agentvm.model.ids import TenantId, UserId
+from agentvm.model.resource import Resource, ResourceUri, parse_type
+from agentvm.protocol import commands as ask
+from agentvm.protocol.records import LockRecord, ResourceRecord
+from agentvm.resources.agent import to_definition
+from agentvm.resources.centre import ResourceCentre
+from agentvm.resources.kind import accept
+from agentvm.resources.kinds import KINDS
+from agentvm.resources.registry import Author, Draft
+from agentvm.storage.resources import Published, Search
+from agentvm.tenants.office import Office
+
+
+async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceRegisterReply:
+    peer, one = call.peer, call.peer.principal
+    author = Author(tenant_id=peer.tenant_id, actor=one.actor, may_publish=one.may("resources:publish"))
+    draft = Draft(
+        type=parse_type(command.type),
+        name=command.resource_name,
+        content=command.content,
+        version=command.version,
+        schema=command.schema,
+        dependencies=command.dependencies,
+        description=command.description,
+        tags=command.tags,
+        visibility=command.visibility,
+        pointer=command.tag,
+    )
+    done = await add(peer.office, peer.resources, peer.definitions, author, one.user_id, draft)
+    target = f"{draft.type}/{draft.name}"
+    entry = AuditEntry(
+        at=peer.clock(), tenant_id=peer.tenant_id, actor=one.actor, action="resource.register", target=target, result="ok"
+    )
+    await peer.accounts.audit.add(entry)
+    record = shown(done.resource, peer.tenant_id)
+    version = done.version
+    return ask.ResourceRegisterReply(
+        record=record, uri=f"{record.uri}@{version.version}", version=version.version, digest=version.digest
+    )
+
+
+async def list_some(call: Call, command: ask.ResourceList) -> ask.ResourceListReply:
+    search = Search(
+        text=command.q,
+        type=None if command.type is None else parse_type(command.type),
+        tag=command.tag,
+        owner=command.owner,
+        scope=command.scope,
+        after=command.cursor,
+        limit=command.limit,
+    )
+    found = await call.peer.resources.store.resources(call.peer.tenant_id).search(search)
+    records = tuple(shown(hit.resource, call.peer.tenant_id, uses=hit.uses) for hit in found.items)
+    return ask.ResourceListReply(records=records, total=found.total, next_cursor=found.next)
+
+
+async def resolve(call: Call, command: ask.ResourceResolve) -> ask.ResourceResolveReply:
+    found = await call.peer.resources.resolver.resolve(call.peer.tenant_id, command.uri, args=command.args)
+    return ask.ResourceResolveReply(
+        uri=found.uri,
+        resolved=found.resolved,
+        digest=found.digest,
+        rendered=found.rendered,
+        lock=tuple(LockRecord(uri=entry.uri, version=entry.version, digest=entry.digest) for entry in found.lock),
+        warnings=tuple(f"{warned.uri}: {warned.message}" for warned in found.warnings),
+    )
+
+
+async def add(
+    office: Office, centre: ResourceCentre, definitions: Definitions, author: Author, user_id: UserId | None, draft: Draft
+) -> Published:
+    """Registers within the tenant's limits, whoever asks on whichever way."""
+    tenant_id = author.tenant_id
+    if draft.type == "agents":
+        content: Any = accept(KINDS["agents"], draft.content)
+        check_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
+    count = centre.store.resources(tenant_id).count
+    async with office.quotas.adding(tenant_id, user_id, "resources", count):
+        stored = centre.store.accounts(tenant_id).quotas.storage_bytes
+        await office.quotas.check(tenant_id, user_id, "storage_bytes", stored)
+        return await centre.registry.register(author, draft)
+
+
+def shown(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceRecord:
+    return ResourceRecord(
+        id=resource.resource_id,
+        uri=uri_of(resource, viewer),
+        type=resource.type,
+        owner=resource.owner,
+        name=resource.name,
+        visibility=resource.visibility,
+        latest=resource.latest,
+        description=resource.description,
+        tags=resource.tags,
+        deprecated=resource.deprecated,
+        created_at=resource.created_at,
+        updated_at=resource.updated_at,
+        uses=uses,
+    )
+
+
+def uri_of(resource: Resource, viewer: TenantId) -> str:
+    """Without an owner if it is the viewer's own, and without a version."""
+    owner = None if resource.tenant_id == viewer else resource.owner
+    return str(ResourceUri(type=resource.type, owner=owner, name=resource.name))

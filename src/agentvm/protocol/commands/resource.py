@@ -1,0 +1,77 @@
+"""Resource commands — registering, discovering and resolving resources on the socket. Everything else is at `/v1/resources`."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from agentvm.model.resource import Visibility
+from agentvm.protocol.commands.base import Command, Reply
+from agentvm.protocol.records import LockRecord, ResourceRecord
+
+
+class ResourceRegisterReply(Reply):
+    """`uri` names the exact version."""
+
+    record: ResourceRecord
+    uri: str
+    version: str
+    digest: str
+
+
+class ResourceRegister(Command[ResourceRegisterReply]):
+    """`type` may be singular. `tag` is a name that shall point to the version."""
+
+    name = "resource_register"
+    reply_type = ResourceRegisterReply
+    type: str
+    resource_name: str = msgspec.field(name="name")
+    content: dict[str, object]
+    version: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+    visibility: Visibility | None = None
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] | None = None
+    tag: str | None = None
+
+
+class ResourceListReply(Reply):
+    """`total` is how many there are on all pages."""
+
+    records: tuple[ResourceRecord, ...]
+    total: int
+    next_cursor: str | None = None
+
+
+class ResourceList(Command[ResourceListReply]):
+    """`q` is what to search for. `cursor` is the `nextCursor` of the page before."""
+
+    name = "resource_list"
+    reply_type = ResourceListReply
+    q: str | None = None
+    type: str | None = None
+    tag: str | None = None
+    owner: str | None = None
+    scope: Literal["own", "public", "all"] = "all"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+    cursor: str | None = None
+
+
+class ResourceResolveReply(Reply):
+    """`rendered` is what its type makes of it: a prompt's text, a tool's spec, an agent's definition."""
+
+    uri: str
+    resolved: str
+    digest: str
+    rendered: object
+    lock: tuple[LockRecord, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class ResourceResolve(Command[ResourceResolveReply]):
+    """`args` are the values of a prompt's variables."""
+
+    name = "resource_resolve"
+    reply_type = ResourceResolveReply
+    uri: str
+    args: dict[str, object] | None = None
