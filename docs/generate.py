@@ -144,10 +144,8 @@ COMMAND_NOTES: dict[str, str] = {
     "`resource_uri_invalid`, `prompt_unresolved`.",
 }
 
-ADDITIVE = {name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))} | {
-    "image_build",
-    "image_upgrade",
-}
+ADDITIVE = {"image_build", "image_upgrade"}
+ADDITIVE |= {name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))}
 """Commands that AgentX 1.x does not have. Its clients never send them."""
 
 

@@ -77,13 +77,13 @@ from agentvm.protocol.commands.session import (
 
 __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
-    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply",
-    "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList",
-    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
-    "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
-    "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
-    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "ResourceList",
-    "ResourceListReply", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve", "ResourceResolveReply",
-    "SessionCreate", "SessionGet", "SessionList", "SessionListReply", "SessionMessages", "SessionMessagesReply", "SessionRelease", "SessionReply",
-    "SessionResume", "SessionSetTitle", "SubscribingReply",
+    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet",
+    "ContainerGetReply", "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply",
+    "DefinitionList", "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange",
+    "ImageCreate", "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply",
+    "ImageMessages", "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate",
+    "ImageUpdates", "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply",
+    "ResourceList", "ResourceListReply", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve",
+    "ResourceResolveReply", "SessionCreate", "SessionGet", "SessionList", "SessionListReply", "SessionMessages",
+    "SessionMessagesReply", "SessionRelease", "SessionReply", "SessionResume", "SessionSetTitle", "SubscribingReply",
 ]  # fmt: skip
