@@ -6,6 +6,18 @@ Feature: Agents refer to resources
     And a client alice
     And the prompt "sales-v2" says "Sell {{product}} with charm."
 
+  @R68
+  Scenario: I register a new prompt
+    When alice registers the prompt "greeting" that says "Greet {{name}}."
+    Then "resource://prompts/greeting@1.0.0" resolves to "Greet Ada." for "Ada"
+
+  @R69
+  Scenario: I discover which tools are available
+    When alice looks for tools
+    Then she finds "current_time" and "calculator"
+    When alice looks for tools about "时间"
+    Then she finds "current_time"
+
   @R70
   Scenario: my agent references a prompt
     When alice creates an image that refers to "resource://prompts/sales-v2" for "tea"

@@ -50,6 +50,28 @@ def _(world: World, name: str, uri: str, product: str) -> None:
     world.run(publish, world, "agents", name, {"systemPrompt": uri, "defaults": {"product": product}})
 
 
+@when(parsers.re(r'alice registers the prompt "(?P<name>.*)" that says "(?P<text>.*)"'))
+def _(world: World, name: str, text: str) -> None:
+    world.request("alice", "resource_register_request", type="prompt", name=name, content={"text": text})
+
+
+@then(parsers.re(r'"(?P<uri>.*)" resolves to "(?P<text>.*)" for "(?P<name>.*)"'))
+def _(world: World, uri: str, text: str, name: str) -> None:
+    assert world.answer["uri"] == uri
+    world.request("alice", "resource_resolve_request", uri=uri, args={"name": name})
+    assert world.answer["rendered"] == text
+
+
+@when(parsers.re(r'alice looks for tools(?: about "(?P<about>.*)")?$'))
+def _(world: World, about: str | None) -> None:
+    world.request("alice", "resource_list_request", type="tools", **({} if about is None else {"q": about}))
+
+
+@then(parsers.re(r'she finds "(?P<first>[^"]*)"(?: and "(?P<second>[^"]*)")?$'))
+def _(world: World, first: str, second: str | None) -> None:
+    assert {record["name"] for record in world.answer["records"]} == {first, second} - {None}
+
+
 # --- images
 
 

@@ -79,7 +79,7 @@ class World:
     def run(self, what: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
         return self._portal.call(partial(what, *arguments, **options))
 
-    def request(self, name: str, kind: str, **data: Any) -> Json:
+    def request(self, name: str, kind: str, /, **data: Any) -> Json:
         self.answer = self.run(self.clients[name].request, kind, **data)
         return self.answer
 
