@@ -264,4 +264,7 @@ def _anything(kind: type) -> Json:
 
 
 def _noun(route: Route) -> str:
-    return route.function.__module__.rpartition(".")[2]
+    """The file of the route; a noun with many has several: `resources`, `resource_versions` …"""
+    file = route.function.__module__.rpartition(".")[2]
+    first, several, _ = file.partition("_")
+    return f"{first}s" if several else file
