@@ -132,7 +132,7 @@ def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
     routes.add("GET", "/v1/x", needs=(), takes=Nothing, across=False)(things)
     about = one(routes)
     assert about["parameters"] == []
-    assert (about["operationId"], about["summary"]) == ("test_openapi_things", "List things")
+    assert (about["operationId"], about["summary"]) == ("tests_things", "List things")
     assert about["description"] == "Those that are there."
     schema = about["responses"]["200"]["content"]["application/json"]["schema"]
     assert schema == {"$ref": "#/components/schemas/PageOfThing"}
