@@ -257,7 +257,9 @@ class Registry:
         """The draft of the next version: what the revision leaves open is that of the latest."""
         content, schema, dependencies = revision.content, revision.schema, revision.dependencies
         if latest is not None:
-            node = (await self._view(author).closure(latest.version_id, limit=MAX_NODES))[latest.version_id]
+            node = (await self._view(author).closure(latest.version_id, limit=1)).get(latest.version_id)
+            if node is None:
+                raise ResourceNotFound(resource.resource_id)
             content = msgspec.json.decode(node.content) if content is None else content
             schema = latest.schema if schema is UNSET else schema
             dependencies = self._declared(node) if dependencies is None else dependencies

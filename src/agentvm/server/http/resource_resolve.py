@@ -13,14 +13,13 @@ from agentvm.errors.resource import (
 from agentvm.model.base import Record
 from agentvm.model.resource import digest_of, parse_uri
 from agentvm.resources.resolver import Expand, Pinned, Resolved
-from agentvm.server.http.resource_views import READ, matches
+from agentvm.server.http.resource_views import ASK_AGAIN, CREDENTIAL, READ, matches
 from agentvm.server.http.route import Answer, Ask, Given, Routes
 
 routes = Routes()
 
 MAX_BATCH = 100
 FOR_EVER = "private, max-age=31536000, immutable"
-ASK_AGAIN = "private, no-cache"
 
 _RESOLVE = "/v1/resources/resolve"
 _RAISES = (ResourceUriInvalid, ResourceNotFound, ResourceLockMismatch, PromptUnresolved, ResourceTooDeep)
@@ -77,7 +76,7 @@ async def resolve(ask: Ask[ResolveGiven]) -> Answer[bytes | Resolved | None]:
     body = msgspec.json.encode(found)
     plain = exact and args is None and given.expand == "content"
     tag = found.digest if plain else digest_of(body)
-    headers = {"ETag": f'"{tag}"', "Cache-Control": FOR_EVER if exact else ASK_AGAIN}
+    headers = {"ETag": f'"{tag}"', "Cache-Control": FOR_EVER if exact else ASK_AGAIN, "Vary": CREDENTIAL}
     if ask.if_none_match is not None and matches(ask.if_none_match, tag):
         return Answer(content=None, status=304, headers=headers)
     return Answer(content=body, headers=headers)
@@ -116,8 +115,8 @@ async def _one(ask: Ask[ResolveManyGiven], uri: str) -> Resolved:
 def _arguments(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError:
-        raise InvalidInput('args must be a JSON object, like {"name": "Ada"}') from None
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidInput('args must be a JSON object that is not nested too deep, like {"name": "Ada"}') from None
 
 
 def _lock(text: str) -> tuple[Pinned, ...]:
