@@ -1,13 +1,13 @@
 """Registry — how resources come to be: checked, locked to what they refer to, and stored as versions that never change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied
+from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied, shorten
 from agentvm.errors.resource import (
     ResourceCycle,
     ResourceInvalid,
@@ -34,7 +34,7 @@ from agentvm.model.resource import (
     version_digest,
 )
 from agentvm.model.semver import Version, parse_version
-from agentvm.resources.kind import Kind, accept, detach, encode
+from agentvm.resources.kind import Content, Kind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.base import Store
@@ -144,10 +144,9 @@ class Registry:
         parse_version(version)
         content, blobs, kept = detach(accept(kind, draft.content))
         body = encode(content)
-        size = len(body) + sum(map(len, blobs.values()))
+        size = len(body) + sum(map(len, blobs.values())) + await self._check_kept(author, content, kept - blobs.keys())
         if size > MAX_CONTENT:
-            raise ResourceTooLarge(f"The content has {size} bytes; at most {MAX_CONTENT} are allowed")
-        await self._check_blobs(author, kept)
+            raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
         if draft.schema is not None:
             check_schema("schema", draft.schema)
         self._check_visibility(author, draft.visibility)
@@ -246,10 +245,18 @@ class Registry:
         if visibility == "public" and not author.may_publish:
             raise PermissionDenied("resources:publish")
 
-    async def _check_blobs(self, author: Author, digests: frozenset[str]) -> None:
+    async def _check_kept(self, author: Author, content: Content, digests: Collection[str]) -> int:
+        """How many bytes the parts have that are there already; each must be in view, and as large as the content says."""
+        sizes: dict[str, int] = {}
         for digest in digests:
-            if not await self._view(author).knows_blob(digest):
+            size = await self._view(author).blob_size(digest)
+            if size is None:
                 raise ResourceInvalid(f"The blob {digest} is not there; send its data")
+            sizes[digest] = size
+        for where, part in binaries(content):
+            if part.blob in sizes and part.size != sizes[part.blob]:
+                raise ResourceInvalid(f"{shorten(where)}.size is {part.size}, but the part has {sizes[part.blob]} bytes")
+        return sum(sizes.values())
 
     async def _revised(
         self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: Revision, version: str

@@ -218,8 +218,8 @@ class ResourceStore(Protocol):
     async def count(self) -> int:
         """Of its own, without deleted ones."""
 
-    async def knows_blob(self, digest: str) -> bool:
-        """Whether a version in view holds it: whoever only knows a digest has no right to what it names."""
+    async def blob_size(self, digest: str) -> int | None:
+        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
 
     async def blob(self, version_id: VersionId, digest: str) -> bytes | None:
         """A binary part of a version in view."""
