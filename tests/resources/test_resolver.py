@@ -114,6 +114,16 @@ async def test_two_versions_of_one_resource_are_allowed_and_told() -> None:
         assert [one.code for one in found.warnings] == ["duplicate"]
 
 
+async def test_a_tag_leads_to_no_version_that_was_withdrawn() -> None:
+    async with open_world() as world:
+        one = (await world.prompt("greeting", pointer="stable")).resource.resource_id
+        await world.centre.registry.yank(world.acme, one, "1.0.0", yanked=True)
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/greeting@stable")
+        await world.centre.registry.yank(world.acme, one, "1.0.0", yanked=False)
+        assert (await world.resolve("resource://prompts/greeting@stable")).rendered == "Hello."
+
+
 async def test_what_is_deprecated_or_withdrawn_resolves_with_a_warning() -> None:
     async with open_world() as world:
         made = await world.prompt("hello")

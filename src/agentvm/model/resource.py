@@ -247,7 +247,8 @@ def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selecto
         return latest_of(same) or next(iter(same), None)
     if is_version(selector) or selector in tags:
         wanted = parse_version(tags.get(selector, selector))
-        return next((one for one in known if parse_version(one.version) == wanted), None)
+        found = next((one for one in known if parse_version(one.version) == wanted), None)
+        return None if found is not None and found.yanked_at is not None and selector in tags else found
     if _TAG.fullmatch(selector) and selector != "x":
         return None
     by_rank: dict[Version, ResourceVersion] = {parse_version(one.version): one for one in known if one.yanked_at is None}
