@@ -42,6 +42,15 @@ async def stored(desk: Desk, record: dict[str, Any]) -> Image:
     return image
 
 
+async def test_all_that_an_image_refers_to_is_bounded() -> None:
+    async with open_desk() as desk:
+        for number in range(9):
+            await desk.publish("knowledge", f"k{number}", {"documents": [{"id": "a", "text": "x" * 4_000_000}]})
+        config = {"knowledge": [f"resource://knowledge/k{number}" for number in range(9)]}
+        refused = await desk.ask("image_create", containerId="c1", config=config)
+        assert refused["errorCode"] == "resource_too_large"
+
+
 async def test_a_prompt_is_rendered_with_the_values_of_the_config_before_those_of_the_definition() -> None:
     driver = ScriptedDriver()
     async with open_desk(driver) as desk:

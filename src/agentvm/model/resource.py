@@ -39,6 +39,8 @@ MAX_DEPTH = 16
 MAX_NODES = 256
 MAX_RENDERED = 4 * 1024 * 1024
 MAX_CONTENT = 4 * 1024 * 1024
+MAX_CLOSURE = 32 * 1024 * 1024
+"""Bytes of content of a version and all that it is locked to: whoever resolves it has all of that in memory."""
 
 _SINGULAR: dict[str, ResourceType] = {"prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents"}
 _OWNER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

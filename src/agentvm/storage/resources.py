@@ -120,6 +120,8 @@ class Search:
     after: str | None = None
     """The `next` of the page before; `InvalidInput` for anything else."""
     limit: int = 20
+    with_content: bool = False
+    """Whether each hit brings the content of its latest version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,8 @@ class Hit:
 
     resource: Resource
     uses: int
+    content: bytes | None = None
+    """Of the latest version, if it was asked for and there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

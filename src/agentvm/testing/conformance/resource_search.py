@@ -132,6 +132,15 @@ async def check_a_place_tells_nothing_of_what_others_keep_to_themselves(store: S
     assert (await ours.search(Search(limit=1, text="pear"))).next == before
 
 
+async def check_hits_bring_the_content_of_their_latest_version_if_asked_to(store: Store) -> None:
+    ours = store.resources(ACME)
+    await put(store, publication("a"), publication("a", "1.1.0"), publication("b"))
+    await ours.yank(resource_id("b"), "1.0.0", 2, now=2)
+    assert [hit.content for hit in (await ours.search(Search())).items] == [None, None]
+    wanted = publication("a", "1.1.0").content
+    assert [hit.content for hit in (await ours.search(Search(with_content=True))).items] == [wanted, None]
+
+
 async def check_a_search_goes_on_though_the_last_hit_is_gone(store: Store) -> None:
     ours = store.resources(ACME)
     await put(store, *(publication(f"item-{number}", text="pear") for number in range(5)))
@@ -163,6 +172,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_every_member_of_a_search_narrows_it,
     check_pages_hold_every_hit_once_while_others_write,
     check_a_place_tells_nothing_of_what_others_keep_to_themselves,
+    check_hits_bring_the_content_of_their_latest_version_if_asked_to,
     check_a_search_goes_on_though_the_last_hit_is_gone,
     check_a_place_that_is_none_is_refused,
 )

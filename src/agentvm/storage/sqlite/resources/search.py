@@ -33,6 +33,11 @@ _USES = """
    WHERE target.resource_key = r.resource_key)
 """
 _ITEMS = f"SELECT {RESOURCE_COLUMNS}, {_USES} FROM {RESOURCES} WHERE r.resource_id IN (SELECT value FROM json_each(?))"
+_CONTENTS = """
+SELECT r.resource_id, b.body
+FROM resources AS r JOIN resource_versions AS v ON v.version_key = r.latest_key JOIN resource_blobs AS b ON b.digest = v.content
+WHERE r.resource_id IN (SELECT value FROM json_each(?))
+"""
 _OWN = "r.tenant_id = :asks AND r.deleted_at IS NULL"
 _OPEN = "r.visibility = 'public' AND r.deleted_at IS NULL AND r.latest_key IS NOT NULL AND r.tenant_id <> :asks"
 # Only by versions that the asker can see, and that are not withdrawn.
@@ -67,7 +72,7 @@ def search(connection: apsw.Connection, tenant_id: TenantId, wanted: Search) -> 
     page = [resource_id for _, resource_id in found[: wanted.limit]]
     goes_on = len(found) > len(page) > 0
     return Hits(
-        items=_items(connection, page),
+        items=_items(connection, page, with_content=wanted.with_content),
         total=total,
         next=base64.urlsafe_b64encode(places[len(page) - 1]).decode() if goes_on else None,
     )
@@ -143,11 +148,13 @@ def _rank(
     return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
 
 
-def _items(connection: apsw.Connection, page: list[str]) -> tuple[Hit, ...]:
+def _items(connection: apsw.Connection, page: list[str], *, with_content: bool) -> tuple[Hit, ...]:
     """Those of the page that are still there, in its order."""
+    named = (_encode(page).decode(),)
+    contents = dict(fetch(connection, _CONTENTS, named)) if with_content else {}
     found = {
-        row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1])
-        for row in fetch(connection, _ITEMS, (_encode(page).decode(),))
+        row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1], content=contents.get(row[0]))
+        for row in fetch(connection, _ITEMS, named)
     }
     return tuple(found[each] for each in page if each in found)
 
