@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import anyio.to_thread
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -103,6 +104,19 @@ class Revision:
 Targets = Mapping[str, VersionId | int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a draft says by itself, checked."""
+
+    content: Content
+    body: bytes
+    blobs: dict[str, bytes]
+    kept: frozenset[str]
+    references: dict[str, str]
+    digest: str
+    text: str
+
+
 class Registry:
     """One per server."""
 
@@ -139,32 +153,29 @@ class Registry:
 
     async def prepare(self, author: Author, draft: Draft, targets: Targets | None = None) -> Publication:
         """Everything that can be checked before the commit. `targets` says what each alias is locked to, if that is known."""
-        kind = self._kinds[draft.type]
         name, version = check_name(draft.name), draft.version or FIRST
         parse_version(version)
-        content, blobs, kept = detach(accept(kind, draft.content))
-        body = encode(content)
-        size = len(body) + sum(map(len, blobs.values())) + await self._check_kept(author, content, kept - blobs.keys())
+        # Large contents take a while, and others wait for the same loop.
+        read = await anyio.to_thread.run_sync(_read, self._kinds[draft.type], draft)
+        size = len(read.body) + sum(map(len, read.blobs.values()))
+        size += await self._check_kept(author, read.content, read.kept - read.blobs.keys())
         if size > MAX_CONTENT:
             raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
-        if draft.schema is not None:
-            check_schema("schema", draft.schema)
         self._check_visibility(author, draft.visibility)
-        references = _references(draft, kind.references(content))
-        dependencies = await self._lock(author, draft, references, targets)
+        dependencies = await self._lock(author, draft, read.references, targets)
         return Publication(
             resource_id=ResourceId(self._new_id("res")),
             version_id=VersionId(self._new_id("rver")),
             type=draft.type,
             name=name,
             version=version,
-            digest=version_digest(draft.type, msgspec.json.decode(body), draft.schema, references),
-            content=body,
-            blobs=blobs,
-            kept_blobs=kept,
+            digest=read.digest,
+            content=read.body,
+            blobs=read.blobs,
+            kept_blobs=read.kept,
             schema=draft.schema,
             dependencies=dependencies,
-            text=kind.text(content)[:MAX_TEXT],
+            text=read.text,
             description=check_description(draft.description),
             tags=check_words(draft.tags),
             visibility=draft.visibility,
@@ -337,6 +348,16 @@ def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if not tag.strip() or len(tag) > MAX_TAG or not tag.isprintable():
             raise InvalidInput(f"A tag has 1 to {MAX_TAG} characters that can be printed")
     return tuple(dict.fromkeys(tags))
+
+
+def _read(kind: Kind, draft: Draft) -> _Read:
+    content, blobs, kept = detach(accept(kind, draft.content))
+    body = encode(content)
+    if draft.schema is not None:
+        check_schema("schema", draft.schema)
+    references = _references(draft, kind.references(content))
+    digest = version_digest(draft.type, msgspec.json.decode(body), draft.schema, references)
+    return _Read(content, body, blobs, kept, references, digest, kind.text(content)[:MAX_TEXT])
 
 
 def _references(draft: Draft, named: Mapping[str, str]) -> dict[str, str]:

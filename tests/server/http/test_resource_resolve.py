@@ -110,3 +110,13 @@ async def test_long_arguments_go_into_the_body() -> None:
         body = {"uri": "resource://prompts/hello", "args": {"name": "A" * 50_000}}
         found = await world.ask("POST", "/v1/resources/resolve", body, key=world.acme.admin)
         assert found.body["rendered"] == f"Hello {'A' * 50_000}!"
+
+
+async def test_what_several_uris_come_to_is_bounded() -> None:
+    async with open_world() as world:
+        await register(world, text="x" * 1_000_000)
+        body = {"uris": ["resource://prompts/hello"] * 20}
+        items = (await world.ask("POST", "/v1/resources/resolve", body, key=world.acme.admin)).items
+        codes = [item.get("error", {}).get("code") for item in items]
+        assert 8 <= codes.count(None) <= 10
+        assert set(codes[codes.count(None) :]) == {"resource_too_large"}

@@ -1,5 +1,6 @@
 """Resolving — `/v1/resources/resolve`: from a URI to a version, what it is locked to, and what it renders to."""
 
+import anyio.lowlevel
 import msgspec
 
 from agentvm.errors import AgentVMError, InvalidInput
@@ -8,6 +9,7 @@ from agentvm.errors.resource import (
     ResourceLockMismatch,
     ResourceNotFound,
     ResourceTooDeep,
+    ResourceTooLarge,
     ResourceUriInvalid,
 )
 from agentvm.model.base import Record
@@ -19,6 +21,8 @@ from agentvm.server.http.route import Answer, Ask, Given, Routes
 routes = Routes()
 
 MAX_BATCH = 100
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""Of all answers of a batch together."""
 FOR_EVER = "private, max-age=31536000, immutable"
 
 _RESOLVE = "/v1/resources/resolve"
@@ -97,9 +101,16 @@ async def resolve_many(ask: Ask[ResolveManyGiven]) -> Resolved | ResolvedMany:
     if len(uris) > MAX_BATCH:
         raise InvalidInput(f"At most {MAX_BATCH} URIs are resolved at a time, not {len(uris)}")
     items: list[ResolvedItem] = []
+    size = 0
     for uri in uris:
+        # What is remembered is found without waiting, and others wait for the same loop.
+        await anyio.lowlevel.checkpoint()
         try:
-            items.append(ResolvedItem(uri=uri, resolved=await _one(ask, uri)))
+            if size > MAX_BATCH_BYTES:
+                raise ResourceTooLarge(f"The answers before have {MAX_BATCH_BYTES} bytes already; resolve fewer at a time")
+            resolved = await _one(ask, uri)
+            size += len(msgspec.json.encode(resolved))
+            items.append(ResolvedItem(uri=uri, resolved=resolved))
         except AgentVMError as error:
             items.append(
                 ResolvedItem(uri=uri, error=ResolveFailure(code=error.code, message=str(error), details=error.details))
