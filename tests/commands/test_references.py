@@ -285,3 +285,15 @@ async def test_what_others_made_public_is_named_with_its_owner() -> None:
         record = await desk.create_image(systemPrompt="resource://prompts/acme/shared")
         assert record["lock"][0]["uri"] == "resource://prompts/acme/shared@1.0.0"
         assert (await desk.ask("image_upgrade", imageId=record["imageId"]))["changes"] == []
+
+
+async def test_what_a_reference_came_to_is_known_though_another_version_lies_behind_its_neighbour() -> None:
+    async with open_desk() as desk:
+        await desk.publish("tools", "t", WEATHER)
+        await desk.publish("tools", "face", {**WEATHER, "entry": "resource://tools/t@1.0.0"})
+        await desk.publish("tools", "t", {**WEATHER, "description": "newer"})
+        tools = ["resource://tools/face", "resource://tools/t", "resource://tools/t@latest"]
+        record = await desk.create_image(tools=tools)
+        assert (await desk.ask("image_upgrade", imageId=record["imageId"], dryRun=True))["changes"] == []
+        found = locked_roots(await stored(desk, record))
+        assert found["resource://tools/t@latest"] == found["resource://tools/t"]

@@ -21,15 +21,12 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import (
     MAX_CLOSURE,
     MAX_NODES,
-    SYSTEM,
     Locked,
     ResourceUri,
     VersionId,
-    is_digest,
     is_reference,
     parse_uri,
 )
-from agentvm.model.semver import is_version, parse_range, parse_version
 from agentvm.resources.agent import to_definition
 from agentvm.resources.kind import decode, exact_uri
 from agentvm.resources.kinds import KINDS
@@ -85,40 +82,8 @@ def as_written(name: str, body: bytes) -> Definition:
 
 
 def locked_roots(image: Image) -> dict[str, Locked]:
-    """What each of the image's own URIs came to when it was built, by the URI as it is written.
-
-    A lock begins with these entries, in the order of the URIs; two URIs that came to the same version share one.
-    """
-    found: dict[str, Locked] = {}
-    taken = 0
-    for one in references(image.source or image.definition, image.config):
-        if one.inherited or one.uri in found:
-            continue
-        uri = parse_uri(one.uri)
-        if taken < len(image.lock) and _fits(uri, image.lock[taken]):
-            found[one.uri] = image.lock[taken]
-            taken += 1
-        elif shared := next((entry for entry in image.lock[:taken] if _fits(uri, entry)), None):
-            found[one.uri] = shared
-    return found
-
-
-def _fits(uri: ResourceUri, entry: Locked) -> bool:
-    """Whether a URI may have come to that version."""
-    known, selector = parse_uri(entry.uri), uri.selector
-    # Without an owner it is the own or the server's; the own is always written without.
-    owners = (None, SYSTEM) if uri.owner is None else (uri.owner, None)
-    if (known.type, known.name) != (uri.type, uri.name) or known.owner not in owners:
-        return False
-    if selector is None or selector == entry.digest:
-        return True
-    if is_version(selector):
-        return parse_version(selector) == parse_version(entry.version)
-    try:
-        return parse_range(selector).admits(parse_version(entry.version))
-    except InvalidInput:
-        # A tag may have meant any version, a digest only its own.
-        return not is_digest(selector)
+    """What each of the image's own URIs came to when it was built, by the URI as it is written."""
+    return {uri: entry for entry in image.lock for uri in entry.written}
 
 
 class _Following:
@@ -240,7 +205,13 @@ class _Following:
         return list(dict.fromkeys(self.roots().values()))
 
     def _entries(self) -> tuple[Locked, ...]:
-        return lock_of(self._all(), self._peer.tenant_id)
+        written: dict[VersionId, tuple[str, ...]] = {}
+        for uri, node in self._roots.items():
+            written[node.version.version_id] = (*written.get(node.version.version_id, ()), uri)
+        return tuple(
+            msgspec.structs.replace(entry, written=written.get(entry.version_id, ()))
+            for entry in lock_of(self._all(), self._peer.tenant_id)
+        )
 
     def _all(self) -> Found:
         return Found(next(iter(self._roots.values())), self._nodes)

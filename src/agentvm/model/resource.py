@@ -214,6 +214,8 @@ class Locked(Record):
     version: str
     digest: str
     version_id: VersionId
+    written: tuple[str, ...] = ()
+    """In the lock of an image: its own URIs that came to this version."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")
