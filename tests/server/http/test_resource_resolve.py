@@ -120,3 +120,14 @@ async def test_what_several_uris_come_to_is_bounded() -> None:
         codes = [item.get("error", {}).get("code") for item in items]
         assert 8 <= codes.count(None) <= 10
         assert set(codes[codes.count(None) :]) == {"resource_too_large"}
+
+
+async def test_what_was_resolved_is_gone_with_its_tenant_and_moves_with_its_slug() -> None:
+    async with open_world() as world:
+        await register(world, text="Hello.", visibility="public")
+        assert (await resolve(world, "resource://prompts/acme/hello", key=world.bolt.admin)).status == 200
+        assert (await world.ask("PUT", f"/v1/tenants/{world.acme.tenant_id}", {"slug": "zenith"})).status == 200
+        assert (await resolve(world, "resource://prompts/acme/hello", key=world.bolt.admin)).status == 404
+        assert (await resolve(world, "resource://prompts/zenith/hello", key=world.bolt.admin)).status == 200
+        assert (await world.ask("DELETE", f"/v1/tenants/{world.acme.tenant_id}")).status == 204
+        assert (await resolve(world, "resource://prompts/zenith/hello", key=world.bolt.admin)).status == 404
