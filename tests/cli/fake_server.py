@@ -20,7 +20,7 @@ Answering = Callable[[Asked], tuple[int, object]]
 
 @contextmanager
 def answering(answer: Answering) -> Iterator[tuple[str, list[Asked]]]:
-    """Its URL, and what it was asked. A string is sent as it is, anything else as JSON."""
+    """Its URL, and what it was asked. A string and bytes are sent as they are, anything else as JSON."""
     asked: list[Asked] = []
 
     class Fake(BaseHTTPRequestHandler):
@@ -28,7 +28,7 @@ def answering(answer: Answering) -> Iterator[tuple[str, list[Asked]]]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
             asked.append(Asked(self.command, self.path, self.headers.get("Authorization"), body))
             status, content = answer(asked[-1])
-            data = (content if isinstance(content, str) else json.dumps(content)).encode()
+            data = content if isinstance(content, bytes) else _text(content).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -48,6 +48,10 @@ def answering(answer: Answering) -> Iterator[tuple[str, list[Asked]]]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content)
 
 
 def refusing(status: int, code: str, message: str, **details: object) -> Answering:

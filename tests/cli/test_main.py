@@ -74,6 +74,13 @@ def test_an_error_agentvm_can_explain_is_one_line_and_exit_code_1(
     assert capsys.readouterr().err == "Error: AVM_PORT is wrong; set another\n"
 
 
+def test_what_an_error_quotes_cannot_command_the_terminal(
+    break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_broken(break_with, NotFound("\x1b]0;owned\x07 is gone\nTry another")) == 1
+    assert capsys.readouterr().err == "Error: \\x1b]0;owned\\x07 is gone\nTry another\n"
+
+
 def test_a_group_of_explained_errors_is_explained(break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("two", [NotFound("a is gone"), ExceptionGroup("one", [NotFound("b is gone")])])
     assert run_broken(break_with, group) == 1

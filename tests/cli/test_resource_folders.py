@@ -3,7 +3,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.desk import Desk, open_desk
+from tests.cli.desk import Desk, avm, open_desk
+from tests.cli.fake_server import answering
+from tests.resources import archives
 
 pytestmark = pytest.mark.anyio
 
@@ -164,3 +166,21 @@ async def test_a_pull_takes_the_name_for_the_folder_and_overwrites_no_other(
         refused = await desk.avm("resource", "pull", "prompts/assistant", "translator-zh")
         assert (refused.code, "holds prompts/translator-zh already" in refused.err) == (1, True)
         assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 1
+
+
+@pytest.mark.parametrize("name", ["../outside", "other", "a/b"])
+def test_a_server_cannot_choose_where_a_pull_is_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.chdir(home)
+    with answering(lambda asked: (200, archives.bundle(archives.entry(name)))) as (url, _):
+        done = avm("resource", "pull", "prompts/sales", url=url)
+    assert (done.code, "sent another resource" in done.err) == (1, True)
+    assert [path for path in tmp_path.rglob("*") if path != home] == []
+
+
+def test_what_is_wrong_with_an_archive_is_said_without_commanding_the_terminal() -> None:
+    raw, _ = archives.entry("\x1b[2Jsales")
+    with answering(lambda asked: (200, archives.bundle((raw, b"{}")))) as (url, _):
+        done = avm("resource", "pull", "prompts/sales", url=url)
+    assert (done.code, "has no blob" in done.err, "\x1b" in done.err) == (1, True, False)

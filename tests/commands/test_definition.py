@@ -163,3 +163,12 @@ async def registered(desk: Desk) -> list[Any]:
 
 def system(desk: Desk) -> Desk:
     return desk.another(SYSTEM_TENANT)
+
+
+async def test_agents_are_listed_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definition, "MAX_LISTED_BYTES", 250)
+    async with open_desk() as desk:
+        for number in range(4):
+            await desk.publish("agents", f"a{number}", {"systemPrompt": "x" * 80})
+        names = [one["name"] for one in (await desk.ask("definition_list"))["definitions"]]
+        assert names == ["default", "a0", "a1"]

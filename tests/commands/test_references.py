@@ -42,6 +42,15 @@ async def stored(desk: Desk, record: dict[str, Any]) -> Image:
     return image
 
 
+async def test_all_that_an_image_refers_to_is_bounded() -> None:
+    async with open_desk() as desk:
+        for number in range(9):
+            await desk.publish("knowledge", f"k{number}", {"documents": [{"id": "a", "text": "x" * 4_000_000}]})
+        config = {"knowledge": [f"resource://knowledge/k{number}" for number in range(9)]}
+        refused = await desk.ask("image_create", containerId="c1", config=config)
+        assert refused["errorCode"] == "resource_too_large"
+
+
 async def test_a_prompt_is_rendered_with_the_values_of_the_config_before_those_of_the_definition() -> None:
     driver = ScriptedDriver()
     async with open_desk(driver) as desk:
@@ -276,3 +285,15 @@ async def test_what_others_made_public_is_named_with_its_owner() -> None:
         record = await desk.create_image(systemPrompt="resource://prompts/acme/shared")
         assert record["lock"][0]["uri"] == "resource://prompts/acme/shared@1.0.0"
         assert (await desk.ask("image_upgrade", imageId=record["imageId"]))["changes"] == []
+
+
+async def test_what_a_reference_came_to_is_known_though_another_version_lies_behind_its_neighbour() -> None:
+    async with open_desk() as desk:
+        await desk.publish("tools", "t", WEATHER)
+        await desk.publish("tools", "face", {**WEATHER, "entry": "resource://tools/t@1.0.0"})
+        await desk.publish("tools", "t", {**WEATHER, "description": "newer"})
+        tools = ["resource://tools/face", "resource://tools/t", "resource://tools/t@latest"]
+        record = await desk.create_image(tools=tools)
+        assert (await desk.ask("image_upgrade", imageId=record["imageId"], dryRun=True))["changes"] == []
+        found = locked_roots(await stored(desk, record))
+        assert found["resource://tools/t@latest"] == found["resource://tools/t"]

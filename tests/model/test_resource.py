@@ -188,7 +188,7 @@ def naive_select(versions: list[ResourceVersion], tags: dict[str, str], selector
     exact = tags.get(selector, selector)
     for each in versions:
         if each.version.partition("+")[0] == exact.partition("+")[0]:
-            return each
+            return None if selector in tags and each.yanked_at is not None else each
     if selector[0].isalpha() or (selector.partition("+")[0].count(".") == 2 and selector[0].isdigit() and "x" not in selector):
         return None
     inside = [each for each in versions if each.yanked_at is None and parse_range(selector).admits(parse_version(each.version))]

@@ -1,3 +1,4 @@
+from base64 import b64encode
 from pathlib import Path
 
 import anyio
@@ -15,7 +16,7 @@ from agentvm.errors.resource import (
     ResourceVersionExists,
     ResourceVisibilityConflict,
 )
-from agentvm.model.resource import MAX_CONTENT
+from agentvm.model.resource import MAX_CONTENT, digest_of
 from agentvm.resources.registry import Author, Draft, Revision
 from agentvm.storage.resources import Changes
 
@@ -271,6 +272,25 @@ async def test_what_nobody_uses_goes_and_its_name_is_free() -> None:
         with pytest.raises(ResourceNotFound):
             await world.resolve("resource://prompts/hello")
         assert (await world.prompt("hello", "2")).version.version == "1.0.0"
+
+
+async def test_a_part_that_is_kept_has_the_size_it_has() -> None:
+    async with open_world() as world:
+        await world.add("knowledge", "a", {"documents": [{"id": "a", "file": {"data": "c2VjcmV0"}}]})
+        for size in (0, 5, 7, 2**60):
+            wrong = {"documents": [{"id": "b", "file": {"blob": digest_of(b"secret"), "size": size}}]}
+            with pytest.raises(ResourceInvalid, match=rf"documents\.0\.file\.size is {size}, but the part has 6 bytes"):
+                await world.add("knowledge", "b", wrong)
+
+
+async def test_parts_that_are_kept_count_as_those_that_are_sent() -> None:
+    async with open_world() as world:
+        parts = [bytes([number]) * (MAX_CONTENT // 2) for number in range(2)]
+        for number, part in enumerate(parts):
+            await world.add("knowledge", f"k{number}", {"documents": [{"id": "a", "file": {"data": b64encode(part).decode()}}]})
+        kept = [{"id": str(i), "file": {"blob": digest_of(part), "size": len(part)}} for i, part in enumerate(parts)]
+        with pytest.raises(ResourceTooLarge):
+            await world.add("knowledge", "both", {"documents": kept})
 
 
 async def test_a_blob_is_named_only_by_who_can_see_it() -> None:

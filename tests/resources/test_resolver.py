@@ -1,3 +1,5 @@
+import anyio
+import anyio.lowlevel
 import pytest
 from tests.resources.fixtures import World, open_world
 
@@ -6,9 +8,11 @@ from agentvm.errors.resource import (
     ResourceLockMismatch,
     ResourceNotFound,
     ResourceTooDeep,
+    ResourceTooLarge,
     ResourceUriInvalid,
 )
 from agentvm.model.resource import MAX_NODES
+from agentvm.resources.registry import Draft
 from agentvm.resources.resolver import REMEMBERED_MS, Pinned
 from agentvm.storage.resources import Changes
 
@@ -114,6 +118,16 @@ async def test_two_versions_of_one_resource_are_allowed_and_told() -> None:
         assert [one.code for one in found.warnings] == ["duplicate"]
 
 
+async def test_a_tag_leads_to_no_version_that_was_withdrawn() -> None:
+    async with open_world() as world:
+        one = (await world.prompt("greeting", pointer="stable")).resource.resource_id
+        await world.centre.registry.yank(world.acme, one, "1.0.0", yanked=True)
+        with pytest.raises(ResourceNotFound):
+            await world.resolve("resource://prompts/greeting@stable")
+        await world.centre.registry.yank(world.acme, one, "1.0.0", yanked=False)
+        assert (await world.resolve("resource://prompts/greeting@stable")).rendered == "Hello."
+
+
 async def test_what_is_deprecated_or_withdrawn_resolves_with_a_warning() -> None:
     async with open_world() as world:
         made = await world.prompt("hello")
@@ -198,3 +212,36 @@ async def test_more_than_256_versions_are_refused_when_published() -> None:
             await world.prompt(name, "".join(f"{{{{> resource://prompts/n{number}}}}}" for number in numbers))
         with pytest.raises(ResourceTooDeep):
             await world.prompt("both", "{{> resource://prompts/left}}{{> resource://prompts/right}}")
+
+
+async def test_contents_are_bounded_also_together() -> None:
+    async with open_world() as world:
+        large = {"documents": [{"id": "a", "text": "x" * (4_000_000)}]}
+        for number in range(9):
+            await world.add("knowledge", f"k{number}", large)
+        uris = [f"resource://knowledge/k{number}" for number in range(9)]
+        await world.add("agents", "eight", {"knowledge": uris[:8]})
+        with pytest.raises(ResourceTooLarge, match="with all that it refers to"):
+            await world.add("agents", "nine", {"knowledge": uris})
+
+
+async def test_others_have_their_turn_while_a_large_content_is_published_and_resolved() -> None:
+    async with open_world() as world, anyio.create_task_group() as tasks:
+        turns = 0
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                await anyio.lowlevel.checkpoint()
+                turns += 1
+
+        tasks.start_soon(take_turns)
+        documents = [{"id": f"d{number}", "text": "x"} for number in range(5_000)]
+        await world.centre.registry.prepare(world.acme, Draft(type="knowledge", name="k", content={"documents": documents}))
+        assert turns > 2
+        await world.add("knowledge", "k", {"documents": documents})
+        await world.resolve("resource://knowledge/k")
+        before = turns
+        await world.resolve("resource://knowledge/k")
+        assert turns > before
+        tasks.cancel_scope.cancel()

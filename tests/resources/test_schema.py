@@ -3,6 +3,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 
 import pytest
 
@@ -165,6 +166,26 @@ def test_what_is_unevaluated_is_looked_for_only_so_often(keyword: str) -> None:
         assert misfits("s", strict(3), {"b": 1})
         with pytest.raises(ResourceInvalid, match="would take too long"):
             misfits("s", strict(25), {"a": 1})
+
+
+MANY_NAMES = [f"k{number}" for number in range(5_000)]
+
+
+@pytest.mark.parametrize(
+    ("each", "value"),
+    [
+        ({"enum": [[number] for number in range(5_000)]}, ["x"]),
+        ({"required": MANY_NAMES}, {}),
+        ({"dependentRequired": {"x": MANY_NAMES}}, {"x": 1}),
+        ({"properties": {name: {} for name in MANY_NAMES}}, {}),
+    ],
+    ids=lambda part: str(part)[:20],
+)
+def test_what_a_schema_lists_is_counted_for_each_value_it_is_compared_with(each: dict[str, object], value: object) -> None:
+    with quickly():
+        assert len(misfits("s", {"items": each}, [value] * 2)) < 20 + 1
+        with pytest.raises(ResourceInvalid, match="would take too long"):
+            misfits("s", {"items": each}, [copy(value) for _ in range(5_000)])
 
 
 def test_a_long_list_compared_with_many_choices_is_refused_before_it_is_counted_out() -> None:

@@ -93,6 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def explain(error: Exception) -> int:
     """Says what went wrong, on stderr; the exit code says whose fault it is."""
+    from agentvm.cli.table import plain
     from agentvm.errors import AgentVMError
 
     if os.environ.get("AVM_DEBUG"):
@@ -100,7 +101,8 @@ def explain(error: Exception) -> int:
     causes = list(_leaves(error))
     if all(isinstance(cause, AgentVMError) for cause in causes):
         for text in dict.fromkeys(str(cause) for cause in causes):
-            click.echo(f"Error: {text}", err=True)
+            # It may quote what a server or a file says, and a terminal would obey that.
+            click.echo("\n".join(map(plain, f"Error: {text}".split("\n"))), err=True)
         return FAILED
     bug = next(cause for cause in causes if not isinstance(cause, AgentVMError))
     click.echo(f"Error: this should not happen: {type(bug).__name__}: {bug}", err=True)

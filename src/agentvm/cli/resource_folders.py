@@ -91,6 +91,9 @@ def pull_one(api: Api, uri: ResourceUri, folder: Path | None) -> tuple[Path, Fol
     named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
     data = api.get_bytes("resources", named, "export", version=uri.selector, deps="false")
     item = item_of(read_archive(data))
+    if (item.type, item.name) != (uri.type, uri.name):
+        # The name becomes that of a folder, so what a server says it is must be what was asked for.
+        raise click.ClickException(f"The server sent another resource than {named}; nothing was written.")
     folder = Path(item.name) if folder is None else folder
     if (folder / MANIFEST).exists():
         there = read_folder(folder)

@@ -1,5 +1,6 @@
 """Definition commands — the templates images are built from: those that are registered, and the agents among the resources."""
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import msgspec
@@ -28,18 +29,19 @@ from agentvm.storage.resources import Search
 
 MAX_LISTED = 1_000
 """Agents of the resource centre in one list."""
-PAGE = 100
+MAX_LISTED_BYTES = 16 * 1024 * 1024
+"""Of their contents: more than that is no list that anybody reads."""
+PAGE = 50
 
 
 async def list_all(call: Call, command: ask.DefinitionList) -> ask.DefinitionListReply:
     peer = call.peer
     listed = {one.name: _record(one) for one in peer.definitions.list(peer.tenant_id)}
     if peer.principal.may(READ):
-        for resource in await _agents(peer):
+        async for resource, content in _agents(peer):
             # What comes first is what the name means, so what it hides is not shown.
-            definition = None if resource.name in listed else await _latest(peer, resource)
-            if definition is not None:
-                listed[resource.name] = _record(definition, resource)
+            if resource.name not in listed:
+                listed[resource.name] = _record(as_written(resource.name, content), resource)
     return ask.DefinitionListReply(definitions=tuple(listed.values()))
 
 
@@ -51,7 +53,7 @@ async def get(call: Call, command: ask.DefinitionGet) -> ask.DefinitionGetReply:
         agent = await call.peer.resources.resolver.find(call.peer.tenant_id, parse_uri(found))
     except (DefinitionNotFound, ResourceNotFound):
         return ask.DefinitionGetReply(definition=None)
-    record = _record(as_written(agent.root), agent.root.resource)
+    record = _record(as_written(agent.root.resource.name, agent.root.content), agent.root.resource)
     if is_reference(command.definition_name):
         record = msgspec.structs.replace(record, uri=command.definition_name)
     return ask.DefinitionGetReply(definition=record)
@@ -106,16 +108,20 @@ async def _agent_named(peer: Peer, name: str) -> Resource | None:
     return await peer.resources.store.resources(peer.tenant_id).find("agents", name)
 
 
-async def _agents(peer: Peer) -> list[Resource]:
-    """The tenant's own, then the server's, each by name."""
-    store, found = peer.resources.store.resources(peer.tenant_id), list[Resource]()
-    for search in (Search(type="agents", scope="own", limit=PAGE), Search(type="agents", owner=SYSTEM, limit=PAGE)):
-        page = await store.search(search)
-        found += [hit.resource for hit in page.items]
-        while page.next is not None and len(found) < MAX_LISTED:
-            page = await store.search(replace(search, after=page.next))
-            found += [hit.resource for hit in page.items]
-    return found[:MAX_LISTED]
+async def _agents(peer: Peer) -> AsyncIterator[tuple[Resource, bytes]]:
+    """The tenant's own, then the server's, each by name, with the content of the latest version; withdrawn ones not at all."""
+    store, count, size = peer.resources.store.resources(peer.tenant_id), 0, 0
+    for scope in (Search(scope="own"), Search(owner=SYSTEM)):
+        search: Search | None = replace(scope, type="agents", limit=PAGE, with_content=True)
+        while search is not None:
+            page = await store.search(search)
+            for hit in page.items:
+                count, size = count + 1, size + len(hit.content or b"")
+                if count > MAX_LISTED or size > MAX_LISTED_BYTES:
+                    return
+                if hit.content is not None:
+                    yield hit.resource, hit.content
+            search = None if page.next is None else replace(search, after=page.next)
 
 
 async def _latest(peer: Peer, resource: Resource) -> Definition | None:
@@ -125,7 +131,7 @@ async def _latest(peer: Peer, resource: Resource) -> Definition | None:
     if version is None:
         return None
     node = (await store.closure(version.version_id, limit=1)).get(version.version_id)
-    return None if node is None else as_written(node)
+    return None if node is None else as_written(node.resource.name, node.content)
 
 
 def _same(one: Definition, other: Definition) -> bool:

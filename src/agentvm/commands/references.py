@@ -7,6 +7,7 @@ happens to a resource afterwards, an image goes on as it was built.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from agentvm.blueprint.definition import MAX_SIZE, check_size
@@ -14,24 +15,22 @@ from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plai
 from agentvm.commands import gate
 from agentvm.commands.call import Peer
 from agentvm.errors import InvalidInput, shorten
-from agentvm.errors.resource import ResourceNotFound, ResourceTooDeep
+from agentvm.errors.resource import ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.definition import Definition, Rendered
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import (
+    MAX_CLOSURE,
     MAX_NODES,
-    SYSTEM,
     Locked,
     ResourceUri,
     VersionId,
-    is_digest,
     is_reference,
     parse_uri,
 )
-from agentvm.model.semver import is_version, parse_range, parse_version
 from agentvm.resources.agent import to_definition
 from agentvm.resources.kind import decode, exact_uri
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.resolver import Found, lock_of, warnings_of
+from agentvm.resources.resolver import LIGHT, Found, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.storage.resources import Node
 
@@ -53,7 +52,7 @@ async def freeze(peer: Peer, source: Definition | None, config: ImageConfig, pin
     agent: Found | None = None
     if config.definition is not None and is_reference(config.definition):
         agent = await followed.find(Reference(place="definition", type="agents", uri=config.definition))
-        source = as_written(agent.root)
+        source = as_written(agent.root.resource.name, agent.root.content)
     if source is None:
         raise InvalidInput("No definition is given")
     check_size(source, config)
@@ -64,7 +63,7 @@ async def freeze(peer: Peer, source: Definition | None, config: ImageConfig, pin
     if len(wanted) > MAX_NODES:
         raise ResourceTooDeep(f"An image refers to at most {MAX_NODES} resources, not {len(wanted)}")
     found = {one: await followed.find(one, agent) for one in wanted}
-    definition = followed.render(apply_config(source, config), found)
+    definition = await followed.render(apply_config(source, config), found)
     check_size(definition, what="The definition, with its references followed,")
     return Frozen(
         definition=definition,
@@ -76,47 +75,15 @@ async def freeze(peer: Peer, source: Definition | None, config: ImageConfig, pin
     )
 
 
-def as_written(node: Node) -> Definition:
+def as_written(name: str, body: bytes) -> Definition:
     """An agent as a definition, its references as they stand in it."""
-    content: Any = decode(KINDS["agents"], node.content)
-    return to_definition(node.resource.name, content)
+    content: Any = decode(KINDS["agents"], body)
+    return to_definition(name, content)
 
 
 def locked_roots(image: Image) -> dict[str, Locked]:
-    """What each of the image's own URIs came to when it was built, by the URI as it is written.
-
-    A lock begins with these entries, in the order of the URIs; two URIs that came to the same version share one.
-    """
-    found: dict[str, Locked] = {}
-    taken = 0
-    for one in references(image.source or image.definition, image.config):
-        if one.inherited or one.uri in found:
-            continue
-        uri = parse_uri(one.uri)
-        if taken < len(image.lock) and _fits(uri, image.lock[taken]):
-            found[one.uri] = image.lock[taken]
-            taken += 1
-        elif shared := next((entry for entry in image.lock[:taken] if _fits(uri, entry)), None):
-            found[one.uri] = shared
-    return found
-
-
-def _fits(uri: ResourceUri, entry: Locked) -> bool:
-    """Whether a URI may have come to that version."""
-    known, selector = parse_uri(entry.uri), uri.selector
-    # Without an owner it is the own or the server's; the own is always written without.
-    owners = (None, SYSTEM) if uri.owner is None else (uri.owner, None)
-    if (known.type, known.name) != (uri.type, uri.name) or known.owner not in owners:
-        return False
-    if selector is None or selector == entry.digest:
-        return True
-    if is_version(selector):
-        return parse_version(selector) == parse_version(entry.version)
-    try:
-        return parse_range(selector).admits(parse_version(entry.version))
-    except InvalidInput:
-        # A tag may have meant any version, a digest only its own.
-        return not is_digest(selector)
+    """What each of the image's own URIs came to when it was built, by the URI as it is written."""
+    return {uri: entry for entry in image.lock for uri in entry.written}
 
 
 class _Following:
@@ -147,6 +114,8 @@ class _Following:
         self._nodes |= found.nodes
         if len(self._nodes) > MAX_NODES:
             raise ResourceTooDeep(f"All that an image refers to may be {MAX_NODES} versions; with {wanted.uri} it is more")
+        if sum(len(node.content) for node in self._nodes.values()) > MAX_CLOSURE:
+            raise ResourceTooLarge(f"All that an image refers to may have {MAX_CLOSURE} bytes; with {wanted.uri} it has more")
         return found
 
     async def _look_up(self, text: str, uri: ResourceUri) -> Found:
@@ -159,8 +128,13 @@ class _Following:
         check_nodes(nodes, version_id, text)
         return Found(nodes[version_id], nodes)
 
-    def render(self, merged: Definition, found: Mapping[Reference, Found]) -> Definition:
+    async def render(self, merged: Definition, found: Mapping[Reference, Found]) -> Definition:
         """The snapshot."""
+        if sum(there.weight for there in found.values()) <= LIGHT:
+            return self._render(merged, found)
+        return await anyio.to_thread.run_sync(self._render, merged, found)
+
+    def _render(self, merged: Definition, found: Mapping[Reference, Found]) -> Definition:
         at, args = {one.place: (one, there) for one, there in found.items()}, merged.variables or {}
         prompt = merged.system_prompt
         if "systemPrompt" in at:
@@ -231,7 +205,13 @@ class _Following:
         return list(dict.fromkeys(self.roots().values()))
 
     def _entries(self) -> tuple[Locked, ...]:
-        return lock_of(self._all(), self._peer.tenant_id)
+        written: dict[VersionId, tuple[str, ...]] = {}
+        for uri, node in self._roots.items():
+            written[node.version.version_id] = (*written.get(node.version.version_id, ()), uri)
+        return tuple(
+            msgspec.structs.replace(entry, written=written.get(entry.version_id, ()))
+            for entry in lock_of(self._all(), self._peer.tenant_id)
+        )
 
     def _all(self) -> Found:
         return Found(next(iter(self._roots.values())), self._nodes)

@@ -39,6 +39,8 @@ MAX_DEPTH = 16
 MAX_NODES = 256
 MAX_RENDERED = 4 * 1024 * 1024
 MAX_CONTENT = 4 * 1024 * 1024
+MAX_CLOSURE = 32 * 1024 * 1024
+"""Bytes of content of a version and all that it is locked to: whoever resolves it has all of that in memory."""
 
 _SINGULAR: dict[str, ResourceType] = {"prompt": "prompts", "tool": "tools", "sandbox": "sandboxes", "agent": "agents"}
 _OWNER = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
@@ -212,6 +214,8 @@ class Locked(Record):
     version: str
     digest: str
     version_id: VersionId
+    written: tuple[str, ...] = ()
+    """In the lock of an image: its own URIs that came to this version."""
 
 
 _canonical = msgspec.json.Encoder(order="sorted")
@@ -247,7 +251,8 @@ def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selecto
         return latest_of(same) or next(iter(same), None)
     if is_version(selector) or selector in tags:
         wanted = parse_version(tags.get(selector, selector))
-        return next((one for one in known if parse_version(one.version) == wanted), None)
+        found = next((one for one in known if parse_version(one.version) == wanted), None)
+        return None if found is not None and found.yanked_at is not None and selector in tags else found
     if _TAG.fullmatch(selector) and selector != "x":
         return None
     by_rank: dict[Version, ResourceVersion] = {parse_version(one.version): one for one in known if one.yanked_at is None}

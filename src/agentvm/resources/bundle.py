@@ -58,12 +58,16 @@ async def import_bundle(
 async def _parts(view: ResourceStore, node: Node) -> dict[str, bytes]:
     """The binary parts of a version, by digest."""
     parts: dict[str, bytes] = {}
-    for digest in detach(decode(KINDS[node.resource.type], node.content))[2]:
+    for digest in await anyio.to_thread.run_sync(_named_parts, node):
         body = await view.blob(node.version.version_id, digest)
         if body is None:
             raise ResourceNotFound(digest)
         parts[digest] = body
     return parts
+
+
+def _named_parts(node: Node) -> frozenset[str]:
+    return detach(decode(KINDS[node.resource.type], node.content))[2]
 
 
 def _entry(found: Found, node: Node, home: TenantId, parts: Mapping[str, bytes]) -> Entry:

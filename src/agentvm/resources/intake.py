@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
-import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 
 from agentvm.errors import InvalidInput, shorten
@@ -77,8 +77,6 @@ async def take_in(
     intake.assume_absent(absent)
     report: list[ImportedEntry] = []
     for entry in in_order(bundle.entries):
-        # Each takes a while to check, and others wait for the same loop.
-        await anyio.lowlevel.checkpoint()
         report.append(await intake.add(entry))
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
@@ -152,7 +150,8 @@ class _Intake:
     async def add(self, entry: Entry) -> ImportedEntry:
         """Its dependencies were added before."""
         uri = _checked(entry)
-        content = _with_parts(entry, self._bundle.blobs)
+        # Large contents take a while, and others wait for the same loop.
+        content = await anyio.to_thread.run_sync(_with_parts, entry, self._bundle.blobs)
         if uri.owner is not None and (found := await self._find(uri, entry.digest)) is not None:
             self._placed[entry.uri] = found.root.version.version_id
             exact = exact_uri(found.root, self._author.tenant_id)

@@ -148,7 +148,7 @@ def accept(kind: Kind, raw: object) -> Content:
         content: Content = msgspec.convert(raw, type=kind.content)
     except msgspec.ValidationError as error:
         raise ResourceInvalid(f"The content of {kind.type} does not fit: {explain(error, kind.content)}") from None
-    for where, part in _binaries(content, ""):
+    for where, part in binaries(content):
         _check_binary(where, part)
     kind.check(content)
     bare, blobs, _ = detach(content)
@@ -196,18 +196,19 @@ def detach(content: Content) -> tuple[Content, dict[str, bytes], frozenset[str]]
     return bare, blobs, frozenset(kept)
 
 
-def _binaries(value: object, where: str) -> Iterator[tuple[str, Binary]]:
+def binaries(value: object, where: str = "") -> Iterator[tuple[str, Binary]]:
+    """The binary parts of a content, with where each stands."""
     if isinstance(value, Binary):
         yield where, value
     elif isinstance(value, msgspec.Struct):
         for name, wire in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
-            yield from _binaries(getattr(value, name), f"{where}.{wire}" if where else wire)
+            yield from binaries(getattr(value, name), f"{where}.{wire}" if where else wire)
     elif isinstance(value, dict):
         for name, one in value.items():
-            yield from _binaries(one, f"{where}.{name}")
+            yield from binaries(one, f"{where}.{name}")
     elif isinstance(value, tuple):
         for index, one in enumerate(value):
-            yield from _binaries(one, f"{where}.{index}")
+            yield from binaries(one, f"{where}.{index}")
 
 
 def _check_binary(where: str, part: Binary) -> None:

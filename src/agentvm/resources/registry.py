@@ -1,13 +1,14 @@
 """Registry — how resources come to be: checked, locked to what they refer to, and stored as versions that never change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import anyio.to_thread
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied
+from agentvm.errors import AccessDenied, InvalidInput, PermissionDenied, shorten
 from agentvm.errors.resource import (
     ResourceCycle,
     ResourceInvalid,
@@ -34,7 +35,7 @@ from agentvm.model.resource import (
     version_digest,
 )
 from agentvm.model.semver import Version, parse_version
-from agentvm.resources.kind import Kind, accept, detach, encode
+from agentvm.resources.kind import Content, Kind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.base import Store
@@ -103,6 +104,19 @@ class Revision:
 Targets = Mapping[str, VersionId | int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a draft says by itself, checked."""
+
+    content: Content
+    body: bytes
+    blobs: dict[str, bytes]
+    kept: frozenset[str]
+    references: dict[str, str]
+    digest: str
+    text: str
+
+
 class Registry:
     """One per server."""
 
@@ -139,33 +153,29 @@ class Registry:
 
     async def prepare(self, author: Author, draft: Draft, targets: Targets | None = None) -> Publication:
         """Everything that can be checked before the commit. `targets` says what each alias is locked to, if that is known."""
-        kind = self._kinds[draft.type]
         name, version = check_name(draft.name), draft.version or FIRST
         parse_version(version)
-        content, blobs, kept = detach(accept(kind, draft.content))
-        body = encode(content)
-        size = len(body) + sum(map(len, blobs.values()))
+        # Large contents take a while, and others wait for the same loop.
+        read = await anyio.to_thread.run_sync(_read, self._kinds[draft.type], draft)
+        size = len(read.body) + sum(map(len, read.blobs.values()))
+        size += await self._check_kept(author, read.content, read.kept - read.blobs.keys())
         if size > MAX_CONTENT:
-            raise ResourceTooLarge(f"The content has {size} bytes; at most {MAX_CONTENT} are allowed")
-        await self._check_blobs(author, kept)
-        if draft.schema is not None:
-            check_schema("schema", draft.schema)
+            raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
         self._check_visibility(author, draft.visibility)
-        references = _references(draft, kind.references(content))
-        dependencies = await self._lock(author, draft, references, targets)
+        dependencies = await self._lock(author, draft, read.references, targets)
         return Publication(
             resource_id=ResourceId(self._new_id("res")),
             version_id=VersionId(self._new_id("rver")),
             type=draft.type,
             name=name,
             version=version,
-            digest=version_digest(draft.type, msgspec.json.decode(body), draft.schema, references),
-            content=body,
-            blobs=blobs,
-            kept_blobs=kept,
+            digest=read.digest,
+            content=read.body,
+            blobs=read.blobs,
+            kept_blobs=read.kept,
             schema=draft.schema,
             dependencies=dependencies,
-            text=kind.text(content)[:MAX_TEXT],
+            text=read.text,
             description=check_description(draft.description),
             tags=check_words(draft.tags),
             visibility=draft.visibility,
@@ -246,10 +256,18 @@ class Registry:
         if visibility == "public" and not author.may_publish:
             raise PermissionDenied("resources:publish")
 
-    async def _check_blobs(self, author: Author, digests: frozenset[str]) -> None:
+    async def _check_kept(self, author: Author, content: Content, digests: Collection[str]) -> int:
+        """How many bytes the parts have that are there already; each must be in view, and as large as the content says."""
+        sizes: dict[str, int] = {}
         for digest in digests:
-            if not await self._view(author).knows_blob(digest):
+            size = await self._view(author).blob_size(digest)
+            if size is None:
                 raise ResourceInvalid(f"The blob {digest} is not there; send its data")
+            sizes[digest] = size
+        for where, part in binaries(content):
+            if part.blob in sizes and part.size != sizes[part.blob]:
+                raise ResourceInvalid(f"{shorten(where)}.size is {part.size}, but the part has {sizes[part.blob]} bytes")
+        return sum(sizes.values())
 
     async def _revised(
         self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: Revision, version: str
@@ -257,7 +275,9 @@ class Registry:
         """The draft of the next version: what the revision leaves open is that of the latest."""
         content, schema, dependencies = revision.content, revision.schema, revision.dependencies
         if latest is not None:
-            node = (await self._view(author).closure(latest.version_id, limit=MAX_NODES))[latest.version_id]
+            node = (await self._view(author).closure(latest.version_id, limit=1)).get(latest.version_id)
+            if node is None:
+                raise ResourceNotFound(resource.resource_id)
             content = msgspec.json.decode(node.content) if content is None else content
             schema = latest.schema if schema is UNSET else schema
             dependencies = self._declared(node) if dependencies is None else dependencies
@@ -328,6 +348,16 @@ def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if not tag.strip() or len(tag) > MAX_TAG or not tag.isprintable():
             raise InvalidInput(f"A tag has 1 to {MAX_TAG} characters that can be printed")
     return tuple(dict.fromkeys(tags))
+
+
+def _read(kind: Kind, draft: Draft) -> _Read:
+    content, blobs, kept = detach(accept(kind, draft.content))
+    body = encode(content)
+    if draft.schema is not None:
+        check_schema("schema", draft.schema)
+    references = _references(draft, kind.references(content))
+    digest = version_digest(draft.type, msgspec.json.decode(body), draft.schema, references)
+    return _Read(content, body, blobs, kept, references, digest, kind.text(content)[:MAX_TEXT])
 
 
 def _references(draft: Draft, named: Mapping[str, str]) -> dict[str, str]:

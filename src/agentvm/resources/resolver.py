@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import anyio.to_thread
 import msgspec
 
 from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.resource import (
+    MAX_CLOSURE,
     MAX_DEPTH,
     MAX_NODES,
     MAX_RENDERED,
@@ -40,6 +42,8 @@ MOST_BYTES = 32 * 1024 * 1024
 """Of content that is remembered, of all closures together."""
 FIXED_BYTES = 2_000
 """What a node costs besides its content, roughly."""
+LIGHT = 16 * 1024
+"""What weighs more is shown and rendered in a thread: others wait for the same loop."""
 
 
 class Manifest(Record):
@@ -136,12 +140,16 @@ class Resolver:
         """`ResourceNotFound` for what is absent or not the asker's; `ResourceLockMismatch` when the lock says otherwise."""
         uri = parse_uri(text)
         found = await self.find(tenant_id, uri)
-        shown = _show(tenant_id, uri, found, expand)
-        if lock is not None:
-            _compare(shown, lock)
-        if expand == "none":
-            return shown
-        return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args))
+
+        def make() -> Resolved:
+            shown = _show(tenant_id, uri, found, expand)
+            if lock is not None:
+                _compare(shown, lock)
+            if expand == "none":
+                return shown
+            return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args))
+
+        return make() if found.weight <= LIGHT else await anyio.to_thread.run_sync(make)
 
     def render(self, tenant_id: TenantId, uri: ResourceUri, found: Found, args: Mapping[str, object] | None) -> object:
         scene = Scene(
@@ -207,9 +215,14 @@ class Resolver:
 
 
 def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, above: int = 0) -> None:
-    """`ResourceTooDeep` when it refers to too much, or too far down; `above` are versions that will stand over it."""
+    """`ResourceTooDeep` when it refers to too many, or too far down, `ResourceTooLarge` when to too much.
+
+    `above` are versions that will stand over it.
+    """
     if len(nodes) + above > MAX_NODES:
         raise ResourceTooDeep(f"{uri} refers to more than {MAX_NODES} versions")
+    if (size := sum(len(node.content) for node in nodes.values())) > MAX_CLOSURE:
+        raise ResourceTooLarge(f"{uri} has {size} bytes with all that it refers to; at most {MAX_CLOSURE} are allowed")
     level, reached = {root}, 0
     while level:
         if reached + above > MAX_DEPTH:

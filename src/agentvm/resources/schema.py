@@ -22,7 +22,7 @@ MAX_PATTERNS = 100
 MAX_PATTERN = 1_000
 MAX_COMPILED = 256 * 1024
 """Bytes of one pattern, compiled: `(a{1,1000}){1,1000}` is short only on paper."""
-MAX_WORK = 1_000_000
+MAX_WORK = 250_000
 MAX_STEPS = 200_000
 """Of the count itself."""
 MAX_CHAIN = 64
@@ -40,6 +40,8 @@ _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "depe
 _IN_PLACE = frozenset({"not", "if", "then", "else", "allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"})
 _NOT_APPLIED = frozenset({"$defs", "definitions", "contentSchema"})
 _DEEPER = _ONE | _MANY | _NAMED | {"$ref"}
+_SAID = frozenset({"default", "examples", "title", "description", "$comment", "$id", "$schema"})
+"""What nothing is compared with."""
 _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _REFUSED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
 _PATTERN_HINT = "; lookaround, back-references and huge counts of repetition are not supported"
@@ -229,6 +231,7 @@ def _every_part(member: str, root: Schema) -> list[Schema]:
 def _check_work(member: str, root: Schema, value: object) -> None:
     """How many comparisons it would be at most. Each pair of parts is counted once and multiplied, so this itself is quick."""
     counted: dict[tuple[int, int], int] = {}
+    widths: dict[int, int] = {}
     steps = 0
     # Each part of the value is known by its place, since equal texts and numbers are one object.
     stack: list[tuple[object, object]] = [(root, value)]
@@ -240,17 +243,47 @@ def _check_work(member: str, root: Schema, value: object) -> None:
             stack.pop()
             continue
         applied = list(_applied(member, root, part, one))
-        steps += len(applied) + 1
-        # What has no parts of its own counts once, and need not be looked at.
+        steps += max(len(applied), _width(part, widths)) + 1
+        # What has no parts of its own counts by what it says itself, and need not be looked at.
         needed = [(inner, at) for inner, at in applied if isinstance(inner, Mapping) and not _DEEPER.isdisjoint(inner)]
         waiting = [(inner, at) for inner, at in needed if (id(inner), id(at)) not in counted]
         if waiting:
             stack += waiting
         else:
-            counted[pair] = 1 + len(applied) - len(needed) + sum(counted[id(inner), id(at)] for inner, at in needed)
+            leaves = sum(
+                _width(inner, widths) for inner, _ in applied if not isinstance(inner, Mapping) or _DEEPER.isdisjoint(inner)
+            )
+            counted[pair] = _width(part, widths) + leaves + sum(counted[id(inner), id(at)] for inner, at in needed)
             stack.pop()
         if steps > MAX_STEPS or counted.get(pair, 0) > MAX_WORK:
             raise ResourceInvalid(f"{member}: to compare the value with this schema would take too long; make either simpler")
+
+
+def _width(part: object, known: dict[int, int]) -> int:
+    """How much a part says itself that one value is compared with: what it requires, the values it allows, its members."""
+    if not isinstance(part, Mapping):
+        return 1
+    if id(part) not in known:
+        known[id(part)] = 1 + sum(
+            _sized(value) if keyword in _DEEPER else _values(value)
+            for keyword, value in part.items()
+            if keyword not in _SAID and keyword not in _NOT_APPLIED
+        )
+    return known[id(part)]
+
+
+def _sized(value: object) -> int:
+    return len(value) if isinstance(value, Mapping | list | tuple) else 1
+
+
+def _values(value: object) -> int:
+    """How many there are in it, itself included."""
+    count, stack = 0, [value]
+    while stack:
+        one = stack.pop()
+        count += 1
+        stack += one.values() if isinstance(one, Mapping) else one if isinstance(one, list | tuple) else ()
+    return count
 
 
 def _applied(member: str, root: Schema, part: Schema, value: object) -> Iterator[tuple[object, object]]:

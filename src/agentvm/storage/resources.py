@@ -120,6 +120,8 @@ class Search:
     after: str | None = None
     """The `next` of the page before; `InvalidInput` for anything else."""
     limit: int = 20
+    with_content: bool = False
+    """Whether each hit brings the content of its latest version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,8 @@ class Hit:
 
     resource: Resource
     uses: int
+    content: bytes | None = None
+    """Of the latest version, if it was asked for and there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +222,8 @@ class ResourceStore(Protocol):
     async def count(self) -> int:
         """Of its own, without deleted ones."""
 
-    async def knows_blob(self, digest: str) -> bool:
-        """Whether a version in view holds it: whoever only knows a digest has no right to what it names."""
+    async def blob_size(self, digest: str) -> int | None:
+        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
 
     async def blob(self, version_id: VersionId, digest: str) -> bytes | None:
         """A binary part of a version in view."""

@@ -110,6 +110,7 @@ async def test_a_body_has_a_bound_whether_it_says_its_length_or_not() -> None:
         b'{"externalId": "\\ud800"}',
         b'{"externalId": "\\udc00"}',
         b"[" * 100_000,
+        b'{"externalId": "x", "name": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001,
     ],
 )
 async def test_a_body_that_is_none_is_refused(raw: bytes) -> None:

@@ -38,6 +38,8 @@ async def test_an_exact_version_may_be_kept_for_ever_and_a_floating_one_is_asked
         exact = await resolve(world, "resource://prompts/hello@1.0.0")
         assert exact.headers["etag"] == f'"{made["digest"]}"'
         assert "immutable" in exact.headers["cache-control"]
+        # Another key may be another tenant, for whom the same URI is something else.
+        assert exact.headers["vary"] == "Authorization"
         assert (await resolve(world, "resource://prompts/hello@1.0.0", known=exact.headers["etag"])).status == 304
         floating = await resolve(world, "resource://prompts/hello")
         assert "no-cache" in floating.headers["cache-control"]
@@ -55,10 +57,11 @@ async def test_an_exact_version_may_be_kept_for_ever_and_a_floating_one_is_asked
         ({"uri": "resource://prompts/../hello"}, "resource_uri_invalid"),
         ({"uri": "resource://prompts/hello", "args": "[1]"}, "invalid_input"),
         ({"uri": "resource://prompts/hello", "args": "{"}, "invalid_input"),
+        ({"uri": "resource://prompts/hello", "args": '{"a":' + "[" * 5_000 + "]" * 5_000 + "}"}, "invalid_input"),
         ({"uri": "resource://prompts/hello", "lock": "{}"}, "invalid_input"),
         ({"uri": "resource://prompts/hello", "expand": "all"}, "invalid_input"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:80],
 )
 async def test_a_question_that_cannot_be_understood_is_refused(query: dict[str, str], code: str) -> None:
     async with open_world() as world:
@@ -107,3 +110,24 @@ async def test_long_arguments_go_into_the_body() -> None:
         body = {"uri": "resource://prompts/hello", "args": {"name": "A" * 50_000}}
         found = await world.ask("POST", "/v1/resources/resolve", body, key=world.acme.admin)
         assert found.body["rendered"] == f"Hello {'A' * 50_000}!"
+
+
+async def test_what_several_uris_come_to_is_bounded() -> None:
+    async with open_world() as world:
+        await register(world, text="x" * 1_000_000)
+        body = {"uris": ["resource://prompts/hello"] * 20}
+        items = (await world.ask("POST", "/v1/resources/resolve", body, key=world.acme.admin)).items
+        codes = [item.get("error", {}).get("code") for item in items]
+        assert 8 <= codes.count(None) <= 10
+        assert set(codes[codes.count(None) :]) == {"resource_too_large"}
+
+
+async def test_what_was_resolved_is_gone_with_its_tenant_and_moves_with_its_slug() -> None:
+    async with open_world() as world:
+        await register(world, text="Hello.", visibility="public")
+        assert (await resolve(world, "resource://prompts/acme/hello", key=world.bolt.admin)).status == 200
+        assert (await world.ask("PUT", f"/v1/tenants/{world.acme.tenant_id}", {"slug": "zenith"})).status == 200
+        assert (await resolve(world, "resource://prompts/acme/hello", key=world.bolt.admin)).status == 404
+        assert (await resolve(world, "resource://prompts/zenith/hello", key=world.bolt.admin)).status == 200
+        assert (await world.ask("DELETE", f"/v1/tenants/{world.acme.tenant_id}")).status == 204
+        assert (await resolve(world, "resource://prompts/zenith/hello", key=world.bolt.admin)).status == 404

@@ -33,7 +33,8 @@ async def test_a_prompt_is_registered_and_read_again() -> None:
             read = await world.ask("GET", at(named), key=world.acme.admin)
             assert read.body["content"] == {"text": "Hello {{name}}!"}
             assert read.body["version"]["version"] == "1.0.0"
-            assert read.headers["etag"] == f'"{made.body["digest"]}"'
+            assert read.headers["etag"].startswith(f'"{made.body["digest"]}')
+            assert read.headers["vary"] == "Authorization"
 
 
 async def test_registering_the_same_again_changes_nothing() -> None:
@@ -100,12 +101,20 @@ async def test_what_is_about_a_version_needs_one(body: dict[str, Any]) -> None:
         assert (await world.ask("PUT", f"/v1/resources/{made['id']}", body, key=world.acme.admin)).status == 400
 
 
-async def test_who_knows_the_version_is_sent_nothing_again() -> None:
+async def test_who_knows_a_resource_is_sent_nothing_again_until_something_about_it_has_changed() -> None:
     async with open_world() as world:
-        made = (await register(world)).body
-        known = [(b"if-none-match", f'"{made["digest"]}"'.encode())]
-        reply = await world.ask("GET", f"/v1/resources/{made['id']}", key=world.acme.admin, headers=known)
+        path = f"/v1/resources/{(await register(world)).body['id']}"
+        seen = (await world.ask("GET", path, key=world.acme.admin)).headers["etag"].encode()
+        known = [(b"if-none-match", seen)]
+        reply = await world.ask("GET", path, key=world.acme.admin, headers=known)
         assert (reply.status, reply.raw) == (304, b"")
+        change = {"deprecated": "use another"}
+        assert (await world.ask("PUT", path, change, key=world.acme.admin, headers=[(b"if-match", seen)])).status == 200
+        fresh = await world.ask("GET", path, key=world.acme.admin, headers=known)
+        assert (fresh.status, fresh.body["resource"]["deprecated"]) == (200, "use another")
+        revised = {"content": {"text": "2"}}
+        assert (await world.ask("PUT", path, revised, key=world.acme.admin, headers=[(b"if-match", seen)])).status == 200
+        assert (await world.ask("PUT", path, revised, key=world.acme.admin, headers=[(b"if-match", seen)])).status == 412
 
 
 async def test_resources_are_found_in_chinese_and_english_with_the_true_total() -> None:
@@ -186,6 +195,15 @@ async def test_the_quota_of_resources_holds_also_for_those_who_come_at_once() ->
         replies = [await register(world, name=f"greeting-{number}") for number in range(3)]
         assert [reply.status for reply in replies] == [201, 201, 429]
         assert replies[2].body["error"]["details"]["metric"] == "resources"
+
+
+async def test_a_new_version_needs_room_as_well() -> None:
+    async with open_world() as world:
+        path = f"/v1/resources/{(await register(world)).body['id']}"
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "storage_bytes", "hard": 1})
+        refused = await world.ask("PUT", path, {"content": {"text": "more"}}, key=world.acme.admin)
+        assert (refused.status, refused.body["error"]["details"]["metric"]) == (429, "storage_bytes")
+        assert (await world.ask("PUT", path, {"description": "less"}, key=world.acme.admin)).status == 200
 
 
 async def test_every_write_is_in_the_audit_log() -> None:

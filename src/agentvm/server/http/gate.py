@@ -213,6 +213,8 @@ def _read(body: bytes, kind: type[Given]) -> Given:
         raise InvalidInput(f"The body cannot be understood: {shorten(plain(str(error), kind))}") from None
     except (msgspec.DecodeError, UnicodeError):
         raise InvalidInput("The body must be JSON") from None
+    except RecursionError:
+        raise InvalidInput("The body is nested too deep; make it flatter") from None
     return given
 
 

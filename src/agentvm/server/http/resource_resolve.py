@@ -1,5 +1,6 @@
 """Resolving — `/v1/resources/resolve`: from a URI to a version, what it is locked to, and what it renders to."""
 
+import anyio.lowlevel
 import msgspec
 
 from agentvm.errors import AgentVMError, InvalidInput
@@ -8,19 +9,21 @@ from agentvm.errors.resource import (
     ResourceLockMismatch,
     ResourceNotFound,
     ResourceTooDeep,
+    ResourceTooLarge,
     ResourceUriInvalid,
 )
 from agentvm.model.base import Record
 from agentvm.model.resource import digest_of, parse_uri
 from agentvm.resources.resolver import Expand, Pinned, Resolved
-from agentvm.server.http.resource_views import READ, matches
+from agentvm.server.http.resource_views import ASK_AGAIN, CREDENTIAL, READ, matches
 from agentvm.server.http.route import Answer, Ask, Given, Routes
 
 routes = Routes()
 
 MAX_BATCH = 100
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+"""Of all answers of a batch together."""
 FOR_EVER = "private, max-age=31536000, immutable"
-ASK_AGAIN = "private, no-cache"
 
 _RESOLVE = "/v1/resources/resolve"
 _RAISES = (ResourceUriInvalid, ResourceNotFound, ResourceLockMismatch, PromptUnresolved, ResourceTooDeep)
@@ -77,7 +80,7 @@ async def resolve(ask: Ask[ResolveGiven]) -> Answer[bytes | Resolved | None]:
     body = msgspec.json.encode(found)
     plain = exact and args is None and given.expand == "content"
     tag = found.digest if plain else digest_of(body)
-    headers = {"ETag": f'"{tag}"', "Cache-Control": FOR_EVER if exact else ASK_AGAIN}
+    headers = {"ETag": f'"{tag}"', "Cache-Control": FOR_EVER if exact else ASK_AGAIN, "Vary": CREDENTIAL}
     if ask.if_none_match is not None and matches(ask.if_none_match, tag):
         return Answer(content=None, status=304, headers=headers)
     return Answer(content=body, headers=headers)
@@ -98,9 +101,16 @@ async def resolve_many(ask: Ask[ResolveManyGiven]) -> Resolved | ResolvedMany:
     if len(uris) > MAX_BATCH:
         raise InvalidInput(f"At most {MAX_BATCH} URIs are resolved at a time, not {len(uris)}")
     items: list[ResolvedItem] = []
+    size = 0
     for uri in uris:
+        # What is remembered is found without waiting, and others wait for the same loop.
+        await anyio.lowlevel.checkpoint()
         try:
-            items.append(ResolvedItem(uri=uri, resolved=await _one(ask, uri)))
+            if size > MAX_BATCH_BYTES:
+                raise ResourceTooLarge(f"The answers before have {MAX_BATCH_BYTES} bytes already; resolve fewer at a time")
+            resolved = await _one(ask, uri)
+            size += len(msgspec.json.encode(resolved))
+            items.append(ResolvedItem(uri=uri, resolved=resolved))
         except AgentVMError as error:
             items.append(
                 ResolvedItem(uri=uri, error=ResolveFailure(code=error.code, message=str(error), details=error.details))
@@ -116,8 +126,8 @@ async def _one(ask: Ask[ResolveManyGiven], uri: str) -> Resolved:
 def _arguments(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError:
-        raise InvalidInput('args must be a JSON object, like {"name": "Ada"}') from None
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidInput('args must be a JSON object that is not nested too deep, like {"name": "Ada"}') from None
 
 
 def _lock(text: str) -> tuple[Pinned, ...]:

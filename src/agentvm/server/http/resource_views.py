@@ -1,5 +1,6 @@
 """What the routes of resources show, and what they all need: who writes, and whose view it is."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from agentvm.commands.resource import shown, uri_of
 from agentvm.errors.resource import ResourceUriInvalid
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
-from agentvm.model.resource import Resource, ResourceUri, ResourceVersion, parse_uri
+from agentvm.model.resource import Resource, ResourceUri, ResourceVersion, digest_of, parse_uri
 from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kinds import TypeDescription
 from agentvm.resources.registry import Author
@@ -16,6 +17,9 @@ from agentvm.server.http.route import Ask
 from agentvm.storage.resources import Published, ResourceStore
 
 READ, WRITE = ("resources:read",), ("resources:write",)
+ASK_AGAIN = "private, no-cache"
+CREDENTIAL = "Authorization"
+"""What the same URL means depends on whose key it is, so no cache may answer the one with what the other was given."""
 
 
 class VersionView(Record):
@@ -94,6 +98,16 @@ def matches(header: str, digest: str) -> bool:
     """Whether an `If-Match` or `If-None-Match` names the digest."""
     tags = {tag.strip().removeprefix("W/").strip('"') for tag in header.split(",")}
     return "*" in tags or digest in tags
+
+
+def entity_tag(digest: str, body: bytes) -> str:
+    """Of an answer about a version: begins with its digest, and changes also with what is said about it."""
+    return f"{digest}.{digest_of(body).removeprefix('sha256:')[:16]}"
+
+
+def digests_of(header: str) -> str:
+    """An `If-Match` that names digests, or the `ETag`s that begin with them, with the digests alone."""
+    return re.sub(r"\.[0-9a-f]{16}(?=\"|,|\s|$)", "", header)
 
 
 def registered(done: Published, viewer: TenantId) -> RegisteredView:

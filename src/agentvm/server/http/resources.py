@@ -15,10 +15,12 @@ from agentvm.errors.resource import (
     ResourceNotFound,
     ResourceVersionExists,
 )
-from agentvm.model.resource import MAX_CONTENT, MAX_NODES, Resource, Visibility, parse_type, select
+from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, parse_type, select
 from agentvm.resources.kinds import describe_types
 from agentvm.resources.registry import Bump, Draft, Revision
 from agentvm.server.http.resource_views import (
+    ASK_AGAIN,
+    CREDENTIAL,
     READ,
     WRITE,
     ContentView,
@@ -26,6 +28,8 @@ from agentvm.server.http.resource_views import (
     ResourcePage,
     TypesView,
     author_of,
+    digests_of,
+    entity_tag,
     matches,
     registered,
     selector_of,
@@ -162,7 +166,7 @@ async def discover(ask: Ask[DiscoverGiven]) -> ResourcePage:
 
 
 @routes.add("GET", _ONE, needs=READ, takes=GetGiven, statuses=(200, 304), raises=(ResourceNotFound,))
-async def get(ask: Ask[GetGiven]) -> Answer[ContentView | None]:
+async def get(ask: Ask[GetGiven]) -> Answer[bytes | ContentView | None]:
     """Show a resource with the content of one version, by default the latest."""
     resource = await ask.vm.resources.registry.find(ask.tenant_id, ask.path["resource_id"])
     history = await view_of(ask).history(resource.resource_id)
@@ -170,21 +174,25 @@ async def get(ask: Ask[GetGiven]) -> Answer[ContentView | None]:
     version = select(history.versions, history.tags, None if wanted is None else selector_of(resource, wanted))
     if version is None:
         raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}")
-    tagged = {"ETag": f'"{version.digest}"', "Cache-Control": "private, no-cache"}
-    if ask.if_none_match is not None and matches(ask.if_none_match, version.digest):
-        return Answer(content=None, status=304, headers=tagged)
-    node = (await view_of(ask).closure(version.version_id, limit=MAX_NODES))[version.version_id]
+    found = await view_of(ask).closure(version.version_id, limit=1)
+    if not found:
+        raise ResourceNotFound(uri_of(resource, ask.tenant_id))
     view = ContentView(
         id=resource.resource_id,
         uri=uri_of(resource, ask.tenant_id),
         resource=shown(resource, ask.tenant_id),
         version=version_shown(version, resource, ask.tenant_id),
-        content=msgspec.json.decode(node.content),
+        content=msgspec.json.decode(found[version.version_id].content),
         schema=version.schema,
         dependencies=version.dependencies,
         pointers=dict(history.tags),
     )
-    return Answer(content=view, headers=tagged)
+    body = msgspec.json.encode(view)
+    tag = entity_tag(version.digest, body)
+    headers = {"ETag": f'"{tag}"', "Cache-Control": ASK_AGAIN, "Vary": CREDENTIAL}
+    if ask.if_none_match is not None and matches(ask.if_none_match, tag):
+        return Answer(content=None, status=304, headers=headers)
+    return Answer(content=body, headers=headers)
 
 
 @routes.add(
@@ -214,6 +222,7 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         return await _as_it_is(ask, changed)
     if given.version is not None and given.bump is not None:
         raise InvalidInput("Give version or bump, not both")
+    await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
     revision = Revision(
         content=given.content,
         schema=given.schema,
@@ -253,12 +262,12 @@ async def _check_match(ask: Ask[Any], resource: Resource) -> None:
         return
     history = await view_of(ask).history(resource.resource_id)
     latest = select(history.versions, history.tags, None)
-    if latest is None or not matches(ask.if_match, latest.digest):
+    if latest is None or not matches(digests_of(ask.if_match), latest.digest):
         raise PreconditionFailed("The resource has changed since you read it; read it again")
 
 
 def _one_digest(header: str) -> str | None:
-    tag = header.strip().removeprefix("W/").strip('"')
+    tag = digests_of(header).strip().removeprefix("W/").strip('"')
     if "," in tag:
         raise InvalidInput("If-Match must name one digest here")
     return None if tag == "*" else tag

@@ -170,6 +170,8 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
         _check_slug(after.slug)
     if not await ask.office.people.update_tenant(after):
         raise NotFound(NO_TENANT)
+    # The slug is in the names of its resources.
+    ask.vm.resources.resolver.forget()
     return _shown(after)
 
 
@@ -180,6 +182,7 @@ async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
     if not await ask.office.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
     ask.vm.settings.forget(tenant.tenant_id)
+    ask.vm.resources.resolver.forget()
     return NO_CONTENT
 
 

@@ -81,10 +81,13 @@ async def check_what_is_hidden_stays_for_those_who_are_locked_to_it(store: Store
     assert len(await theirs.closure(version_id("mine", of=RIVAL), limit=9)) == 2
     assert len(await theirs.closure(version_id("base"), limit=9)) == 1
     assert await theirs.find_locked("prompts", "base", "acme", digest) == version_id("base")
-    assert (await theirs.knows_blob(digest_of(body)), await theirs.blob(version_id("base"), digest_of(body))) == (True, body)
+    assert (await theirs.blob_size(digest_of(body)), await theirs.blob(version_id("base"), digest_of(body))) == (
+        len(body),
+        body,
+    )
     assert await third.closure(version_id("base"), limit=9) == {}
     assert await third.find_locked("prompts", "base", "acme", digest) is None
-    assert (await third.knows_blob(digest_of(body)), await third.blob(version_id("base"), digest_of(body))) == (False, None)
+    assert (await third.blob_size(digest_of(body)), await third.blob(version_id("base"), digest_of(body))) == (None, None)
     anew = publication("mine", "2.0.0", of=RIVAL, dependencies=[on(version_id("base"))])
     assert await raises(ResourceNotFound, theirs.publish([anew]))
 
@@ -97,7 +100,7 @@ async def check_what_nobody_needs_is_deleted_at_once(store: Store) -> None:
     assert await ours.delete(resource_id(), force=False, now=2) is True
     assert await ours.delete(resource_id(), force=False, now=2) is False
     assert (await ours.get(resource_id()), await ours.count(), await found(store, text="word")) == (None, 0, [])
-    assert (await found(store, tag="t"), await ours.knows_blob(digest_of(body))) == ([], False)
+    assert (await found(store, tag="t"), await ours.blob_size(digest_of(body))) == ([], None)
     (again,) = await put(store, publication(text="other", is_new=True, now=3))
     assert again.resource.tags == ()
     assert await ours.history(resource_id()) == History(versions=(again.version,))

@@ -124,6 +124,34 @@ async def check_pages_hold_every_hit_once_while_others_write(store: Store) -> No
     assert (await store.resources(ACME).search(Search(limit=2))).total == await store.resources(ACME).count() + 1
 
 
+async def check_a_place_tells_nothing_of_what_others_keep_to_themselves(store: Store) -> None:
+    ours = store.resources(ACME)
+    await put(store, *(publication(f"item-{number}", text="pear") for number in range(3)))
+    before = (await ours.search(Search(limit=1, text="pear"))).next
+    await put(store, *(publication(f"kept-{number}", of=RIVAL, text="pear") for number in range(9)), tenant=RIVAL)
+    assert (await ours.search(Search(limit=1, text="pear"))).next == before
+
+
+async def check_hits_bring_the_content_of_their_latest_version_if_asked_to(store: Store) -> None:
+    ours = store.resources(ACME)
+    await put(store, publication("a"), publication("a", "1.1.0"), publication("b"))
+    await ours.yank(resource_id("b"), "1.0.0", 2, now=2)
+    assert [hit.content for hit in (await ours.search(Search())).items] == [None, None]
+    wanted = publication("a", "1.1.0").content
+    assert [hit.content for hit in (await ours.search(Search(with_content=True))).items] == [wanted, None]
+
+
+async def check_a_search_goes_on_though_the_last_hit_is_gone(store: Store) -> None:
+    ours = store.resources(ACME)
+    await put(store, *(publication(f"item-{number}", text="pear") for number in range(5)))
+    page = await ours.search(Search(limit=2, text="pear"))
+    seen = [hit.resource.resource_id for hit in page.items]
+    await ours.delete(seen[-1], force=False, now=2)
+    rest = await ours.search(Search(limit=9, text="pear", after=page.next))
+    seen += [hit.resource.resource_id for hit in rest.items]
+    assert (len(seen), len(set(seen))) == (5, 5)
+
+
 async def check_a_place_that_is_none_is_refused(store: Store) -> None:
     ours = store.resources(ACME)
     await put(store, *(publication(f"item-{number}", text="pear") for number in range(3)))
@@ -143,5 +171,8 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_the_best_hit_comes_first,
     check_every_member_of_a_search_narrows_it,
     check_pages_hold_every_hit_once_while_others_write,
+    check_a_place_tells_nothing_of_what_others_keep_to_themselves,
+    check_hits_bring_the_content_of_their_latest_version_if_asked_to,
+    check_a_search_goes_on_though_the_last_hit_is_gone,
     check_a_place_that_is_none_is_refused,
 )

@@ -89,7 +89,7 @@ async def check_nothing_is_there_before_it_is_published(store: Store) -> None:
     assert await ours.yank(resource_id(), "1.0.0", 2, now=2) is None
     assert await ours.delete(resource_id(), force=True, now=2) is False
     assert await ours.dependents(resource_id()) == Dependents(resources=(), images=(), foreign=0)
-    assert (await ours.count(), await ours.knows_blob("sha256:0"), await ours.blob(version_id(), "x")) == (0, False, None)
+    assert (await ours.count(), await ours.blob_size("sha256:0"), await ours.blob(version_id(), "x")) == (0, None, None)
     assert await found(store) == []
     assert await ours.publish([]) == ()
 
@@ -199,7 +199,7 @@ async def check_a_batch_is_published_together_or_not_at_all(store: Store) -> Non
     good = publication("good", text="words", blobs={digest_of(body): body}, dependencies=[on(version_id("there"))])
     assert await raises(ResourceVersionExists, ours.publish([good, bad]))
     assert await ours.get(good.resource_id) is None
-    assert (await ours.count(), await found(store, text="words"), await ours.knows_blob(digest_of(body))) == (1, [], False)
+    assert (await ours.count(), await found(store, text="words"), await ours.blob_size(digest_of(body))) == (1, [], None)
     assert (await ours.dependents(resource_id("there"))).resources == ()
     assert await ours.delete(resource_id("there"), force=False, now=2) is True
 
@@ -337,7 +337,7 @@ async def check_a_digest_alone_opens_nothing(store: Store) -> None:
     ours, theirs, body = store.resources(ACME), store.resources(RIVAL), b"secret"
     digest = digest_of(body)
     await put(store, publication(blobs={digest: body}))
-    assert (await ours.knows_blob(digest), await theirs.knows_blob(digest)) == (True, False)
+    assert (await ours.blob_size(digest), await theirs.blob_size(digest)) == (len(body), None)
     assert await raises(ResourceNotFound, put(store, publication(of=RIVAL, kept_blobs=frozenset({digest})), tenant=RIVAL))
     assert await theirs.blob(version_id(), digest) is None
     assert await ours.blob(version_id(), digest_of(publication().content)) is None

@@ -84,9 +84,9 @@ class SqliteResourceStore:
         """Of its own, without deleted ones."""
         return await self._read(read.count)
 
-    async def knows_blob(self, digest: str) -> bool:
-        """Whether a version in view holds it: whoever only knows a digest has no right to what it names."""
-        return await self._read(graph.is_readable_blob, digest)
+    async def blob_size(self, digest: str) -> int | None:
+        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
+        return await self._read(graph.readable_blob_size, digest)
 
     async def blob(self, version_id: VersionId, digest: str) -> bytes | None:
         """A binary part of a version in view."""

@@ -37,6 +37,8 @@ LIMIT 1
 _VERSION_IS_READABLE = _READABLE.format(start="resource_versions WHERE version_id = ?2")
 _BLOB_IS_READABLE = _READABLE.format(start="version_blobs WHERE digest = ?2")
 
+_BLOB_SIZE = "SELECT length(body) FROM resource_blobs WHERE digest = ?"
+
 _CLOSURE = f"""
 WITH RECURSIVE down (version_key) AS (
     SELECT version_key FROM resource_versions WHERE version_id = ?1
@@ -78,9 +80,11 @@ def is_readable(connection: apsw.Connection, tenant_id: TenantId, version_id: st
     return bool(fetch(connection, _VERSION_IS_READABLE, (tenant_id, version_id)))
 
 
-def is_readable_blob(connection: apsw.Connection, tenant_id: TenantId, digest: str) -> bool:
-    """Whether a version that the tenant may read holds it."""
-    return bool(fetch(connection, _BLOB_IS_READABLE, (tenant_id, digest)))
+def readable_blob_size(connection: apsw.Connection, tenant_id: TenantId, digest: str) -> int | None:
+    """None unless a version that the tenant may read holds it."""
+    if not fetch(connection, _BLOB_IS_READABLE, (tenant_id, digest)):
+        return None
+    return int(fetch(connection, _BLOB_SIZE, (digest,))[0][0])
 
 
 def read_closure(connection: apsw.Connection, tenant_id: TenantId, version_id: VersionId, limit: int) -> dict[VersionId, Node]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import apsw
 
@@ -13,7 +12,7 @@ from agentvm.model.resource import SYSTEM_TENANT, ResourceUri, digest_of
 from agentvm.model.semver import parse_version
 from agentvm.storage.resources import NewDependency, Publication, Published
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
-from agentvm.storage.sqlite.resources.graph import check_is_public, check_leads_nowhere_back, is_readable_blob
+from agentvm.storage.sqlite.resources.graph import check_is_public, check_leads_nowhere_back, readable_blob_size
 from agentvm.storage.sqlite.resources.index import put_latest, read_version, reindex, set_tags
 from agentvm.storage.sqlite.resources.rows import (
     RESERVED_MS,
@@ -52,7 +51,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # One that was about to be dropped is wanted again.
 _ADD_BLOB = "INSERT INTO resource_blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET unused_since = NULL"
-_BLOB_SIZE = "SELECT length(body) FROM resource_blobs WHERE digest = ?"
 _ADD_VERSION_BLOB = "INSERT INTO version_blobs (version_key, digest) VALUES (?, ?)"
 _ADD_DEPENDENCY = "INSERT INTO resource_deps (version_key, alias, uri, target_key, floating) VALUES (?, ?, ?, ?, ?)"
 _TARGET = f"""
@@ -207,11 +205,12 @@ def _add_resource(connection: apsw.Connection, tenant_id: TenantId, wanted: Publ
 
 def _add_version(connection: apsw.Connection, tenant_id: TenantId, resource_key: int, prepared: _Prepared) -> int:
     wanted = prepared.publication
-    blobs: dict[str, Any] = {digest: len(body) for digest, body in wanted.blobs.items()}
+    blobs = {digest: len(body) for digest, body in wanted.blobs.items()}
     for digest in wanted.kept_blobs - wanted.blobs.keys():
-        if not is_readable_blob(connection, tenant_id, digest):
+        kept = readable_blob_size(connection, tenant_id, digest)
+        if kept is None:
             raise ResourceNotFound(digest)
-        blobs[digest] = fetch(connection, _BLOB_SIZE, (digest,))[0][0]
+        blobs[digest] = kept
     connection.executemany(_ADD_BLOB, [(prepared.content_digest, wanted.content), *wanted.blobs.items()])
     about = (wanted.version_id, resource_key, wanted.version, prepared.rank, wanted.digest, prepared.content_digest)
     size = len(wanted.content) + sum(blobs.values())

@@ -2,11 +2,12 @@
 
 A page goes on where the one before ended, by value and not by number, so what is published meanwhile shifts nothing. With
 words, where that was is looked up again: the weight of a hit depends on all others there are, but hardly its rank among them.
+For the same reason a weight is shown to nobody: it would tell how many texts of other tenants have the word.
 """
 
 import base64
 import binascii
-from typing import Any
+from typing import Annotated, Any
 
 import apsw
 import msgspec
@@ -19,7 +20,7 @@ from agentvm.storage.sqlite.resources.words import WEIGHTS, query
 from agentvm.storage.sqlite.rows import fetch
 
 _by_name = msgspec.json.Decoder(tuple[str, str])
-_by_weight = msgspec.json.Decoder(tuple[float, str])
+_by_rank = msgspec.json.Decoder(tuple[Annotated[int, msgspec.Meta(ge=1, le=2**53)], str])
 _encode = msgspec.json.Encoder().encode
 
 _USES = """
@@ -32,6 +33,11 @@ _USES = """
    WHERE target.resource_key = r.resource_key)
 """
 _ITEMS = f"SELECT {RESOURCE_COLUMNS}, {_USES} FROM {RESOURCES} WHERE r.resource_id IN (SELECT value FROM json_each(?))"
+_CONTENTS = """
+SELECT r.resource_id, b.body
+FROM resources AS r JOIN resource_versions AS v ON v.version_key = r.latest_key JOIN resource_blobs AS b ON b.digest = v.content
+WHERE r.resource_id IN (SELECT value FROM json_each(?))
+"""
 _OWN = "r.tenant_id = :asks AND r.deleted_at IS NULL"
 _OPEN = "r.visibility = 'public' AND r.deleted_at IS NULL AND r.latest_key IS NOT NULL AND r.tenant_id <> :asks"
 # Only by versions that the asker can see, and that are not withdrawn.
@@ -58,13 +64,15 @@ def search(connection: apsw.Connection, tenant_id: TenantId, wanted: Search) -> 
         found, total = _list(connection, tenant_id, wanted, narrow, values)
         places = [_encode(each) for each in found]
     else:
+        before, resource_id = (0, "") if wanted.after is None else _place(wanted.after, _by_rank)
+        values["before"], values["id"] = before, resource_id
         ranked, total = _rank(connection, tenant_id, wanted, narrow, values)
-        found = [("", resource_id) for _, resource_id in ranked]
-        places = [_encode(each) for each in ranked]
+        found = [("", resource_id) for resource_id in ranked]
+        places = [_encode((before + number, resource_id)) for number, resource_id in enumerate(ranked, 1)]
     page = [resource_id for _, resource_id in found[: wanted.limit]]
     goes_on = len(found) > len(page) > 0
     return Hits(
-        items=_items(connection, page),
+        items=_items(connection, page, with_content=wanted.with_content),
         total=total,
         next=base64.urlsafe_b64encode(places[len(page) - 1]).decode() if goes_on else None,
     )
@@ -111,17 +119,17 @@ def _list(
 
 def _rank(
     connection: apsw.Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
-) -> tuple[list[tuple[float, str]], int]:
+) -> tuple[list[str], int]:
     """The best first. The index knows who may find what; the rows are asked again, because they decide."""
-    place = None if wanted.after is None else _place(wanted.after, _by_weight)
     values["query"] = query(wanted.text or "", tenant_id, wanted.scope)
     if values["query"] is None:
         return [], 0
     side = {"own": _OWN, "public": _OPEN, "all": f"({_OWN} OR {_OPEN})"}[wanted.scope]
-    values["weight"], values["id"] = place or (0.0, "")
-    beyond = "true"
-    if place is not None:
-        beyond = "(weight, resource_id) > (coalesce((SELECT weight FROM hits WHERE resource_id = :id), :weight), :id)"
+    beyond, skip = "true", "0"
+    if wanted.after is not None:
+        # Where the last one was; if it is gone, so many as came before it.
+        beyond = "(weight, resource_id) > (coalesce((SELECT weight FROM hits WHERE resource_id = :id), -9e999), :id)"
+        skip = "iif((SELECT count(*) FROM hits WHERE resource_id = :id), 0, :before - 1)"
     rows = fetch(
         connection,
         f"""
@@ -130,21 +138,23 @@ def _rank(
             FROM resource_fts CROSS JOIN resources AS r ON r.resource_key = resource_fts.rowid
             WHERE resource_fts MATCH :query AND {side}{narrow}
         )
-        SELECT total, weight, resource_id
+        SELECT total, resource_id
         FROM (SELECT count(*) AS total FROM hits)
-        LEFT JOIN (SELECT * FROM hits WHERE {beyond} ORDER BY weight, resource_id LIMIT :limit)
+        LEFT JOIN (SELECT * FROM hits WHERE {beyond} ORDER BY weight, resource_id LIMIT :limit OFFSET {skip})
         ORDER BY weight, resource_id
         """,
         values,
     )
-    return [(weight, resource_id) for _, weight, resource_id in rows if resource_id is not None], rows[0][0]
+    return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
 
 
-def _items(connection: apsw.Connection, page: list[str]) -> tuple[Hit, ...]:
+def _items(connection: apsw.Connection, page: list[str], *, with_content: bool) -> tuple[Hit, ...]:
     """Those of the page that are still there, in its order."""
+    named = (_encode(page).decode(),)
+    contents = dict(fetch(connection, _CONTENTS, named)) if with_content else {}
     found = {
-        row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1])
-        for row in fetch(connection, _ITEMS, (_encode(page).decode(),))
+        row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1], content=contents.get(row[0]))
+        for row in fetch(connection, _ITEMS, named)
     }
     return tuple(found[each] for each in page if each in found)
 
