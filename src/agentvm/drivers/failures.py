@@ -218,10 +218,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             continue
         return max(0.0, wait) if math.isfinite(wait) else None
     try:
-        at = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        at = email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+    except (ValueError, OverflowError):
+        # Also a year that no calendar has.
         return None
-    return max(0.0, at.timestamp() - time.time())
+    return max(0.0, at - time.time())
 
 
 async def refuse_long_waits(response: httpx2.Response) -> None:
