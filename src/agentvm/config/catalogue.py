@@ -139,6 +139,9 @@ def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:
     kind = setting.kind
+    if isinstance(value, str) and MASK in value and (setting.about.secret or setting.about.kind == "url"):
+        # Who writes back what was shown to them would lose the key for it.
+        raise Unfit(f"{MASK} is shown in the place of what is secret and is no value; leave it away, or say it anew")
     if setting.about.secret:
         return Secret(msgspec.convert(_encodable(value), setting.type))
     if kind is Decimal:
