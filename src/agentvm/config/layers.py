@@ -23,9 +23,9 @@ ITS_OWN = ("llm.model", "llm.apiKey", "llm.baseUrl")
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value, and where it was given. `actor` and `at` are known of changes at run time."""
+    """A value, and where it was given. `actor` and `at` are known of changes at run time. An address may carry credentials."""
 
-    value: Value
+    value: Value = field(repr=False)
     place: str | None = None
     actor: str | None = None
     at: int | None = None
