@@ -27,6 +27,12 @@ class Prices:
         """From now on these; what was charged stays as it was."""
         self._own = dict(own)
 
+    def as_now(self) -> "Prices":
+        """Those of this moment, whatever replaces them."""
+        same = Prices()
+        same._own = self._own
+        return same
+
     def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
         """Of usage at that moment (ms since 1970); None when nobody knows the model's price.
 
