@@ -16,6 +16,8 @@ logger = get_logger(__name__)
 FREE = frozenset({"local", "scripted"})
 """Drivers whose model runs here: a call costs what the machine costs."""
 
+_SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, cache_write_tokens=10**9)
+
 
 class Prices:
     """What models cost. `own` is by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named likewise."""
@@ -43,6 +45,10 @@ class Prices:
             if rate is not None:
                 return rate.cost(usage)
         return 0 if driver in FREE else _look_up(driver, model, usage, at)
+
+    def is_free(self, driver: str, model: str, provider: str = "") -> bool:
+        """Whether its calls cost nothing: the operator may charge for a model of this machine, too."""
+        return driver in FREE and self.cost(driver, model, _SOME, 0, provider) == 0
 
 
 def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
