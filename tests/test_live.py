@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from agentvm import log
-from agentvm.config import ServerConfig
+from agentvm.config import ProviderConfig, ServerConfig
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import MissingKey
@@ -83,6 +83,15 @@ async def test_what_could_not_be_opened_is_found_out_before_anything_changes() -
         with pytest.raises(MissingKey):
             await one.live.attempt(replace(BEFORE, llm_provider="anthropic"))
         assert one.models.choose(None).driver.name == "scripted"
+
+
+async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None:
+    async with running() as one:
+        entries = {name: ProviderConfig(driver="anthropic", api_key=Secret("k")) for name in ("one", "three")}
+        wrong = replace(BEFORE, providers={**entries, "two": ProviderConfig(driver="anthropic")})
+        for step in (one.live.attempt(wrong), one.live.follow(BEFORE, wrong)):
+            with pytest.raises(MissingKey, match=r"^llm\.providers\.two: the driver 'anthropic' needs a key"):
+                await step
 
 
 async def test_drivers_that_the_program_brought_stay() -> None:

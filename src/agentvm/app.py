@@ -278,9 +278,9 @@ async def _open_rules(
     settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
     await settings.load()
     models = await _open_models(settings, drivers, stack, clock)
-    office, ended = _open_office(settings, store, models, clock, vault, keys.pepper)
-    stack.push_async_callback(office.own_keys.aclose)
     prices = Prices()
+    office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
+    stack.push_async_callback(office.own_keys.aclose)
     metering = Metering(prices, office.quotas, clock)
     await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
     return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
@@ -325,7 +325,7 @@ async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
 
 
 def _open_office(
-    settings: Centre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes
+    settings: Centre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes, prices: Prices
 ) -> tuple[Office, list[Ended]]:
     """The office, and where those add themselves who must hear of rights that have ended."""
     ended: list[Ended] = []
@@ -348,6 +348,7 @@ def _open_office(
             open_one=open_driver,
             with_keys=KEY_VARIABLES,
             default_of=settings.default_of,
+            free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
         ),
         store=store,
     )

@@ -1,7 +1,7 @@
 """Live — what follows the settings while the server runs: providers, prices, and the log."""
 
 from agentvm.config import ServerConfig
-from agentvm.drivers.models import Models, Provider
+from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.log import conceal, set_level
 from agentvm.tenants.metering import Metering
@@ -18,9 +18,10 @@ class Live:
     async def attempt(self, config: ServerConfig) -> None:
         if self._models is None:
             return
-        for driver, settings in config.wanted.values():
-            async with open_driver(driver, settings):
-                pass
+        for name, (driver, settings) in config.wanted.items():
+            with naming(name, driver):
+                async with open_driver(driver, settings):
+                    pass
 
     async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
         if self._models is not None and line_up(before) != line_up(after):

@@ -84,6 +84,16 @@ async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
         assert key.reveal() == "sk-planted"
 
 
+async def test_what_counts_is_marked_also_when_it_is_not_the_strongest() -> None:
+    async with open_desk() as desk:
+        await desk.ok("tenant", "create", "acme")
+        await desk.ok("config", "set", "limits.steps", "5", "--tenant", "acme")
+        await desk.ok("config", "set", "limits.steps", "3")
+        explained = await desk.ok("config", "explain", "limits.steps", "--tenant", "acme")
+        assert "  * 3  server" in explained
+        assert "    5  tenant" in explained
+
+
 async def test_a_tenants_own_settings_are_named_by_the_operator() -> None:
     async with open_desk() as desk:
         await desk.ok("tenant", "create", "acme")

@@ -2,6 +2,8 @@ import os
 import signal
 import socket
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import anyio
@@ -13,9 +15,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
-from agentvm.cli.serve import announce, describe_model, show_first_key
-from agentvm.config import ServerConfig
+from agentvm.cli.serve import announce, describe_model, describe_unpriced, show_first_key
+from agentvm.config import ProviderConfig, ServerConfig
 from agentvm.drivers.anthropic import DEFAULT_MODEL
+from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
@@ -166,6 +169,14 @@ def test_the_first_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_the_model_is_described_without_its_secrets(config: ServerConfig, text: str) -> None:
     assert describe_model(config) == text
+
+
+def test_the_price_of_a_named_provider_is_known_under_its_name() -> None:
+    entry = {"ours": ProviderConfig(driver="openai", base_url="http://h/v1")}
+    config = ServerConfig(auth="on", llm_model="ours/nobody-knows-it", providers=entry)
+    assert "openai/nobody-knows-it" in (describe_unpriced(config) or "")
+    rate = Rate(input=Decimal(1), output=Decimal(1))
+    assert describe_unpriced(replace(config, prices={"ours": rate})) is None
 
 
 def test_every_page_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:

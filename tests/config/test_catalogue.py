@@ -154,6 +154,20 @@ def test_what_an_address_carries_is_not_shown_nor_what_is_secret() -> None:
     assert quoted(SETTINGS["llm.model"], "m") == "'m'"
 
 
+def test_what_is_shown_in_the_place_of_a_secret_is_no_value() -> None:
+    url = "https://me:sk-1@host:1/v1?key=sk-2"
+    for key, value in (
+        ("llm.apiKey", MASK),
+        ("llm.providers.x.apiKey", f" {MASK}"),
+        ("llm.baseUrl", shown(SETTINGS["llm.baseUrl"], url)),
+    ):
+        setting = find(key)
+        assert setting is not None
+        for text in (False, True):
+            with pytest.raises(Unfit, match="in the place of what is secret"):
+                convert(setting, value, text=text)
+
+
 def test_bounds_are_told() -> None:
     assert bounds_of(SETTINGS["system.port"].type) == {"ge": 0, "le": 65535}
     assert expects(SETTINGS["system.port"]) == "a whole number from 0 to 65535"

@@ -112,6 +112,7 @@ def test_variables_are_put_in_after_the_file_was_read() -> None:
         ("llm: {model: '${EMPTY}'}", "EMPTY is not set"),
         ("llm: {model: '${}'}", "name of a variable"),
         ("llm: {model: '${1A}'}", "name of a variable"),
+        ("llm: {apiKey: '${NOPE:-${OTHER}}'}", "without a further ${"),
         ("system: {allowOrigins: ['${NOPE}']}", "NOPE is not set"),
         ("billing: {prices: {openai/x: {input: '${NOPE}', output: 1}}}", "NOPE is not set"),
     ],
@@ -124,6 +125,17 @@ def test_a_variable_that_is_not_there_is_named(text: str, word: str) -> None:
 @given(st.text(), st.dictionaries(st.sampled_from(["A", "B"]), st.text()))
 def test_text_without_references_stays_as_it_is(text: str, environ: dict[str, str]) -> None:
     assert substitute(text.replace("${", "$${"), environ) == text
+
+
+def test_a_variable_that_may_be_missing_with_nothing_instead_says_nothing() -> None:
+    layer, problems = read_text(b"llm: {apiKey: '${NOPE:-}', model: '${NOPE:-}m'}", "c", {})
+    assert (problems, set(layer.given)) == ([], {"llm.model"})
+    assert problems_of("llm: {model: ''}") != []
+
+
+def test_a_setting_that_is_said_as_a_tree_and_with_dots_is_said_twice() -> None:
+    (problem,) = problems_of("llm.model: x\nllm:\n  model: y\n")
+    assert problem == "c.yaml:3: llm.model: it is said twice; it was first at c.yaml:1"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.config.values import flat_values, plainly
@@ -36,6 +37,28 @@ def test_what_is_said_of_a_provider_goes_with_it() -> None:
     assert "llm.apiKey" in later
     bare = merge([layer("file", {"llm.apiKey": Secret("k")}), layer("flag", {"llm.provider": "openai"})])
     assert "llm.apiKey" in bare
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "kept"),
+    [
+        ({"llm.apiKey": Secret("k")}, {"llm.provider": "openai"}, False),
+        ({"llm.apiKey": Secret("k")}, {"llm.provider": "anthropic"}, True),
+        ({"llm.apiKey": Secret("k")}, {"llm.model": "openai/gpt"}, False),
+        ({"llm.apiKey": Secret("k")}, {"llm.model": "anthropic/claude"}, True),
+        ({"llm.apiKey": Secret("k")}, {"llm.model": "claude"}, True),
+        ({"llm.apiKey": Secret("k"), "llm.model": "openai/gpt"}, {"llm.model": "openai/gpt-2"}, True),
+        ({"llm.apiKey": Secret("k"), "llm.model": "openai/x"}, {"llm.model": "s/x", "llm.providers.s.driver": "openai"}, False),
+        ({"llm.apiKey": Secret("k"), "llm.provider": "openai"}, {"llm.model": "anthropic/claude"}, True),
+        ({"llm.apiKey": Secret("k"), "llm.baseUrl": "http://a", "llm.provider": "openai"}, {"llm.model": "qwen/qwen3"}, True),
+    ],
+)  # fmt: skip
+def test_a_change_at_run_time_hands_a_key_to_nobody_else(
+    before: dict[str, Value], change: dict[str, Value], kept: bool
+) -> None:
+    found = merge([layer("environment", before), layer("override", change)])
+    assert ("llm.apiKey" in found) is kept
+    assert all(found[key].value == value for key, value in change.items())
 
 
 def test_the_key_of_a_variable_is_for_whomever_a_flag_names() -> None:

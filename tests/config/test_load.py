@@ -26,7 +26,9 @@ def test_every_setting_has_a_variable_by_rule() -> None:
         named = key.replace("*", "our_own")
         options = [option for option in getattr(setting.kind, "__args__", ()) if isinstance(option, str)]
         text = options[0] if options else samples.get(setting.kind, "1.5" if "Decimal" in str(setting.kind) else "a")
-        layer, problems = environment_layer({variable_of(named): text})
+        variable = variable_of(named)
+        assert variable is not None
+        layer, problems = environment_layer({variable: text})
         assert problems == []
         found = find(named)
         assert found is not None
@@ -35,6 +37,10 @@ def test_every_setting_has_a_variable_by_rule() -> None:
             assert layer.given[named].value == convert(found, text, text=True)
     assert variable_of("limits.turnSeconds") == "AVM_LIMITS__TURN_SECONDS"
     assert variable_of("llm.providers.our_own.apiKey") == "AVM_LLM__PROVIDERS__OUR_OWN__API_KEY"
+    for odd in ("llm.providers.my-own.apiKey", "llm.providers.a__b.apiKey", "billing.prices.openai/x"):
+        assert variable_of(odd) is None
+    (problem,) = flag_layer({}, {"llm.providers.my-own.apiKey": "sk-1"})[1]
+    assert "use the configuration file" in str(problem)
 
 
 def test_a_short_name_sets_the_same_and_both_at_once_are_refused() -> None:

@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from agentvm.config import DEFAULT_DATA_DIR, DEFAULT_PORT, ServerConfig, from_environment
+from agentvm.config import DEFAULT_DATA_DIR, DEFAULT_PORT, ProviderConfig, ServerConfig, from_environment
+from agentvm.config.layers import Given
 from agentvm.drivers.registry import DRIVERS, KEY_VARIABLES
 from agentvm.errors import ConfigInvalid
 from agentvm.model.limits import Limits
@@ -154,3 +155,11 @@ def test_a_directory_may_be_a_string() -> None:
 )
 def test_the_environment_lists_origins_between_commas(value: str, origins: tuple[str, ...]) -> None:
     assert from_environment({"AVM_ALLOW_ORIGINS": value}).allow_origins == origins
+
+
+def test_no_address_is_shown_by_accident_for_it_may_carry_credentials() -> None:
+    url = "http://me:sk-planted@host/v1?key=sk-planted"
+    entry = ProviderConfig(driver="openai", base_url=url)
+    config = ServerConfig(llm_base_url=url, providers={"x": entry}, oidc_jwks_url=url, llm_model="openai/x")
+    for shown in (config, entry, config.wanted, Given(url)):
+        assert "sk-planted" not in repr(shown)

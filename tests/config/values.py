@@ -4,13 +4,13 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from agentvm.config.catalogue import SETTINGS, Setting, Value, bounds_of, find
+from agentvm.config.catalogue import MASK, SETTINGS, Setting, Value, bounds_of, find
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 
 TEXTS = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")), min_size=1, max_size=20
-)
+).filter(lambda text: MASK not in text)
 MONEY = st.decimals(min_value=0, max_value=10**6, places=4)
 NAMES = st.sampled_from(["backup", "a", "x-1", "our_own"])
 PRICED = st.sampled_from(["openai/gpt-5.4-mini", "anthropic", "openai/org/model.v2"])

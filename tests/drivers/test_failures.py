@@ -112,6 +112,10 @@ def test_a_providers_text_is_shortened_and_kept_on_one_line() -> None:
         ({"retry-after": "soon"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "nan"}, None),
+        ({"retry-after": "1e308"}, 31_536_000.0),
+        ({"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}, 31_536_000.0),
+        ({"retry-after": "Mon, 01 Jan 99999999999 00:00:00 GMT"}, None),
+        ({"retry-after": "Mon, 01 Jan 0001 00:00:00 -0000"}, 0.0),
         ({}, None),
     ],
 )

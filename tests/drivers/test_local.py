@@ -2,16 +2,17 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import pytest
 from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import DriverSettings, TextDelta, UserSaid
-from agentvm.drivers.local import LocalDriver, local_body, open_driver
+from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.conformance import driver as conformance
@@ -85,6 +86,27 @@ async def test_a_peers_path_is_not_even_looked_at(tmp_path: Path, monkeypatch: p
         assert looked == []
         await conformance.check_failure(driver, conformance.hello(driver), ModelUnavailable)
         assert looked == [tmp_path / "operators.gguf"]
+
+
+async def test_a_connection_that_llama_cpp_is_about_to_close_is_not_used_again() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nKeep-Alive: timeout=5, max=100\r\n\r\n2\r\nhi\r\n0\r\n\r\n"
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        # It closes after each answer, but a busy machine may let it do so only when the next request is on its way.
+        async with stream:
+            await stream.receive()
+            await stream.send(answer)
+            with suppress(anyio.EndOfStream):
+                await stream.receive()
+
+    with anyio.fail_after(5):
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve)
+            port = listener.extra(anyio.abc.SocketAttribute.local_port)
+            async with open_pool() as pool:
+                for _ in range(2):
+                    assert (await pool.post(f"http://127.0.0.1:{port}/")).text == "hi"
+            tasks.cancel_scope.cancel()
 
 
 @installed

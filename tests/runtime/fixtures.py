@@ -42,6 +42,7 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.channel import Channel
+from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, Tool, Toolbox
 from agentvm.storage.base import Committed, SessionWrite, Store
@@ -190,6 +191,7 @@ async def open_world(
     suspends: bool = False,
     meter: Meter | None = None,
     models: Models | None = None,
+    cost: Cost = lambda driver, model, usage, at, provider="": None,
 ) -> AsyncIterator[World]:
     """`models` are asked instead of the driver alone.
 
@@ -210,6 +212,7 @@ async def open_world(
         async with open_runtime(
             store=FlakyStore(own_store, fails),
             models=models or Models({driver.name: driver}, driver.name),
+            cost=cost,
             toolbox=Toolbox(tools),
             clock=clock,
             new_id=new_id,

@@ -136,6 +136,20 @@ async def test_a_turn_may_be_answered_by_both() -> None:
         assert (end["price"], till.open) == (32, 0)
 
 
+async def test_each_answer_counts_with_the_price_of_who_gave_it() -> None:
+    def cost(driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int:
+        return usage.total * {"a": 1, "b": 1_000}[driver]
+
+    a = Named("a", in_turn(tool_calls(("c1", "ok", {})), [ProviderOverloaded("busy")]))
+    b = Named("b", in_turn(tool_calls(("c2", "ok", {})), reply("never asked")))
+    # Six tokens of a cost 6, not 6,000; with six of b it is too much.
+    async with open_world(a, models=pair(a, b), tools=[tool("ok", ok)], cost=cost, limits=Limits(turn_cost=6_000)) as world:
+        await world.say(world.start(), "go")
+        heard = await world.hear("turn_response")
+        assert [entry.driver for entry in await entries(world)] == ["a", "b"]
+        assert [error["code"] for error in data(heard, "error_occurred")] == ["turn_limit_reached"]
+
+
 async def test_when_all_are_out_the_turn_fails_with_what_the_chosen_one_said_and_when_to_come_back() -> None:
     slow = ProviderRateLimited("a limits the rate of requests; try again in 60 s", retry_after=60)
     a, b, till = Named("a", down(slow)), Named("b", down(ProviderRateLimited("no", retry_after=70))), Till()

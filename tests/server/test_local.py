@@ -139,6 +139,21 @@ async def test_a_started_server_says_where_it_is() -> None:
                 assert (await client.get(f"{server.url}/health")).json()["status"] == "ok"
 
 
+async def test_a_first_key_that_nobody_was_shown_is_replaced_by_the_next_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = ServerConfig(data_dir=tmp_path, auth="on", port=taken.getsockname()[1], llm_provider="scripted")
+        with pytest.raises(ConfigInvalid, match="Cannot listen"):
+            async with start_server(config):
+                pass
+    async with start_server(config) as server:
+        assert server.first_key is not None
+        headers = {"Authorization": f"Bearer {server.first_key.reveal()}"}
+        async with httpx2.AsyncClient(base_url=server.url, trust_env=False, headers=headers) as web:
+            assert (await web.get("/v1/config")).status_code == 200
+    async with start_server(config) as server:
+        assert server.first_key is None
+
+
 async def test_an_ipv6_host_is_bracketed_in_urls() -> None:
     config = ServerConfig(data_dir=None, port=0, host="::1")
     try:

@@ -158,6 +158,21 @@ async def test_a_whole_body_that_nobody_read_leaves_the_connection_open() -> Non
                     assert (await stream.receive()).startswith(b"HTTP/1.1 404")
 
 
+@pytest.mark.anyio
+async def test_a_body_that_came_after_its_answer_leaves_the_connection_open() -> None:
+    # Most clients send head and body one by one, and a refusal may be faster.
+    head, body = b"POST /nope HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\n\r\n", b"abc"
+    with anyio.fail_after(5):
+        async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                for _ in range(3):
+                    await stream.send(head)
+                    assert (await stream.receive()).startswith(b"HTTP/1.1 404")
+                    await stream.send(body)
+                await stream.send(REQUEST)
+                assert (await stream.receive()).startswith(b"HTTP/1.1 200")
+
+
 async def test_an_inbox_hands_out_messages_in_order_and_wakes_its_reader() -> None:
     inbox, read = Inbox(), []
 

@@ -49,6 +49,15 @@ async def test_the_price_is_the_cost_and_five_percent() -> None:
         assert held.settle(Usage(input_tokens=1_000, output_tokens=100)) == Charge(2_000_000, 2_100_000)
 
 
+async def test_a_call_is_charged_with_the_prices_it_was_admitted_with() -> None:
+    async with opened(credits=(1_000_000,)) as metering:
+        held = await metering.admit(planned())
+        metering._prices.replace({"scripted": Rate(input=Decimal(1_000), output=Decimal(1_000))})
+        metering.configure(markup=Decimal(2), allow_unpriced=False)
+        assert held.settle(Usage(input_tokens=100, output_tokens=50)) == Charge(600_000, 630_000)
+        assert metering.charge(planned(), Usage(input_tokens=100, output_tokens=50)).price == 300_000_000
+
+
 async def test_a_price_is_rounded_half_to_even() -> None:
     async with opened() as metering:
         # Each token of input costs 1,000 nano-USD, so that only a markup of more digits needs rounding.

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from decimal import Decimal
 
 import anyio
 import pytest
@@ -9,10 +10,12 @@ from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid, DriverNotFound, ProviderRateLimited
 from agentvm.model.ids import TenantId
+from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 from agentvm.storage.sqlite import open_store
 from agentvm.tenants import own_keys
 from agentvm.tenants.own_keys import OwnKeys, secret_name
+from agentvm.tenants.price import Prices
 from agentvm.tenants.vault import Vault
 
 pytestmark = pytest.mark.anyio
@@ -234,6 +237,18 @@ async def test_who_pays_the_provider_itself_is_not_sent_to_one_that_the_server_w
         # Who is charged for the chosen one anyway may be sent to one that they pay themselves.
         async with keys.choose(ACME, "corp") as candidates:
             assert [(one.provider, one.own_key) for one in candidates] == [("corp", False), ("local", False)]
+
+
+async def test_a_model_of_this_machine_that_the_operator_charges_for_is_no_free_stand_in() -> None:
+    prices = Prices({"local": Rate(input=Decimal(0), output=Decimal("0.01"))})
+    async with chain("local") as (keys, vault, _):
+        keys._free = lambda one: prices.is_free(one.driver.name, one.model, one.provider)
+        await vault.put(ACME, secret_name("openai"), Secret("own"))
+        async with keys.choose(ACME, None) as candidates:
+            assert [one.provider for one in candidates] == ["openai"]
+        prices.replace({})
+        async with keys.choose(ACME, None) as candidates:
+            assert [one.provider for one in candidates] == ["openai", "local"]
 
 
 async def test_a_key_for_a_named_provider_goes_to_the_address_of_that_name() -> None:

@@ -107,7 +107,8 @@ def explain(api: Api, show: Show, key: str, offline: bool, config: Path | None) 
     if len(sources) > 1:
         click.echo("\nFrom the weakest to the strongest:")
         for source in sources:
-            mark = "*" if source == sources[-1] else " "
+            # None of them, where a stronger layer names another provider than they are for.
+            mark = "*" if source["layer"] == item.get("layer") else " "
             click.echo(f"  {mark} {plain(shown_value(source))}  {plain(origin(source))}")
 
 

@@ -147,7 +147,7 @@ def describe_unpriced(config: ServerConfig) -> str | None:
 
     if config.allows_unpriced or driver in FREE or not model:
         return None
-    if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000) is not None:
+    if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000, provider) is not None:
         return None
     return f"Nobody knows what {driver}/{model} costs, so messages to it are refused. Allow them: AVM_ALLOW_UNPRICED=on"
 

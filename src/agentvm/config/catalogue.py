@@ -26,7 +26,8 @@ PRICES = "billing.prices."
 MOST_MONEY = Decimal(10) ** 9
 _SMALLEST = -12
 _WORDS = {"true": "on", "yes": "on", "false": "off", "no": "off"}
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+"""Of a provider."""
 _NUMBER = re.compile(r"-?\d{1,20}(\.\d{1,20})?([eE][-+]?\d{1,3})?", re.ASCII)
 
 
@@ -86,7 +87,7 @@ def find(key: str) -> Setting | None:
         return SETTINGS[f"{PRICES}*"] if name and len(name) <= 200 and name.isprintable() and " " not in name else None
     parts = key.split(".")
     if len(parts) == 4 and parts[:2] == ["llm", "providers"]:
-        return SETTINGS.get(f"llm.providers.*.{parts[3]}") if _NAME.fullmatch(parts[2]) else None
+        return SETTINGS.get(f"llm.providers.*.{parts[3]}") if NAME.fullmatch(parts[2]) else None
     return None if "*" in key else SETTINGS.get(key)
 
 
@@ -94,7 +95,7 @@ def is_group(key: str) -> bool:
     """Whether a key leads to several settings."""
     parts = key.split(".")
     if parts[:2] == ["llm", "providers"] and len(parts) == 3:
-        return _NAME.fullmatch(parts[2]) is not None
+        return NAME.fullmatch(parts[2]) is not None
     return any(known.startswith(f"{key}.") for known in SETTINGS) and "*" not in key
 
 
@@ -139,6 +140,9 @@ def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:
     kind = setting.kind
+    if isinstance(value, str) and MASK in value and (setting.about.secret or setting.about.kind == "url"):
+        # Who writes back what was shown to them would lose the key for it.
+        raise Unfit(f"{MASK} is shown in the place of what is secret and is no value; leave it away, or say it anew")
     if setting.about.secret:
         return Secret(msgspec.convert(_encodable(value), setting.type))
     if kind is Decimal:

@@ -14,7 +14,7 @@ from agentvm.config.document import Items, Members, Node, Scalar, Unreadable, pa
 from agentvm.config.layers import Given, Layer
 from agentvm.errors import ConfigInvalid, shorten
 
-_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|\$\{")
+_REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}|\$\{")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,9 @@ def read_text(content: bytes, name: str, environ: Mapping[str, str]) -> tuple[La
             problems.append(Problem(place, shorten(key), found))
             continue
         setting, value = found
+        if key in given:
+            problems.append(Problem(place, key, f"it is said twice; it was first at {given[key].place}"))
+            continue
         try:
             given[key] = Given(convert(setting, value, text=True), place)
         except Unfit as error:
@@ -94,7 +97,9 @@ def _value(node: Node, environ: Mapping[str, str], line: int) -> object:
     """What a node means: texts with their variables put in. None where nothing is said."""
     match node:
         case Scalar(text=text):
-            return None if text is None else substitute(text, environ)
+            found = None if text is None else substitute(text, environ)
+            # `${NAME:-}` of a variable that is not set says nothing, as the variable itself would.
+            return None if found == "" and text else found
         case Items(items=items):
             return [_value(item, environ, line) for item in items]
         case Members(members=members):
@@ -109,7 +114,10 @@ def substitute(text: str, environ: Mapping[str, str]) -> str:
             return "${"
         name, otherwise = found[1], found[2]
         if name is None:
-            raise _Wrong("after ${ there must be the name of a variable and }; write $${ for ${ itself")
+            raise _Wrong(
+                "after ${ there must be the name of a variable and }, or :- and a text without a further ${; "
+                "write $${ for ${ itself"
+            )
         value = environ.get(name) or otherwise
         if value is None:
             raise _Wrong(

@@ -30,10 +30,11 @@ VARIABLES: dict[str, str] = {
 _BY_RULE = re.compile(r"AVM_[A-Z0-9]+__[A-Z0-9_]+")
 
 
-def variable_of(key: str) -> str:
-    """The variable of a setting by rule."""
+def variable_of(key: str) -> str | None:
+    """The variable of a setting by rule; None for a name that no variable can spell: of a price, or of `my-provider`."""
     parts = [re.sub(r"([A-Z])", r"_\1", part).upper() for part in key.split(".")]
-    return "AVM_" + "__".join(parts)
+    name = "AVM_" + "__".join(parts)
+    return name if _BY_RULE.fullmatch(name) and _key_of(name) == key else None
 
 
 def environment_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
@@ -81,11 +82,8 @@ def flag_layer(flags: Mapping[str, tuple[str, Value]], settings: Mapping[str, st
         if setting is None:
             problems.append(Problem("--set", key, unknown(key)))
         elif setting.about.secret:
-            problems.append(
-                Problem(
-                    "--set", key, f"everybody on a machine can list flags; use {setting.about.variable or variable_of(key)}"
-                )
-            )
+            instead = setting.about.variable or variable_of(key) or "the configuration file"
+            problems.append(Problem("--set", key, f"everybody on a machine can list flags; use {instead}"))
         else:
             try:
                 given[key] = Given(convert(setting, text, text=True), place)

@@ -3,13 +3,20 @@
 from decimal import Decimal
 from typing import Any, get_args
 
-from agentvm.config.catalogue import SETTINGS, Setting, bounds_of, shown
+from agentvm.config.catalogue import MOST_MONEY, NAME, SETTINGS, Setting, bounds_of, shown
 from agentvm.model.money import Rate
 
 Schema = dict[str, Any]
 
-REFERENCE: Schema = {"type": "string", "pattern": r"\$\{", "description": "${VARIABLE} or ${VARIABLE:-default}"}
-_MONEY: Schema = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": r"^[0-9]"}, REFERENCE]}
+REFERENCE: Schema = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description": "${VARIABLE} or ${VARIABLE:-default}"}
+_TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 4096}
+_MONEY: Schema = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": int(MOST_MONEY)},
+        {"type": "string", "pattern": r"^[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?$"},
+        REFERENCE,
+    ]
+}
 _RATE: Schema = {
     "type": "object",
     "properties": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), _MONEY),
@@ -27,6 +34,7 @@ def config_schema() -> Schema:
         for part in path:
             node = _child(node, part)
         if last == "*":
+            node["propertyNames"] = {"pattern": r"^[^\s]{1,200}$"}
             node["additionalProperties"] = _leaf(setting)
         else:
             node["properties"][last] = _leaf(setting)
@@ -40,6 +48,7 @@ def _object(description: str) -> Schema:
 def _child(node: Schema, part: str) -> Schema:
     if part == "*":
         if node["additionalProperties"] is False:
+            node["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
             node["additionalProperties"] = _object("by a name of your own")
         found: Schema = node["additionalProperties"]
     else:
@@ -73,5 +82,5 @@ def _type(setting: Setting) -> Schema:
     if kind is Rate:
         return _RATE
     if setting.about.kind == "list":
-        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
-    return {"type": "string", "minLength": 1, "maxLength": 4096}
+        return {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
+    return _TEXT

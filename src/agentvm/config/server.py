@@ -31,7 +31,8 @@ class ProviderConfig:
     driver: str
     model: str | None = None
     api_key: Secret | None = None
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
+    """Not shown: it may carry credentials."""
     timeout: float | None = None
     """Seconds that it may be silent; None for what the turn's own limits say."""
 
@@ -46,7 +47,7 @@ class ServerConfig:
     llm_provider: str | None = None
     llm_model: str | None = None
     llm_api_key: Secret | None = None
-    llm_base_url: str | None = None
+    llm_base_url: str | None = field(default=None, repr=False)
     provider_keys: Mapping[str, Secret] = field(default_factory=dict)
     """Keys by driver, for those that `llm_api_key` does not serve."""
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class ServerConfig:
     oidc_issuer: str | None = None
     """Tokens of this identity provider are accepted besides keys."""
     oidc_audience: str | None = None
-    oidc_jwks_url: str | None = None
+    oidc_jwks_url: str | None = field(default=None, repr=False)
     """Where its keys are, if it does not say so itself."""
     oidc_tenant_claim: str = "tenant"
     markup: Decimal = Decimal("1.05")

@@ -87,8 +87,7 @@ def _source(setting: Setting, found: Found, *, of_tenant: bool) -> SourceView:
 
 def variable(key: str) -> str | None:
     """The variable that sets it: its short one, or the one by rule. A price has none."""
-    short = next((name for name, one in VARIABLES.items() if one == key), None)
-    return short or (None if key.startswith("billing.prices.") else variable_of(key))
+    return next((name for name, one in VARIABLES.items() if one == key), None) or variable_of(key)
 
 
 def keys_of(values: Values, *, of_tenant: bool) -> list[str]:

@@ -165,7 +165,8 @@ class DriverSettings:
     """What a driver may need to be opened. Not a Record: it must never become JSON."""
 
     api_key: Secret | None = None
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
+    """Not shown: it may carry credentials."""
     model: str | None = None
     """The driver's default model, when the operator chose one."""
     timeout: float = 600.0

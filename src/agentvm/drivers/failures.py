@@ -29,6 +29,9 @@ from agentvm.model.secret import Secret
 MAX_RETRY_AFTER = 30.0
 """Seconds. A provider that asks for a longer pause is reported at once instead of being waited for."""
 
+LONGEST = 31_536_000.0
+"""Seconds of a year. Nobody waits for what a provider asks beyond it, and it could have hundreds of digits."""
+
 _MAX_DETAIL = 400
 
 _BY_STATUS: dict[int, type[ProviderError]] = {
@@ -216,12 +219,13 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             wait = float(headers.get(name, "")) * unit
         except ValueError:
             continue
-        return max(0.0, wait) if math.isfinite(wait) else None
+        return min(max(0.0, wait), LONGEST) if math.isfinite(wait) else None
     try:
-        at = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+        at = email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp()
+    except (ValueError, OverflowError):
+        # Also a year that no calendar has.
         return None
-    return max(0.0, at.timestamp() - time.time())
+    return min(max(0.0, at - time.time()), LONGEST)
 
 
 async def refuse_long_waits(response: httpx2.Response) -> None:

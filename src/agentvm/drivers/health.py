@@ -49,7 +49,7 @@ class ProviderHealth(Record):
     driver: str
     default_model: str
     base_url: str | None = None
-    """Without credentials and query; absent for the provider's own address."""
+    """Without credentials and query; absent for the provider's own address, and for who does not run the server."""
     role: Literal["default", "fallback"] | None = None
     state: State
     since: int | None = None
@@ -58,8 +58,9 @@ class ProviderHealth(Record):
     """A code, see docs/errors.md."""
     retry_at: int | None = None
     """It is not asked before."""
-    calls: int
-    failures: int
+    calls: int | None = None
+    """Of all tenants together; for who runs the server, as are failures."""
+    failures: int | None = None
     consecutive_failures: int
     last_success_at: int | None = None
 

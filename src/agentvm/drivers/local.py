@@ -100,13 +100,19 @@ class LocalDriver:
                 yield response
 
 
+def open_pool() -> httpx2.AsyncClient:
+    """Each call has a connection of its own.
+
+    llama.cpp says that it keeps one open and closes it a moment after each streamed answer: whoever is quick enough to use it
+    again hears nothing.
+    """
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+    # No read timeout: the whole call has a deadline, and a slow machine may think long about a long prompt.
+    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(verify=False, limits=limits), timeout=None, trust_env=False)
+
+
 @asynccontextmanager
 async def open_driver(settings: DriverSettings, *, idle_seconds: float = IDLE_SECONDS) -> AsyncIterator[LocalDriver]:
     """Opens the embedded model. Leaving ends its processes."""
-    # No read timeout: the whole call has a deadline, and a slow machine may think long about a long prompt.
-    transport = httpx2.AsyncHTTPTransport(verify=False, limits=httpx2.Limits(max_connections=None))
-    async with (
-        httpx2.AsyncClient(transport=transport, timeout=None, trust_env=False) as pool,
-        open_host(idle_seconds=idle_seconds) as host,
-    ):
+    async with open_pool() as pool, open_host(idle_seconds=idle_seconds) as host:
         yield LocalDriver(host, pool, settings)

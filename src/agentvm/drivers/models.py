@@ -10,8 +10,8 @@ answer. One call then asks it up to `ASKS` times, in between the others. Without
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import NamedTuple
@@ -240,7 +240,8 @@ class Models:
     async def _open(self, provider: Provider) -> _Opened:
         assert self._tasks is not None
         health = Health(provider.name, self._clock)
-        opened: _Opened = await self._tasks.start(self._keep, provider, health)
+        with naming(provider.name, provider.driver):
+            opened: _Opened = await self._tasks.start(self._keep, provider, health)
         return opened
 
     async def _keep(
@@ -255,6 +256,17 @@ class Models:
             task_status.started(_Opened(provider, health, asks_of(provider.settings), driver, over=over))
             await over.wait()
             self._alive.discard(over)
+
+
+@contextmanager
+def naming(name: str, driver: str) -> Iterator[None]:
+    """What keeps a provider with a name of its own from being opened says which one that is: drivers serve several."""
+    try:
+        yield
+    except ConfigInvalid as error:
+        if name == driver:
+            raise
+        raise type(error)(f"llm.providers.{name}: {error}") from None
 
 
 def asks_of(settings: DriverSettings) -> int:

@@ -17,7 +17,7 @@ from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCall
-from agentvm.model.usage import estimate_tokens
+from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
@@ -61,6 +61,8 @@ class Answering:
         self._accepted = accepted
         # As they are when the turn begins: it ends under the rules it began with.
         self._limits = ports.limits_of(log.tenant_id)
+        self._cost = 0
+        """Of the turn's calls so far, each at the rate of who answered it."""
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
@@ -69,6 +71,8 @@ class Answering:
         if self._accepted.resumed:
             await self._begin_again()
         async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
+            if self._accepted.resumed:
+                self._cost = await self._cost_before(candidates[0])
             while not self._accepted.state.ended:
                 await self._step(candidates)
 
@@ -81,6 +85,7 @@ class Answering:
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
         history = await self._history()
+        budget.check(self._limits, recovery.review(history, self._accepted.state.turn_id), self._cost)
         lineup = Lineup(candidates)
         while not await self._try(lineup, await lineup.next(), history):
             pass
@@ -89,7 +94,6 @@ class Answering:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
             try:
-                self._check_budget(asked.chosen, history)
                 prompt = self._prompt(asked.chosen, history)
                 await self._admit(asked.chosen, prompt)
             except Refused:
@@ -112,7 +116,7 @@ class Answering:
         return True
 
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
-        now, chosen = self._accepted, asked.chosen
+        now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
         sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
         now.state = msgspec.structs.replace(now.state, prompt_tokens=sent, asked=chosen.name)
         asked.attempt.made()
@@ -127,6 +131,7 @@ class Answering:
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
                 async for output in outputs:
                     await self._advance(turn.step(now.state, output, self._ports.clock()))
+        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
         if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
@@ -144,13 +149,13 @@ class Answering:
         self._ports.journal.post(self._log, (said,), self._accepted.scope)
         logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
 
-    def _check_budget(self, chosen: Chosen, history: Sequence[Message]) -> None:
-        done = recovery.review(history, self._accepted.state.turn_id)
-        cost = 0
-        if done.steps:
-            driver, at = chosen.driver.name, self._ports.clock()
-            cost = self._ports.cost(driver, chosen.model, done.usage, at, chosen.provider) or 0
-        budget.check(self._limits, done, cost)
+    async def _cost_before(self, first: Chosen) -> int:
+        """Of the calls before a restart: what the ledger says, else what they would have cost with who is asked first."""
+        used = recovery.review(await self._history(), self._accepted.state.turn_id).usage
+        return self._accepted.bill.price or self._price(first, used)
+
+    def _price(self, chosen: Chosen, usage: Usage) -> int:
+        return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""

@@ -268,7 +268,9 @@ class PromptProtocol(HttpToolsProtocol):
         self._patience.cancel()
         super().on_message_complete()
         if self._ending:
-            self.transport.close()
+            # All of it came in time. The peer may have sent its next request already, so the connection is good again.
+            self._ending = False
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -123,6 +123,12 @@ class Access(Authentication):
         await self._add_operator(key_id, text, "first key", FROM_BOOTSTRAP)
         return text
 
+    async def take_back(self, first: Secret) -> None:
+        """A first key that nobody was shown, because the server did not come up: the next start makes another."""
+        key = keys.parse_key(first.reveal())
+        if key is not None:
+            await self._store.accounts(DEFAULT_TENANT).keys.revoke(key.key_id, self._clock())
+
     async def _make(self, template: ApiKey, granter: Principal) -> tuple[ApiKey, Secret]:
         tenant_id = template.tenant_id
         foreign = granter.tenant_id != tenant_id and not granter.may("system:admin")

@@ -28,7 +28,7 @@ class Metering:
         self._allow_unpriced = allow_unpriced
 
     def configure(self, *, markup: Decimal, allow_unpriced: bool) -> None:
-        """From now on; a call that runs is charged with the markup of when it ends."""
+        """From now on; a call that runs is charged with the prices and the markup it was admitted with."""
         self._markup = markup
         self._allow_unpriced = allow_unpriced
 
@@ -40,32 +40,45 @@ class Metering:
             raise ModelUnpriced(f"Nobody knows what {name} costs; the operator can set its price or allow unpriced models")
         tokens = planned.most_input + planned.most_output
         held = await self._quotas.hold(planned.tenant_id, planned.user_id, tokens, charge.price or 0, force=force)
-        return MeteredHold(self, planned, held)
+        # What was set aside was reckoned with these, and it must be enough.
+        return MeteredHold(Terms(self._prices.as_now(), self._markup), planned, held, self._clock)
 
     def charge(self, planned: Planned, usage: Usage) -> Charge:
+        return Terms(self._prices, self._markup).charge(planned, usage, self._clock())
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is charged for what."""
+
+    prices: Prices
+    markup: Decimal
+
+    def charge(self, planned: Planned, usage: Usage, at: int) -> Charge:
         cost: int | None = 0
         if not planned.own_key:
-            cost = self._prices.cost(planned.driver, planned.model, usage, self._clock(), planned.provider)
+            cost = self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
         if cost is None:
             return Charge(None, None)
         # Rounded once, here: the price of a row never depends on how rows are summed.
-        return Charge(cost, int((cost * self._markup).to_integral_value(rounding=ROUND_HALF_EVEN)))
+        return Charge(cost, int((cost * self.markup).to_integral_value(rounding=ROUND_HALF_EVEN)))
 
 
 @dataclass(frozen=True, slots=True)
 class MeteredHold:
     """What is set aside for one call; see `agentvm.runtime.billing.Hold`."""
 
-    _metering: Metering
+    _terms: Terms
     _planned: Planned
     _held: QuotaHold
+    _clock: Clock
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]:
         return self._held.warnings
 
     def settle(self, usage: Usage) -> Charge:
-        charge = self._metering.charge(self._planned, usage)
+        charge = self._terms.charge(self._planned, usage, self._clock())
         paid = self._held.settle(usage.total, charge.price or 0)
         return charge if charge.price is None else Charge(charge.cost, paid)
 

@@ -65,8 +65,13 @@ class OwnKeys:
         open_one: Open,
         with_keys: Container[str],
         default_of: DefaultOf = lambda tenant_id: None,
+        free: Callable[[Chosen], bool] = lambda one: one.driver.name in FREE,
     ) -> None:
-        """`with_keys` names the drivers that are opened with a key at all, `settings` is for those the server has not."""
+        """`with_keys` names the drivers that are opened with a key at all, `settings` is for those the server has not.
+
+        `free` says whose calls nobody is charged for.
+        """
+        self._free = free
         self.default_of = default_of
         """May be replaced at any time; the next turn asks it."""
         self._models = models
@@ -93,7 +98,7 @@ class OwnKeys:
                     # Nobody is kept from being answered by a stand-in that cannot be opened.
                     logger.warning("fallback_unusable", tenant_id=tenant_id, model=wanted, code=error.code, error=str(error))
                     continue
-                if not candidates or not candidates[0].own_key or one.own_key or one.driver.name in FREE:
+                if not candidates or not candidates[0].own_key or one.own_key or self._free(one):
                     candidates.append(one)
             yield tuple(candidates)
 

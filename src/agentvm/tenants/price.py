@@ -16,6 +16,8 @@ logger = get_logger(__name__)
 FREE = frozenset({"local", "scripted"})
 """Drivers whose model runs here: a call costs what the machine costs."""
 
+_SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, cache_write_tokens=10**9)
+
 
 class Prices:
     """What models cost. `own` is by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named likewise."""
@@ -27,6 +29,12 @@ class Prices:
         """From now on these; what was charged stays as it was."""
         self._own = dict(own)
 
+    def as_now(self) -> "Prices":
+        """Those of this moment, whatever replaces them."""
+        same = Prices()
+        same._own = self._own
+        return same
+
     def cost(self, driver: str, model: str, usage: Usage, at: int, provider: str = "") -> int | None:
         """Of usage at that moment (ms since 1970); None when nobody knows the model's price.
 
@@ -37,6 +45,10 @@ class Prices:
             if rate is not None:
                 return rate.cost(usage)
         return 0 if driver in FREE else _look_up(driver, model, usage, at)
+
+    def is_free(self, driver: str, model: str, provider: str = "") -> bool:
+        """Whether its calls cost nothing: the operator may charge for a model of this machine, too."""
+        return driver in FREE and self.cost(driver, model, _SOME, 0, provider) == 0
 
 
 def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:

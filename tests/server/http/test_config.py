@@ -112,6 +112,17 @@ async def test_what_cannot_be_is_refused(changes: dict[str, object], word: str) 
         assert await world.vm.office.store.read_settings() == ()
 
 
+async def test_who_writes_back_what_was_shown_does_not_lose_the_key_for_it() -> None:
+    async with open_world() as world:
+        shown = "https://me:pw@host/v1"
+        assert (await put(world, {"llm.providers.x": {"driver": "openai", "apiKey": PLANTED, "baseUrl": shown}})).status == 200
+        tree = (await world.ask("GET", "/v1/config/llm.providers.x")).body["value"]
+        refused = await put(world, tree)
+        assert (refused.status, "llm.providers.x.apiKey" in refused.raw.decode()) == (400, True)
+        key = world.vm.settings.config.providers["x"].api_key
+        assert (key and key.reveal(), world.vm.settings.revision(None)) == (PLANTED, 1)
+
+
 async def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
     async with open_world() as world:
         reply = await put(world, {"limits.steps": 7}, dryRun=True)

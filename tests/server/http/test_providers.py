@@ -28,3 +28,12 @@ async def test_it_takes_a_permission_and_is_about_no_tenant() -> None:
         assert (await world.ask("GET", "/v1/providers", key=reader)).status == 200
         assert (await world.ask("GET", f"/v1/providers?tenant={world.acme.slug}")).code == "invalid_input"
         assert (await world.ask("GET", "/v1/providers?limit=1", key=reader)).items
+
+
+async def test_a_tenant_learns_neither_where_they_are_nor_how_much_others_ask() -> None:
+    async with open_world() as world:
+        world.vm.runtime.models.choose(None).health.begin().made()
+        reader = await world.key(world.acme.tenant_id, ["metrics:read"])
+        (item,) = (await world.ask("GET", "/v1/providers", key=reader)).items
+        assert not {"baseUrl", "calls", "failures"} & item.keys()
+        assert (item["name"], item["state"], item["consecutiveFailures"]) == ("scripted", "unknown", 0)

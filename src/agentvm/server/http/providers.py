@@ -1,5 +1,7 @@
 """Providers — `/v1/providers`: how the providers of models are that this server asks with its own keys. No key is shown."""
 
+from msgspec import structs
+
 from agentvm.drivers.health import ProviderHealth
 from agentvm.server.http.route import Ask, Page, PageGiven, Routes, page_of
 
@@ -10,7 +12,9 @@ routes = Routes()
 async def list_all(ask: Ask[PageGiven]) -> Page[ProviderHealth]:
     """List the providers of models, and how they are.
 
-    In the order they are configured. They are the server's, so there is nothing of a tenant in them.
+    In the order they are configured. Where they are, and how much all tenants together ask of them, is the operator's business.
     """
     found = ask.vm.runtime.models.health()
+    if not ask.principal.may("system:admin"):
+        found = tuple(structs.replace(one, base_url=None, calls=None, failures=None) for one in found)
     return page_of(found, ask.given, (one.name for one in found))
