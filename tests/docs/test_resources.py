@@ -14,12 +14,12 @@ from tests.docs.documents import Block, blocks, read
 from tests.docs.test_blocks import fresh_runtime, run_js
 from tests.docs.test_tenants import PLACEHOLDER, first_key, parts
 
-from agentvm.model.resource import MAX_CONTENT, MAX_DEPTH, MAX_NODES, MAX_RENDERED, MAX_URI, TYPES
+from agentvm.model.resource import MAX_CLOSURE, MAX_CONTENT, MAX_DEPTH, MAX_NODES, MAX_RENDERED, MAX_URI, TYPES
 from agentvm.resources import registry
 from agentvm.resources.archive import MAX_BUNDLE, MAX_UNPACKED
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
-from agentvm.server.http.resource_resolve import MAX_BATCH
+from agentvm.server.http.resource_resolve import MAX_BATCH, MAX_BATCH_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -116,9 +116,10 @@ def test_everything_that_ships_is_documented() -> None:
         ("a content with its binary parts", f"{MAX_CONTENT >> 20} MiB"),
         ("what it renders to", f"{MAX_RENDERED >> 20} MiB"),
         ("versions below a root", f"{MAX_NODES}, {MAX_DEPTH} levels down"),
+        ("the contents of a root and of all below it", f"{MAX_CLOSURE >> 20} MiB"),
         ("a description", f"{registry.MAX_DESCRIPTION:,} characters"),
         ("tags", f"{registry.MAX_TAGS} of {registry.MAX_TAG} characters"),
-        ("URIs in one request to resolve", f"{MAX_BATCH}"),
+        ("URIs in one request to resolve", f"{MAX_BATCH}, and none after {MAX_BATCH_BYTES >> 20} MiB of answers"),
     ],
 )
 def test_the_limits_are_the_real_ones(name: str, said: str) -> None:

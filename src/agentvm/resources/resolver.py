@@ -17,23 +17,27 @@ from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, Reso
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.resource import (
+    LATEST,
     MAX_CLOSURE,
     MAX_DEPTH,
     MAX_NODES,
     MAX_RENDERED,
     Locked,
+    Resource,
     ResourceId,
     ResourceType,
     ResourceUri,
+    ResourceVersion,
     VersionId,
     Visibility,
     is_digest,
     parse_uri,
     select,
 )
+from agentvm.model.semver import is_version
 from agentvm.resources.kind import Kind, Scene, exact_uri
 from agentvm.storage.base import Store
-from agentvm.storage.resources import Node
+from agentvm.storage.resources import Node, ResourceStore
 
 Expand = Literal["none", "content", "closure"]
 
@@ -190,8 +194,7 @@ class Resolver:
         version_id: VersionId | None = None
         resource = await store.find(uri.type, uri.name, uri.owner)
         if resource is not None:
-            history = await store.history(resource.resource_id)
-            version = select(history.versions, history.tags, uri.selector)
+            version = await _select(store, resource, uri.selector)
             version_id = None if version is None else version.version_id
         if version_id is None and uri.selector is not None and is_digest(uri.selector):
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
@@ -212,6 +215,18 @@ class Resolver:
         while self._weight > MOST_BYTES:
             _, (_, dropped) = self._remembered.popitem(last=False)
             self._weight -= dropped.weight
+
+
+async def _select(store: ResourceStore, resource: Resource, selector: str | None) -> ResourceVersion | None:
+    """The version that is meant. Most often it is known which, and then the others, which may be many, are not read."""
+    only = resource.latest if selector in (None, LATEST) else selector if is_version(selector or "") else None
+    if only is not None:
+        history = await store.history(resource.resource_id, only)
+        # The latest may have been withdrawn meanwhile.
+        if (found := select(history.versions, history.tags, selector)) is not None:
+            return found
+    history = await store.history(resource.resource_id)
+    return select(history.versions, history.tags, selector)
 
 
 def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, above: int = 0) -> None:

@@ -171,8 +171,8 @@ class ResourceStore(Protocol):
 
     async def get(self, resource_id: ResourceId) -> Resource | None: ...
 
-    async def history(self, resource_id: ResourceId) -> History:
-        """Empty when the resource is not in view.
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build.
 
         Of others only what everything it is locked to was public for: a version that was withdrawn before its resource
         became public may be locked to private ones, and is then not shown.

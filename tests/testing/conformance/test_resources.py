@@ -62,8 +62,8 @@ class Rootless(SqliteResourceStore):
 
 
 class Unranked(SqliteResourceStore):
-    async def history(self, resource_id: ResourceId) -> History:
-        history = await super().history(resource_id)
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+        history = await super().history(resource_id, only)
         return replace(history, versions=tuple(sorted(history.versions, key=lambda each: each.version)))
 
 

@@ -163,6 +163,9 @@ async def check_the_latest_is_the_highest_and_no_prerelease(store: Store) -> Non
         assert published.resource.latest == latest
     ranked = ["1.2.0", "1.9.0", "1.10.0", "2.0.0-rc.2", "2.0.0-rc.10", "3.0.0-alpha"]
     assert [each.version for each in (await ours.history(resource_id())).versions] == ranked
+    for version in ranked:
+        assert [each.version for each in (await ours.history(resource_id(), f"{version}+any")).versions] == [version]
+    assert (await ours.history(resource_id(), "99.0.0")).versions == ()
 
 
 async def check_a_version_is_published_once(store: Store) -> None:

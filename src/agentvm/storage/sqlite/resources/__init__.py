@@ -39,9 +39,9 @@ class SqliteResourceStore:
     async def get(self, resource_id: ResourceId) -> Resource | None:
         return await self._read(read.get, resource_id)
 
-    async def history(self, resource_id: ResourceId) -> History:
-        """Empty when the resource is not in view."""
-        return await self._read(read.history, resource_id)
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build."""
+        return await self._read(read.history, resource_id, only)
 
     async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
         """A version that is out of view but that something of the own tenant is locked to: hidden or deleted since."""

@@ -27,6 +27,7 @@ SELECT {VERSION_COLUMNS}
 FROM resources AS r JOIN resource_versions AS v ON v.resource_key = r.resource_key
 WHERE {VERSION_IN_VIEW} AND r.resource_id = ?2
 """
+_VERSION = _VERSIONS + "AND v.rank = ?3"
 _TAGS = f"""
 SELECT tag, v.version
 FROM resources AS r JOIN resource_tags AS p ON p.resource_key = r.resource_key
@@ -92,8 +93,12 @@ def get(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceI
     return next(map(decode_resource, fetch(connection, _BY_ID, (tenant_id, resource_id))), None)
 
 
-def history(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId) -> History:
-    versions = [decode_version(row) for row in fetch(connection, _VERSIONS, (tenant_id, resource_id))]
+def history(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> History:
+    scope: tuple[str, ...] = (tenant_id, resource_id)
+    rows = (
+        fetch(connection, _VERSIONS, scope) if only is None else fetch(connection, _VERSION, (*scope, str(parse_version(only))))
+    )
+    versions = [decode_version(row) for row in rows]
     tags = fetch(connection, _TAGS, (tenant_id, resource_id))
     return History(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
 
