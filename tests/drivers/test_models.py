@@ -203,6 +203,19 @@ async def test_what_is_known_of_a_provider_outlives_a_change_of_others() -> None
         assert [one.state for one in models.health()] == ["limited", "unknown"]
 
 
+async def test_a_moment_that_was_named_outlives_a_change_of_how_the_account_is_asked() -> None:
+    async with Models(open_one=Garage()) as models:
+        await models.configure([provider("a", api_key=Secret("k"), timeout=600)], default="a")
+        models.choose(None).health.limited(3_600)
+        # Another limit of turns, and somebody who stands in: the driver is opened anew, the account is the same.
+        await models.configure([provider("a", api_key=Secret("k"), timeout=60), provider("b")], default="a", fallback=["b"])
+        assert models.health()[0].state == "limited"
+        for other in (provider("a", api_key=Secret("k2")), provider("a", "http://new.test", api_key=Secret("k2"))):
+            models.choose(None).health.limited(3_600)
+            await models.configure([other], default="a")
+            assert models.health()[0].state == "unknown"
+
+
 async def test_models_are_configured_while_they_are_entered() -> None:
     with pytest.raises(RuntimeError, match="entered"):
         await Models(open_one=Garage()).configure([], default="a")

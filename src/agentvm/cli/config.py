@@ -133,7 +133,9 @@ def set_value(api: Api, show: Show, key: str, value: str | None, note: str | Non
     try:
         given = msgspec.json.decode(text) if text.startswith("{") else text
         converted = convert(setting, given, text=True)
-    except (Unfit, msgspec.DecodeError):
+    except Unfit as error:
+        raise click.UsageError(f"{key}: {error}.") from None
+    except msgspec.DecodeError:
         raise click.UsageError(f"{key} must be {expects(setting)}.") from None
     change(api, show, {key: text if setting.about.secret else as_json_value(converted)}, note, dry_run, revision)
 

@@ -144,7 +144,7 @@ class Models:
                     effective = _impatient(provider) if _is_backed(provider.name, fallback) else provider
                     found = before.get(provider.name)
                     if found is None or found.provider != effective or found.over is None:
-                        found = await self._open(effective)
+                        found = await self._open(effective, None if found is None else _known(found, effective))
                         made.append(found)
                     wanted[provider.name] = found
                 whole = True
@@ -237,9 +237,9 @@ class Models:
         provider = Provider(name=name, driver=name, settings=DriverSettings())
         return _Opened(provider, Health(name, self._clock), 1, driver)
 
-    async def _open(self, provider: Provider) -> _Opened:
+    async def _open(self, provider: Provider, health: Health | None) -> _Opened:
         assert self._tasks is not None
-        health = Health(provider.name, self._clock)
+        health = health or Health(provider.name, self._clock)
         with naming(provider.name, provider.driver):
             opened: _Opened = await self._tasks.start(self._keep, provider, health)
         return opened
@@ -272,6 +272,17 @@ def naming(name: str, driver: str) -> Iterator[None]:
 def asks_of(settings: DriverSettings) -> int:
     """How often one model call asks a driver that was opened so."""
     return 1 if settings.max_retries else ASKS
+
+
+def _known(before: _Opened, provider: Provider) -> Health | None:
+    """What is known of an account stays known when it is only asked in another way: also the moment that it named."""
+    old, new = before.provider, provider
+    same = (old.driver, old.settings.base_url, old.settings.api_key) == (
+        new.driver,
+        new.settings.base_url,
+        new.settings.api_key,
+    )
+    return before.health if same and before.over is not None else None
 
 
 def _choose(opened: _Opened, model: str) -> Chosen:
