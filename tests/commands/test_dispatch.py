@@ -9,6 +9,7 @@ from agentvm.commands import dispatch
 from agentvm.errors import StoreFailed
 from agentvm.protocol.commands import ContainerList
 from agentvm.protocol.table import COMMANDS
+from agentvm.resources.centre import make_centre
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +23,16 @@ class Broken:
     def container(self, container_id: str) -> "Broken":
         return self
 
+    def resources(self, tenant_id: str) -> "Broken":
+        return self
+
+    def accounts(self, tenant_id: str) -> "Broken":
+        return self
+
+    @property
+    def quotas(self) -> "Broken":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         async def fail(*arguments: object, **named: object) -> NoReturn:
             raise self._error
@@ -30,7 +41,9 @@ class Broken:
 
 
 def break_store(desk: Desk, error: Exception) -> None:
-    desk.peer = dataclasses.replace(desk.peer, store=Broken(error))
+    broken: Any = Broken(error)
+    centre = make_centre(broken, desk.peer.clock, desk.peer.new_id)
+    desk.peer = dataclasses.replace(desk.peer, store=broken, resources=centre)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

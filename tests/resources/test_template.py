@@ -60,9 +60,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     "text", ["{{a}}" * 200_000, r"\{{" * 300_000, "{" * 1_000_000, "}}" * 500_000 + "{{", "\\" * 1_000_000]
 )
 def test_long_texts_take_linear_time(text: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         parse(text)
     except ResourceInvalid:
         pass
-    assert time.perf_counter() - begin < 3
+    # Of CPU, so that a busy machine does not matter; what is quadratic takes minutes.
+    assert time.process_time() - begin < 10
