@@ -19,7 +19,7 @@ from agentvm.events import CATALOGUE, EventData, Scope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
 from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.table import ADDITIVE, COMMANDS
 from agentvm.version import VERSION
 
 Schema = dict[str, object]
@@ -144,10 +144,6 @@ COMMAND_NOTES: dict[str, str] = {
     "`resource_uri_invalid`, `prompt_unresolved`.",
 }
 
-ADDITIVE = {"image_build", "image_upgrade"}
-ADDITIVE |= {name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))}
-"""Commands that AgentX 1.x does not have. Its clients never send them."""
-
 
 def any_value(kind: type) -> Schema:
     """JSON Schema for `object`, which msgspec leaves to us: anything."""
@@ -224,7 +220,8 @@ def commands_md() -> str:
         "and errors are in [protocol.md](protocol.md). Commands marked + are AgentVM's own; AgentX 1.x has the others.",
         "",
         "A request's `data` also carries `requestId`, and a reply's `data` repeats it. A reply's `data` may carry `error` and "
-        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`.",
+        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`; those marked "
+        "+ do so for a member of `data` that they do not have, which the others ignore as 1.x does.",
     ]
     for name, kind in COMMANDS.items():
         lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", COMMAND_NOTES[name]]

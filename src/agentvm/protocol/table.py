@@ -58,3 +58,8 @@ _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
 
 COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
 """Every command's type by its name."""
+
+ADDITIVE = frozenset({"image_build", "image_upgrade"}) | {
+    name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))
+}
+"""Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""
