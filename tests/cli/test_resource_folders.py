@@ -168,6 +168,24 @@ async def test_a_pull_takes_the_name_for_the_folder_and_overwrites_no_other(
         assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 1
 
 
+async def test_a_pull_overwrites_what_was_changed_only_by_force(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        pull = ("resource", "pull", "prompts/plain-speech", str(tmp_path))
+        await desk.ok(*pull)
+        text = (tmp_path / "prompt.md").read_text()
+        (tmp_path / "notes.txt").write_text("Mine.")
+        await desk.ok(*pull)
+        (tmp_path / "prompt.md").write_text("My own words.\n")
+        (tmp_path / "resource.json").unlink()
+        refused = await desk.avm(*pull)
+        assert (refused.code, str(tmp_path / "prompt.md") in refused.err, "--force" in refused.err) == (1, True, True)
+        assert (tmp_path / "prompt.md").read_text() == "My own words.\n"
+        assert not (tmp_path / "resource.json").exists(), "all or nothing"
+        await desk.ok(*pull, "--force")
+        assert (tmp_path / "prompt.md").read_text() == text
+        assert (tmp_path / "notes.txt").read_text() == "Mine."
+
+
 @pytest.mark.parametrize("name", ["../outside", "other", "a/b"])
 def test_a_server_cannot_choose_where_a_pull_is_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = tmp_path / "home"

@@ -123,11 +123,15 @@ def push(api: Api, show: Show, folder: Path, bump: str | None, dry_run: bool) ->
 @resource.command("pull")
 @uri_argument
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @tenant_option
 @asks_server
-def pull(api: Api, show: Show, uri: ResourceUri, folder: Path | None) -> None:
-    """Write a resource into DIR as files, by default into a folder of its name."""
-    where, item = pull_one(api, uri, folder)
+def pull(api: Api, show: Show, uri: ResourceUri, folder: Path | None, force: bool) -> None:
+    """Write a resource into DIR as files, by default into a folder of its name.
+
+    Files that are there and differ are left alone, and then nothing is written.
+    """
+    where, item = pull_one(api, uri, folder, force=force)
     if show.as_json:
         show.json({"folder": str(where), "type": item.type, "name": item.name, "version": item.version})
     show.done(f"{item.type}/{item.name}@{item.version} is in {plain(where)}.")

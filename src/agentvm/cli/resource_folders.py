@@ -21,6 +21,7 @@ from agentvm.resources.archive import read_archive
 from agentvm.resources.folder import (
     MANIFEST,
     FolderItem,
+    differing,
     find_folders,
     item_of,
     read_folder,
@@ -86,8 +87,8 @@ def push_all(api: Api, folders: list[Folder], bump: str | None, *, dry_run: bool
         yield {"uri": f"{folder.uri}@{version}", "outcome": outcome, "folder": str(folder.path), "digest": folder.digest}
 
 
-def pull_one(api: Api, uri: ResourceUri, folder: Path | None) -> tuple[Path, FolderItem]:
-    """Writes a resource into a folder. One that holds another resource is left alone."""
+def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = False) -> tuple[Path, FolderItem]:
+    """Writes a resource into a folder. One that holds another resource, or other files without `force`, is left alone."""
     named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
     data = api.get_bytes("resources", named, "export", version=uri.selector, deps="false")
     item = item_of(read_archive(data))
@@ -99,6 +100,11 @@ def pull_one(api: Api, uri: ResourceUri, folder: Path | None) -> tuple[Path, Fol
         there = read_folder(folder)
         if (there.type, there.name) != (item.type, item.name):
             raise click.ClickException(f"{folder} holds {there.type}/{there.name} already; choose another folder.")
+    if not force and (changed := differing(folder, item)):
+        raise click.ClickException(
+            f"Nothing was written: these differ from {named}@{item.version} and would be overwritten: "
+            f"{', '.join(str(folder / name) for name in changed)}. Keep what you need of them, then use --force."
+        )
     write_folder(folder, item)
     return folder, item
 

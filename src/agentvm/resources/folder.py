@@ -99,14 +99,15 @@ def read_folder(folder: Path) -> FolderItem:
 
 def write_folder(folder: Path, item: FolderItem) -> None:
     """Texts of more than one line, and binary parts, go into files of their own. What `read_folder` reads is the same again."""
-    writer = _Writer(item)
-    content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
-    raw = {**msgspec.to_builtins(item), "content": content}
-    if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
-        del raw["content"]
+    files = _files_of(item)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, body in {**writer.files, MANIFEST: pretty(raw)}.items():
+    for name, body in files.items():
         _write(folder, name, body)
+
+
+def differing(folder: Path, item: FolderItem) -> list[str]:
+    """The files that `write_folder` would write, and that are there and say something else."""
+    return [name for name, body in _files_of(item).items() if _inside(folder, name).exists() and _read(folder, name) != body]
 
 
 def item_of(bundle: Bundle) -> FolderItem:
@@ -159,6 +160,16 @@ def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
     if _takes_text(kind) and value.get(_BINARY) is not True and (text := _as_text(body)) is not None:
         return text
     return {"data": b64encode(body).decode()}
+
+
+def _files_of(item: FolderItem) -> dict[str, bytes]:
+    """What stands in a folder's files by their names."""
+    writer = _Writer(item)
+    content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
+    raw = {**msgspec.to_builtins(item), "content": content}
+    if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
+        del raw["content"]
+    return {**writer.files, MANIFEST: pretty(raw)}
 
 
 class _Writer:
