@@ -138,6 +138,9 @@ COMMAND_NOTES: dict[str, str] = {
     "`content` is empty.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
+    "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
+    "(`bump`). Fails with `resource_not_found`, `resource_version_exists`, `access_denied` for others', and as "
+    "`resource_register` does.",
     "resource_list": "Searches the tenant's own resources and those that are public; the best first if there is a `q`, else by "
     "name.",
     "resource_resolve": "Follows a URI to a version and what it renders to. Fails with `resource_not_found`, "

@@ -19,7 +19,7 @@ from agentvm.resources import registry
 from agentvm.resources.archive import MAX_BUNDLE, MAX_UNPACKED
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.shipped import load
-from agentvm.server.http.resource_resolve import MAX_BATCH
+from agentvm.server.http.resource_resolve import MAX_BATCH, MAX_BATCH_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,7 @@ def test_everything_that_ships_is_documented() -> None:
         ("versions below a root", f"{MAX_NODES}, {MAX_DEPTH} levels down"),
         ("a description", f"{registry.MAX_DESCRIPTION:,} characters"),
         ("tags", f"{registry.MAX_TAGS} of {registry.MAX_TAG} characters"),
-        ("URIs in one request to resolve", f"{MAX_BATCH}"),
+        ("URIs in one request to resolve", f"{MAX_BATCH}, and none after {MAX_BATCH_BYTES >> 20} MiB of answers"),
     ],
 )
 def test_the_limits_are_the_real_ones(name: str, said: str) -> None:

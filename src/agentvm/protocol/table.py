@@ -50,6 +50,7 @@ class CommandTable(Generic[P]):
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
+    resource_publish: Answer[P, ask.ResourcePublish, ask.ResourceRegisterReply]
     resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]
     resource_resolve: Answer[P, ask.ResourceResolve, ask.ResourceResolveReply]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import anyio.to_thread
 import msgspec
@@ -34,14 +33,12 @@ from agentvm.model.resource import (
     parse_uri,
     version_digest,
 )
-from agentvm.model.semver import Version, parse_version
+from agentvm.model.semver import Bump, Version, parse_version
 from agentvm.resources.kind import Content, Kind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.base import Store
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published, ResourceStore
-
-Bump = Literal["patch", "minor", "major"]
 
 FIRST = "1.0.0"
 MAX_TEXT = 32_768
