@@ -12,6 +12,7 @@ from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 from agentvm.model.resource import SCHEME, TYPES, ResourceUri, is_reference, parse_uri
+from agentvm.model.semver import Bump
 from agentvm.resources.archive import MAX_BUNDLE
 
 EXAMPLES = """\b
@@ -108,7 +109,7 @@ def resource() -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @tenant_option
 @asks_server
-def push(api: Api, show: Show, folder: Path, bump: str | None, dry_run: bool) -> None:
+def push(api: Api, show: Show, folder: Path, bump: Bump | None, dry_run: bool) -> None:
     """Publish every folder with a resource.json in DIR or below it; what is unchanged is left alone."""
     done: list[Item] = []
     for item in push_all(api, read_all(folder), bump, dry_run=dry_run):

@@ -156,8 +156,7 @@ class Registry:
         read = await anyio.to_thread.run_sync(_read, self._kinds[draft.type], draft)
         size = len(read.body) + sum(map(len, read.blobs.values()))
         size += await self._check_kept(author, read.content, read.kept - read.blobs.keys())
-        if size > MAX_CONTENT:
-            raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
+        _check_content(size)
         self._check_visibility(author, draft.visibility)
         dependencies = await self._lock(author, draft, read.references, targets)
         return Publication(
@@ -327,6 +326,22 @@ class Registry:
             return True
         found = await self._view(author).find(uri.type, uri.name, uri.owner)
         return found is not None and found.tenant_id == author.tenant_id
+
+
+def check_draft(kind: Kind, draft: Draft) -> str:
+    """What can be checked of a draft by itself, without the things it refers to; gives its digest."""
+    check_name(draft.name)
+    parse_version(draft.version or FIRST)
+    check_description(draft.description)
+    check_words(draft.tags)
+    read = _read(kind, draft)
+    _check_content(len(read.body) + sum(map(len, read.blobs.values())))
+    return read.digest
+
+
+def _check_content(size: int) -> None:
+    if size > MAX_CONTENT:
+        raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
 
 
 def check_description(text: str | None) -> str | None:
