@@ -108,8 +108,8 @@ class _Following:
             return Found(root, self._nodes)
         try:
             found = await self._look_up(wanted.uri, uri)
-        except ResourceNotFound:
-            raise ResourceNotFound(wanted.uri) from None
+        except ResourceNotFound as error:
+            raise ResourceNotFound(wanted.uri, error.there) from None
         self._roots[wanted.uri] = found.root
         self._nodes |= found.nodes
         if len(self._nodes) > MAX_NODES:

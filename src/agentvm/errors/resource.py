@@ -44,8 +44,10 @@ class PromptUnresolved(Unprocessable):
 class ResourceNotFound(NotFound):
     code = "resource_not_found"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Resource not found: {shorten(name)}")
+    def __init__(self, name: str, there: str = "") -> None:
+        """`there` says what there is instead: only for who may see it."""
+        super().__init__(f"Resource not found: {shorten(name)}{there and f'; {there}'}")
+        self.there = there
 
 
 class ResourceExists(Conflict):

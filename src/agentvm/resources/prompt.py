@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from agentvm.errors import shorten
-from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
+from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceTooLarge
 from agentvm.model.resource import ResourceType, VersionId
 from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_json, check_reference, check_rendered
 from agentvm.resources.schema import check_schema, misfits
-from agentvm.resources.sections import section
+from agentvm.resources.sections import section, section_names
 from agentvm.resources.template import Include, Part, Variable, parse
 
 MAX_TEXT = 1024 * 1024
@@ -157,7 +157,7 @@ class _Rendering:
         if fragment not in judged.sections:
             text = judged.content.text if fragment is None else section(judged.content.text, fragment)
             if text is None:
-                raise ResourceNotFound(f"{scene.uri}#{fragment}")
+                raise scene.lacks("section", section_names(judged.content.text))
             judged.sections[fragment] = [text] if judged.content.format == "plain" else parse(text)
         return judged.sections[fragment]
 

@@ -29,6 +29,7 @@ from agentvm.model.resource import (
     Visibility,
     check_name,
     check_tag,
+    describe_versions,
     latest_of,
     parse_uri,
     version_digest,
@@ -202,18 +203,18 @@ class Registry:
 
     async def point(self, author: Author, resource_id: ResourceId, tag: str, version: str | None) -> None:
         """Lets a tag point to a version, or removes the tag."""
-        await self.own(author, resource_id)
+        resource = await self.own(author, resource_id)
         if not await self._view(author).point(resource_id, check_tag(tag), version, self._clock()):
-            raise ResourceNotFound(tag if version is None else version)
+            raise await self._lacks(author, resource, tag if version is None else version)
         self._resolver.forget()
 
     async def yank(self, author: Author, resource_id: ResourceId, version: str, *, yanked: bool) -> ResourceVersion:
-        await self.own(author, resource_id)
+        resource = await self.own(author, resource_id)
         now = self._clock()
         found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
         self._resolver.forget()
         if found is None:
-            raise ResourceNotFound(version)
+            raise await self._lacks(author, resource, version)
         return found
 
     async def delete(self, author: Author, resource_id: ResourceId, *, force: bool) -> None:
@@ -244,6 +245,11 @@ class Registry:
             whose = "ships with the server" if found.tenant_id == SYSTEM_TENANT else f"belongs to {found.owner}"
             raise AccessDenied(f"{found.name} {whose} and cannot be changed; register one of your own instead")
         return found
+
+    async def _lacks(self, author: Author, resource: Resource, selector: str) -> ResourceNotFound:
+        history = await self._view(author).history(resource.resource_id)
+        uri = ResourceUri(type=resource.type, name=resource.name, selector=selector)
+        return ResourceNotFound(str(uri), describe_versions(history.versions, history.tags))
 
     def _view(self, author: Author) -> ResourceStore:
         return self._store.resources(author.tenant_id)

@@ -27,6 +27,7 @@ from agentvm.model.resource import (
     ResourceUri,
     VersionId,
     Visibility,
+    describe_versions,
     is_digest,
     parse_uri,
     select,
@@ -188,15 +189,17 @@ class Resolver:
     async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
         store = self._store.resources(tenant_id)
         version_id: VersionId | None = None
+        there = ""
         resource = await store.find(uri.type, uri.name, uri.owner)
         if resource is not None:
             history = await store.history(resource.resource_id)
             version = select(history.versions, history.tags, uri.selector)
             version_id = None if version is None else version.version_id
+            there = describe_versions(history.versions, history.tags)
         if version_id is None and uri.selector is not None and is_digest(uri.selector):
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
         if version_id is None:
-            raise ResourceNotFound(str(uri))
+            raise ResourceNotFound(str(uri), there)
         nodes = await store.closure(version_id, limit=MAX_NODES + 1)
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))

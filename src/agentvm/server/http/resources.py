@@ -15,7 +15,7 @@ from agentvm.errors.resource import (
     ResourceNotFound,
     ResourceVersionExists,
 )
-from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, parse_type, select
+from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, describe_versions, parse_type, select
 from agentvm.model.semver import Bump
 from agentvm.resources.kinds import describe_types
 from agentvm.resources.registry import Draft, Revision
@@ -174,7 +174,8 @@ async def get(ask: Ask[GetGiven]) -> Answer[bytes | ContentView | None]:
     wanted = ask.given.version
     version = select(history.versions, history.tags, None if wanted is None else selector_of(resource, wanted))
     if version is None:
-        raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}")
+        there = describe_versions(history.versions, history.tags)
+        raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}", there)
     found = await view_of(ask).closure(version.version_id, limit=1)
     if not found:
         raise ResourceNotFound(uri_of(resource, ask.tenant_id))
