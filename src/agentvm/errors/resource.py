@@ -36,9 +36,10 @@ class ResourceVisibilityConflict(Unprocessable):
 class PromptUnresolved(Unprocessable):
     code = "prompt_unresolved"
 
-    def __init__(self, uri: str, names: list[str]) -> None:
+    def __init__(self, uri: str, names: list[str], remedy: str = "give them as args") -> None:
         wanted = ", ".join(names)
-        super().__init__(f"{shorten(uri)} has no value for: {wanted}; give them as args", details={"unresolved": names})
+        super().__init__(f"{shorten(uri)} has no value for: {wanted}; {remedy}", details={"unresolved": names})
+        self.uri, self.names = uri, names
 
 
 class ResourceNotFound(NotFound):
