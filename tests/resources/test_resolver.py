@@ -259,3 +259,16 @@ async def test_who_sees_a_resource_is_told_what_there_is_of_it() -> None:
             with pytest.raises(ResourceNotFound) as caught:
                 await world.resolve(uri)
             assert str(caught.value).endswith(f"; {there}")
+
+
+async def test_an_argument_that_is_probably_misspelt_is_a_warning() -> None:
+    async with open_world() as world:
+        declared = {"type": "object", "properties": {"targetLanguage": {"default": "English"}}}
+        content = {"text": "Into {{targetLanguage}}, {{tone}}.", "variables": declared}
+        await world.centre.registry.register(world.acme, Draft(type="prompts", name="into", content=content))
+        found = await world.resolve("resource://prompts/into", args={"targetLanguge": "Latin", "tone": "kindly"})
+        assert [(one.code, one.message) for one in found.warnings] == [
+            ("argument", "There is no variable targetLanguge; did you mean targetLanguage?")
+        ]
+        await world.prompt("open", "Hello {{name}}.")
+        assert not (await world.resolve("resource://prompts/open", args={"name": "Ada", "nmae": "Ada"})).warnings

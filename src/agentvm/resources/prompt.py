@@ -162,6 +162,19 @@ class _Rendering:
         return judged.sections[fragment]
 
 
+def declares(body: bytes) -> bool:
+    """Whether a prompt says which variables it has."""
+    return msgspec.json.decode(body, type=PromptContent).variables is not None
+
+
+def variables(body: bytes) -> set[str]:
+    """The names of the arguments that a prompt by itself has a use for."""
+    content = msgspec.json.decode(body, type=PromptContent)
+    declared = (content.variables or {}).get("properties")
+    used = {part.path[0] for part in parse(content.text) if isinstance(part, Variable)} if content.format != "plain" else set()
+    return used | (set(declared) if isinstance(declared, Mapping) else set())
+
+
 def _value(path: list[str], args: Mapping[str, object], schema: object) -> object:
     given = _look(path, args)
     return _default(path, schema) if given is _NOTHING else given
