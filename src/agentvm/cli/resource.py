@@ -11,7 +11,7 @@ import msgspec
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
-from agentvm.model.resource import SCHEME, TYPES, ResourceUri, is_reference, parse_uri
+from agentvm.model.resource import SCHEME, TYPES, ResourceUri, parse_uri
 from agentvm.model.semver import Bump
 from agentvm.resources.archive import MAX_BUNDLE
 
@@ -69,7 +69,7 @@ class Uri(click.ParamType[ResourceUri]):
     name = "uri"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceUri:
-        return value if isinstance(value, ResourceUri) else parse_uri(value if is_reference(value) else SCHEME + value)
+        return value if isinstance(value, ResourceUri) else parse_uri(value if "://" in value else SCHEME + value)
 
 
 class Argument(click.ParamType[tuple[str, object]]):

@@ -217,6 +217,8 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
     if given.content is None and given.schema is UNSET and given.dependencies is None:
         if given.version is not None or given.bump is not None:
             raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
+        if changes == Changes() and given.tag is None:
+            raise InvalidInput("There is nothing to change: give content, description, tags, visibility or another member")
         await _check_match(ask, resource)
         if given.tag is not None:
             raise InvalidInput("tag is for a new version; to move a tag: PUT /v1/resources/{id}/tags/{tag}")
