@@ -19,7 +19,7 @@ from agentvm.events import CATALOGUE, EventData, Scope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
 from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.table import ADDITIVE, COMMANDS
 from agentvm.version import VERSION
 
 Schema = dict[str, object]
@@ -138,15 +138,14 @@ COMMAND_NOTES: dict[str, str] = {
     "`content` is empty.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
+    "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
+    "(`bump`). Fails with `resource_not_found`, `resource_version_exists`, `access_denied` for others', and as "
+    "`resource_register` does.",
     "resource_list": "Searches the tenant's own resources and those that are public; the best first if there is a `q`, else by "
     "name.",
     "resource_resolve": "Follows a URI to a version and what it renders to. Fails with `resource_not_found`, "
     "`resource_uri_invalid`, `prompt_unresolved`.",
 }
-
-ADDITIVE = {"image_build", "image_upgrade"}
-ADDITIVE |= {name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))}
-"""Commands that AgentX 1.x does not have. Its clients never send them."""
 
 
 def any_value(kind: type) -> Schema:
@@ -224,7 +223,8 @@ def commands_md() -> str:
         "and errors are in [protocol.md](protocol.md). Commands marked + are AgentVM's own; AgentX 1.x has the others.",
         "",
         "A request's `data` also carries `requestId`, and a reply's `data` repeats it. A reply's `data` may carry `error` and "
-        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`.",
+        "`errorCode`; the other members then say as much as they can. Any command may fail with `invalid_input`; those marked "
+        "+ do so for a member of `data` that they do not have, which the others ignore as 1.x does.",
     ]
     for name, kind in COMMANDS.items():
         lines += ["", f"## {name}{' +' if name in ADDITIVE else ''}", "", COMMAND_NOTES[name]]

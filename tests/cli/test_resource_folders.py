@@ -61,7 +61,7 @@ async def test_changed_content_needs_another_version(tmp_path: Path) -> None:
         refused = await desk.avm("resource", "push", str(tmp_path))
         assert (refused.code, refused.out) == (1, "")
         assert f"{tmp_path}: resource://prompts/sales@1.0.0 is published with other content" in refused.err
-        assert await pushed(desk, tmp_path, "--bump", "minor", "--dry-run") == {"prompts/sales@(next minor)": "revised"}
+        assert await pushed(desk, tmp_path, "--bump", "minor", "--dry-run") == {"prompts/sales@1.1.0": "revised"}
         assert await pushed(desk, tmp_path, "--bump", "minor") == {"prompts/sales@1.1.0": "revised"}
         assert json.loads((place / "resource.json").read_text())["version"] == "1.1.0"
         assert await pushed(desk, tmp_path, "--bump", "minor") == {"prompts/sales@1.1.0": "unchanged"}
@@ -120,6 +120,54 @@ async def test_nothing_is_sent_when_one_of_them_is_wrong(tmp_path: Path) -> None
         assert await desk.record("resource", "list", "--scope", "own") == []
 
 
+async def test_nothing_is_sent_when_a_reference_leads_nowhere(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        seller(tmp_path)
+        put(tmp_path / "d", {"type": "prompts", "name": "late"}, "{{> resource://prompts/absent}}")
+        put(tmp_path / "e", {"type": "prompts", "name": "later"}, "{{> resource://prompts/tone@^2}}")
+        for more in ((), ("--dry-run",)):
+            refused = await desk.avm("resource", "push", str(tmp_path), *more)
+            assert (refused.code, refused.out) == (1, "")
+            first, second = refused.err.removeprefix("Error: ").splitlines()
+            assert first.startswith(f"{tmp_path / 'd'}: ")
+            assert "resource://prompts/absent" in first
+            assert second.startswith(f"{tmp_path / 'e'}: ")
+            assert "resource://prompts/tone@^2" in second
+        assert await desk.record("resource", "list", "--scope", "own") == []
+        put(tmp_path / "d", {"type": "prompts", "name": "late"}, "{{> resource://prompts/system/assistant@1}}")
+        put(tmp_path / "e", {"type": "prompts", "name": "later"}, "{{> resource://prompts/tone@>=1.2.0}}")
+        assert set((await pushed(desk, tmp_path)).values()) == {"created"}
+
+
+async def test_what_the_server_alone_refuses_is_told_with_the_folder(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        await desk.ok("quota", "set", "resources", "--hard", "0")
+        put(tmp_path / "a", {"type": "prompts", "name": "a"}, "A.")
+        refused = await desk.avm("resource", "push", str(tmp_path))
+        assert (refused.code, refused.err.startswith(f"Error: {tmp_path / 'a'}: ")) == (1, True)
+
+
+async def test_every_folder_that_is_wrong_is_told_and_where(tmp_path: Path) -> None:
+    put(tmp_path / "a", {"type": "prompts", "name": "a", "version": "v1.0"}, "A.")
+    put(tmp_path / "b", {"type": "prompts", "name": "b", "verison": "1.0.0"}, "B.")
+    put(tmp_path / "c", {"type": "poems", "name": "c"}, "C.")
+    put(tmp_path / "d", {}).joinpath("resource.json").write_text('{\n  "type": "prompts",\n  "name" "d"\n}')
+    async with open_desk() as desk:
+        refused = await desk.avm("resource", "push", str(tmp_path))
+    said = refused.err.removeprefix("Error: ").splitlines()
+    assert said[0].startswith(f"{tmp_path / 'a'}: 'v1.0' is no version")
+    assert said[1] == f"{tmp_path / 'b' / 'resource.json'}: there is no member verison; did you mean version?"
+    assert said[2].startswith(f"{tmp_path / 'c' / 'resource.json'}: ")
+    assert "poems" in said[2]
+    assert said[3].endswith("(line 3, column 10)")
+
+
+async def test_a_mark_before_the_text_is_no_part_of_it(tmp_path: Path) -> None:
+    put(tmp_path, {}, "A.").joinpath("resource.json").write_text('{"type": "prompts", "name": "a"}', encoding="utf-8-sig")
+    async with open_desk() as desk:
+        assert await pushed(desk, tmp_path) == {"prompts/a@1.0.0": "created"}
+
+
 @pytest.mark.parametrize(
     ("folders", "said"),
     [
@@ -166,6 +214,24 @@ async def test_a_pull_takes_the_name_for_the_folder_and_overwrites_no_other(
         refused = await desk.avm("resource", "pull", "prompts/assistant", "translator-zh")
         assert (refused.code, "holds prompts/translator-zh already" in refused.err) == (1, True)
         assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 1
+
+
+async def test_a_pull_overwrites_what_was_changed_only_by_force(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        pull = ("resource", "pull", "prompts/plain-speech", str(tmp_path))
+        await desk.ok(*pull)
+        text = (tmp_path / "prompt.md").read_text()
+        (tmp_path / "notes.txt").write_text("Mine.")
+        await desk.ok(*pull)
+        (tmp_path / "prompt.md").write_text("My own words.\n")
+        (tmp_path / "resource.json").unlink()
+        refused = await desk.avm(*pull)
+        assert (refused.code, str(tmp_path / "prompt.md") in refused.err, "--force" in refused.err) == (1, True, True)
+        assert (tmp_path / "prompt.md").read_text() == "My own words.\n"
+        assert not (tmp_path / "resource.json").exists(), "all or nothing"
+        await desk.ok(*pull, "--force")
+        assert (tmp_path / "prompt.md").read_text() == text
+        assert (tmp_path / "notes.txt").read_text() == "Mine."
 
 
 @pytest.mark.parametrize("name", ["../outside", "other", "a/b"])

@@ -110,7 +110,11 @@ async def test_a_sandbox_and_knowledge_are_kept_with_what_they_came_to() -> None
     [
         ({"systemPrompt": "resource://prompts/nobody@^2"}, "resource_not_found", "resource://prompts/nobody@^2"),
         ({"systemPrompt": "resource://prompts/other/secret"}, "resource_not_found", "resource://prompts/other/secret"),
-        ({"systemPrompt": "resource://prompts/sales"}, "prompt_unresolved", "product, who"),
+        (
+            {"systemPrompt": "resource://prompts/sales"},
+            "prompt_unresolved",
+            "product, who; give them as variables of the config",
+        ),
         ({"systemPrompt": "resource://tools/adder"}, "invalid_input", "systemPrompt must name one of prompts"),
         ({"tools": ["resource://prompts/sales"]}, "invalid_input", "tools.0 must name one of tools"),
         ({"sandbox": "python"}, "invalid_input", "sandbox must be a URI"),

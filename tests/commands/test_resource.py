@@ -31,6 +31,41 @@ async def test_registering_the_same_again_changes_nothing_and_another_is_a_confl
         assert await desk.ask("resource_register", **SALES) == first
         other = await desk.ask("resource_register", **{**SALES, "content": {"text": "Other."}})
         assert other["errorCode"] == "resource_exists"
+        assert all(way in other["error"] for way in ("PUT /v1/resources/{id}", "resource_publish", "--bump"))
+
+
+async def test_a_new_version_is_published_by_number_or_as_the_next() -> None:
+    async with open_desk() as desk:
+        made = await desk.ask("resource_register", **SALES)
+        uri, more = "resource://prompts/sales-v2", {"text": "Sell more {{product}}."}
+        assert (await desk.ask("resource_publish", uri=uri, content=more))["uri"] == f"{uri}@1.0.1"
+        found = await desk.ask("resource_publish", uri=made["record"]["id"], content=TEXT, bump="major", tag="stable")
+        assert (found["version"], found["digest"]) == ("2.0.0", made["digest"])
+        told = await desk.ask("resource_publish", uri=uri, content=more, version="2.1.0", description="Sells more", tags=["a"])
+        assert (told["version"], told["record"]["description"], told["record"]["tags"]) == ("2.1.0", "Sells more", ["a"])
+        stable = await desk.ask("resource_resolve", uri=f"{uri}@stable", args={"product": "tea"})
+        assert (stable["resolved"], stable["rendered"]) == (f"{uri}@2.0.0", "Sell tea.")
+        entries = await desk.peer.accounts.audit.list(action="resource.change")
+        assert [(entry.target, entry.result) for _, entry in entries] == [("prompts/sales-v2", "ok")] * 3
+
+
+async def test_a_version_never_changes_and_others_resources_are_not_published() -> None:
+    async with open_desk() as desk:
+        await desk.ask("resource_register", **SALES)
+        uri, other = "resource://prompts/sales-v2", {"text": "Other."}
+
+        async def code(**data: object) -> object:
+            return (await desk.ask("resource_publish", **data))["errorCode"]
+
+        assert await code(uri=uri, content=other, version="1.0.0") == "resource_version_exists"
+        assert await code(uri=uri, content=other, version="1.1.0", bump="minor") == "invalid_input"
+        assert await code(uri=uri) == "invalid_input"
+        assert await code(uri=f"{uri}@2.0.0", content=other) == "invalid_input"
+        assert await code(uri=uri, content={}) == "resource_invalid"
+        assert await code(uri="resource://prompts/absent", content=other) == "resource_not_found"
+        assert await code(uri="resource://prompts/assistant", content=other) == "access_denied"
+        await desk.limit("storage_bytes", 0)
+        assert await code(uri=uri, content=other) == "quota_exceeded"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from agentvm.errors import (
     RemoteError,
     from_code,
     shorten,
+    suggest,
 )
 
 KINDS = [kind for kind in BY_CODE.values() if kind.__module__.startswith("agentvm.")]
@@ -96,3 +97,8 @@ def test_a_provider_error_says_when_to_come_back() -> None:
     assert ProviderRateLimited("slow down", retry_after=2.5).retry_after == 2.5
     assert not ProviderError("broken").retryable
     assert not issubclass(InvalidInput, ProviderError)
+
+
+def test_what_is_near_is_suggested_and_else_all_there_is() -> None:
+    assert suggest("TIMEOUTms", ["timeoutMs", "processes"]) == "did you mean timeoutMs?"
+    assert suggest("zzz", ["b", "a"]) == "there are a, b"

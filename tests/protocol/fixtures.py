@@ -46,6 +46,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "agent_interrupt": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1"},
     "message_send": {"imageId": "img_1", "agentId": "agent_1", "sessionId": "sess_1", "content": "hi"},
     "resource_register": {"type": "prompt", "name": "hello", "content": {"text": "Hello."}},
+    "resource_publish": {"uri": "resource://prompts/hello", "content": {"text": "Hello!"}},
     "resource_list": {"scope": "own"},
     "resource_resolve": {"uri": "resource://prompts/hello", "args": {"name": "Ada"}},
 }

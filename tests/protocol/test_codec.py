@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.protocol.fixtures import HARD_TEXTS
 
 from agentvm.errors import InvalidInput
+from agentvm.model.ids import ImageId
 from agentvm.protocol import codec
 from agentvm.protocol.codec import (
     MAX_HEADERS,
@@ -24,7 +25,7 @@ from agentvm.protocol.codec import (
     encode,
     is_given,
 )
-from agentvm.protocol.commands import ContainerGetReply
+from agentvm.protocol.commands import ContainerGetReply, ImageRun
 from agentvm.protocol.connection import Connection
 
 
@@ -91,6 +92,38 @@ def test_an_unreadable_frame_is_invalid_input(text: str) -> None:
 def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
     with pytest.raises(InvalidInput):
         decode_command("image_run", msgspec.Raw(b'{"imageId":null}'))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("image_upgrade", {"imageId": "i", "dry_run": True}, "there is no member dry_run; did you mean dryRun?"),
+        ("image_upgrade", {"image_id": "i"}, "there is no member image_id; did you mean imageId?"),
+        ("resource_list", {"zzzzzz": 1}, "there is no member zzzzzz; there are cursor, limit, owner, q, scope, tag, type"),
+        ("definition_list", {"text": "a"}, "there is no member text; it takes none"),
+    ],
+)
+def test_a_member_nobody_knows_is_refused_where_1x_has_no_such_command(name: str, data: dict[str, object], why: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        decode_command(name, msgspec.Raw(json.dumps({"requestId": "r", **data}).encode()))
+    assert str(caught.value) == f"Invalid {name}_request: {why}"
+
+
+def test_a_command_of_1x_ignores_what_it_does_not_know() -> None:
+    assert decode_command("image_run", msgspec.Raw(b'{"imageId":"i","requestId":"r","image_id":5}')) == ImageRun(
+        image_id=ImageId("i")
+    )
+
+
+def test_many_members_nobody_knows_cost_no_more_than_their_text() -> None:
+    data = msgspec.Raw(json.dumps({str(number): 0 for number in range(200_000)}).encode())
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput):
+            decode_command("resource_list", data)
+        assert tracemalloc.get_traced_memory()[1] < len(data)
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_request_id_is_found_whatever_else_is_wrong() -> None:

@@ -12,7 +12,7 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord
+from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 from agentvm.protocol.verbs import AgentHandle, AgentX, EventHandler, RuntimeView, SessionHandle, Unsubscribe, WireEvent
 
 pytestmark = pytest.mark.anyio
@@ -231,3 +231,18 @@ async def test_a_reply_without_its_record_is_a_bug_not_a_none() -> None:
     view: Any = RuntimeView(FakeLink(ask.ImageReply(record=None)))
     with pytest.raises(ValueError, match="record"):
         await view.images.create()
+
+
+async def test_a_version_is_published_by_its_number_or_as_the_next() -> None:
+    record = ResourceRecord(
+        id="res_1", uri="u", type="prompts", owner="default", name="x", visibility="private", created_at=1, updated_at=1
+    )
+    done = ask.ResourceRegisterReply(record=record, uri="u@1.0.1", version="1.0.1", digest="sha256:0")
+    link = FakeLink(done, done)
+    resources = RuntimeView(link).resources
+    assert await resources.publish("u", {"text": "a"}) == done
+    await resources.publish("u", {"text": "a"}, version="3.0.0", tag="stable")
+    assert link.asked == [
+        ask.ResourcePublish(uri="u", content={"text": "a"}, bump="patch"),
+        ask.ResourcePublish(uri="u", content={"text": "a"}, version="3.0.0", tag="stable"),
+    ]

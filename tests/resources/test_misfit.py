@@ -4,7 +4,6 @@ from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.resource import ResourceType
 from agentvm.resources.kind import accept
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.misfit import suggest
 
 SENTENCES: tuple[tuple[ResourceType, object, str], ...] = (
     ("prompts", {"text": 1}, "text: expected a string, got a whole number"),
@@ -36,8 +35,3 @@ def test_a_name_of_any_length_has_a_short_answer() -> None:
     with pytest.raises(ResourceInvalid) as caught:
         accept(KINDS["prompts"], {"t" * 100_000: 1})
     assert len(str(caught.value)) < 500
-
-
-def test_what_is_near_is_suggested_and_else_all_there_is() -> None:
-    assert suggest("TIMEOUTms", ["timeoutMs", "processes"]) == "did you mean timeoutMs?"
-    assert suggest("zzz", ["b", "a"]) == "there are a, b"

@@ -245,3 +245,30 @@ async def test_others_have_their_turn_while_a_large_content_is_published_and_res
         await world.resolve("resource://knowledge/k")
         assert turns > before
         tasks.cancel_scope.cancel()
+
+
+async def test_who_sees_a_resource_is_told_what_there_is_of_it() -> None:
+    async with open_world() as world:
+        await world.prompt("hello", "# Greeting\nHi.\n# Parting\nBye.")
+        cases = {
+            "resource://prompts/hello@9": "it has the version 1.0.0",
+            "resource://prompts/hello@nosuch": "it has the version 1.0.0",
+            "resource://prompts/hello#nosuch": "it has the sections greeting, parting",
+        }
+        for uri, there in cases.items():
+            with pytest.raises(ResourceNotFound) as caught:
+                await world.resolve(uri)
+            assert str(caught.value).endswith(f"; {there}")
+
+
+async def test_an_argument_that_is_probably_misspelt_is_a_warning() -> None:
+    async with open_world() as world:
+        declared = {"type": "object", "properties": {"targetLanguage": {"default": "English"}}}
+        content = {"text": "Into {{targetLanguage}}, {{tone}}.", "variables": declared}
+        await world.centre.registry.register(world.acme, Draft(type="prompts", name="into", content=content))
+        found = await world.resolve("resource://prompts/into", args={"targetLanguge": "Latin", "tone": "kindly"})
+        assert [(one.code, one.message) for one in found.warnings] == [
+            ("argument", "There is no variable targetLanguge; did you mean targetLanguage?")
+        ]
+        await world.prompt("open", "Hello {{name}}.")
+        assert not (await world.resolve("resource://prompts/open", args={"name": "Ada", "nmae": "Ada"})).warnings

@@ -11,7 +11,8 @@ import msgspec
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
-from agentvm.model.resource import SCHEME, TYPES, ResourceUri, is_reference, parse_uri
+from agentvm.model.resource import SCHEME, TYPES, ResourceUri, parse_uri
+from agentvm.model.semver import Bump
 from agentvm.resources.archive import MAX_BUNDLE
 
 EXAMPLES = """\b
@@ -68,7 +69,7 @@ class Uri(click.ParamType[ResourceUri]):
     name = "uri"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceUri:
-        return value if isinstance(value, ResourceUri) else parse_uri(value if is_reference(value) else SCHEME + value)
+        return value if isinstance(value, ResourceUri) else parse_uri(value if "://" in value else SCHEME + value)
 
 
 class Argument(click.ParamType[tuple[str, object]]):
@@ -108,7 +109,7 @@ def resource() -> None:
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @tenant_option
 @asks_server
-def push(api: Api, show: Show, folder: Path, bump: str | None, dry_run: bool) -> None:
+def push(api: Api, show: Show, folder: Path, bump: Bump | None, dry_run: bool) -> None:
     """Publish every folder with a resource.json in DIR or below it; what is unchanged is left alone."""
     done: list[Item] = []
     for item in push_all(api, read_all(folder), bump, dry_run=dry_run):
@@ -123,11 +124,15 @@ def push(api: Api, show: Show, folder: Path, bump: str | None, dry_run: bool) ->
 @resource.command("pull")
 @uri_argument
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--force", is_flag=True, help="Overwrite files that differ.")
 @tenant_option
 @asks_server
-def pull(api: Api, show: Show, uri: ResourceUri, folder: Path | None) -> None:
-    """Write a resource into DIR as files, by default into a folder of its name."""
-    where, item = pull_one(api, uri, folder)
+def pull(api: Api, show: Show, uri: ResourceUri, folder: Path | None, force: bool) -> None:
+    """Write a resource into DIR as files, by default into a folder of its name.
+
+    Files that are there and differ are left alone, and then nothing is written.
+    """
+    where, item = pull_one(api, uri, folder, force=force)
     if show.as_json:
         show.json({"folder": str(where), "type": item.type, "name": item.name, "version": item.version})
     show.done(f"{item.type}/{item.name}@{item.version} is in {plain(where)}.")

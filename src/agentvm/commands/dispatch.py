@@ -46,6 +46,7 @@ TABLE: CommandTable[Call] = CommandTable(
     agent_interrupt=agent.interrupt,
     message_send=message.send,
     resource_register=resource.register,
+    resource_publish=resource.publish,
     resource_list=resource.list_some,
     resource_resolve=resource.resolve,
 )

@@ -38,6 +38,7 @@ NEEDS: dict[str, str] = {
     "agent_interrupt": "agent:use",
     "message_send": "agent:use",
     "resource_register": "resources:write",
+    "resource_publish": "resources:write",
     "resource_list": "resources:read",
     "resource_resolve": "resources:read",
 }

@@ -15,7 +15,7 @@ from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plai
 from agentvm.commands import gate
 from agentvm.commands.call import Peer
 from agentvm.errors import InvalidInput, shorten
-from agentvm.errors.resource import ResourceNotFound, ResourceTooDeep, ResourceTooLarge
+from agentvm.errors.resource import PromptUnresolved, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.definition import Definition, Rendered
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import (
@@ -35,6 +35,7 @@ from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.storage.resources import Node
 
 READ = "resources:read"
+_LACKING = "give them as variables of the config; an image that is there gets them with images.update(variables=…)"
 
 Args = Mapping[str, object]
 Names = tuple[str, ...]
@@ -108,8 +109,8 @@ class _Following:
             return Found(root, self._nodes)
         try:
             found = await self._look_up(wanted.uri, uri)
-        except ResourceNotFound:
-            raise ResourceNotFound(wanted.uri) from None
+        except ResourceNotFound as error:
+            raise ResourceNotFound(wanted.uri, error.there) from None
         self._roots[wanted.uri] = found.root
         self._nodes |= found.nodes
         if len(self._nodes) > MAX_NODES:
@@ -179,7 +180,10 @@ class _Following:
         return {"uri": exact_uri(found.root, self._peer.tenant_id), **rendered}
 
     def _rendered(self, wanted: Reference, found: Found, args: Args) -> object:
-        rendered = self._peer.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
+        try:
+            rendered = self._peer.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
+        except PromptUnresolved as error:
+            raise PromptUnresolved(error.uri, error.names, _LACKING) from None
         # Counted as it grows: many that are just small enough are refused before they are all in memory.
         self._size += len(msgspec.json.encode(rendered))
         if self._size > MAX_SIZE:

@@ -1,27 +1,30 @@
-"""Resource commands — for clients that have a socket and nothing else: register, discover, resolve."""
+"""Resource commands — for clients that have a socket and nothing else: register, publish, discover, resolve."""
 
 from typing import Any
 
+from msgspec import UNSET
+
 from agentvm.blueprint.definition import Definitions
-from agentvm.commands.call import Call
+from agentvm.commands.call import Call, Peer
 from agentvm.commands.definition import check_free
+from agentvm.errors import InvalidInput, shorten
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import TenantId, UserId
-from agentvm.model.resource import Resource, ResourceUri, parse_type
+from agentvm.model.resource import Resource, ResourceId, ResourceUri, parse_type
+from agentvm.model.semver import Bump
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import LockRecord, ResourceRecord
 from agentvm.resources.agent import to_definition
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import accept
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.registry import Author, Draft
-from agentvm.storage.resources import Published, Search
+from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.storage.resources import Changes, Published, Search
 from agentvm.tenants.office import Office
 
 
 async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceRegisterReply:
-    peer, one = call.peer, call.peer.principal
-    author = Author(tenant_id=peer.tenant_id, actor=one.actor, may_publish=one.may("resources:publish"))
+    peer = call.peer
     draft = Draft(
         type=parse_type(command.type),
         name=command.resource_name,
@@ -34,17 +37,32 @@ async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceReg
         visibility=command.visibility,
         pointer=command.tag,
     )
-    done = await add(peer.office, peer.resources, peer.definitions, author, one.user_id, draft)
-    target = f"{draft.type}/{draft.name}"
-    entry = AuditEntry(
-        at=peer.clock(), tenant_id=peer.tenant_id, actor=one.actor, action="resource.register", target=target, result="ok"
+    done = await add(peer.office, peer.resources, peer.definitions, _author(peer), peer.principal.user_id, draft)
+    return await _written(peer, "resource.register", done)
+
+
+async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegisterReply:
+    peer, registry = call.peer, call.peer.resources.registry
+    if command.content is None and command.schema is None and command.dependencies is None:
+        raise InvalidInput("A new version needs its content, schema or dependencies")
+    check_numbering(command.version, command.bump)
+    if "@" in command.uri or "#" in command.uri:
+        raise InvalidInput(
+            f"uri must name the resource alone, unlike {shorten(command.uri)!r}; its new number goes into version"
+        )
+    resource = await registry.find(peer.tenant_id, command.uri)
+    revision = Revision(
+        content=command.content,
+        schema=UNSET if command.schema is None else command.schema,
+        dependencies=command.dependencies,
+        version=command.version,
+        bump=command.bump or "patch",
+        changes=Changes(description=command.description, tags=command.tags, visibility=command.visibility),
+        pointer=command.tag,
     )
-    await peer.accounts.audit.add(entry)
-    record = shown(done.resource, peer.tenant_id)
-    version = done.version
-    return ask.ResourceRegisterReply(
-        record=record, uri=f"{record.uri}@{version.version}", version=version.version, digest=version.digest
-    )
+    who = peer.principal.user_id
+    done = await add_version(peer.office, peer.resources, _author(peer), who, resource.resource_id, revision)
+    return await _written(peer, "resource.change", done)
 
 
 async def list_some(call: Call, command: ask.ResourceList) -> ask.ResourceListReply:
@@ -87,6 +105,43 @@ async def add(
         stored = centre.store.accounts(tenant_id).quotas.storage_bytes
         await office.quotas.check(tenant_id, user_id, "storage_bytes", stored)
         return await centre.registry.register(author, draft)
+
+
+async def add_version(
+    office: Office, centre: ResourceCentre, author: Author, user_id: UserId | None, resource_id: ResourceId, revision: Revision
+) -> Published:
+    """Publishes a version of an own resource within the tenant's limits, whoever asks on whichever way."""
+    stored = centre.store.accounts(author.tenant_id).quotas.storage_bytes
+    await office.quotas.check(author.tenant_id, user_id, "storage_bytes", stored)
+    return await centre.registry.revise(author, resource_id, revision)
+
+
+def check_numbering(version: str | None, bump: Bump | None) -> None:
+    if version is not None and bump is not None:
+        raise InvalidInput("Give version or bump, not both")
+
+
+def _author(peer: Peer) -> Author:
+    one = peer.principal
+    return Author(tenant_id=peer.tenant_id, actor=one.actor, may_publish=one.may("resources:publish"))
+
+
+async def _written(peer: Peer, action: str, done: Published) -> ask.ResourceRegisterReply:
+    """Enters it into the audit log, and says what was made."""
+    entry = AuditEntry(
+        at=peer.clock(),
+        tenant_id=peer.tenant_id,
+        actor=peer.principal.actor,
+        action=action,
+        target=f"{done.resource.type}/{done.resource.name}",
+        result="ok",
+    )
+    await peer.accounts.audit.add(entry)
+    record = shown(done.resource, peer.tenant_id)
+    version = done.version
+    return ask.ResourceRegisterReply(
+        record=record, uri=f"{record.uri}@{version.version}", version=version.version, digest=version.digest
+    )
 
 
 def shown(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceRecord:

@@ -38,7 +38,9 @@ The code is contract, the text is for people. A message names the thing and, whe
         └── ChannelClosed · RequestTimeout · RemoteError
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import ClassVar, Self
 
 _LONGEST_NAME = 200
@@ -47,6 +49,14 @@ _LONGEST_NAME = 200
 def shorten(name: str) -> str:
     """A peer's own text, at a length that is fit for an error and a log line."""
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What was probably meant, or all there is."""
+    names = sorted(known)
+    near = get_close_matches(name[:64].lower(), [one.lower() for one in names], n=1, cutoff=0.6)
+    meant = next((one for one in names if near and one.lower() == near[0]), None)
+    return f"did you mean {meant}?" if meant else f"there are {', '.join(names)}"
 
 
 BY_CODE: dict[str, type["AgentVMError"]] = {}

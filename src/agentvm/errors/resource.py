@@ -36,16 +36,19 @@ class ResourceVisibilityConflict(Unprocessable):
 class PromptUnresolved(Unprocessable):
     code = "prompt_unresolved"
 
-    def __init__(self, uri: str, names: list[str]) -> None:
+    def __init__(self, uri: str, names: list[str], remedy: str = "give them as args") -> None:
         wanted = ", ".join(names)
-        super().__init__(f"{shorten(uri)} has no value for: {wanted}; give them as args", details={"unresolved": names})
+        super().__init__(f"{shorten(uri)} has no value for: {wanted}; {remedy}", details={"unresolved": names})
+        self.uri, self.names = uri, names
 
 
 class ResourceNotFound(NotFound):
     code = "resource_not_found"
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Resource not found: {shorten(name)}")
+    def __init__(self, name: str, there: str = "") -> None:
+        """`there` says what there is instead: only for who may see it."""
+        super().__init__(f"Resource not found: {shorten(name)}{there and f'; {there}'}")
+        self.there = there
 
 
 class ResourceExists(Conflict):

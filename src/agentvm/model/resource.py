@@ -10,7 +10,7 @@ the server (`system`), and never elsewhere.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NewType
 
 import msgspec
@@ -235,6 +235,10 @@ def version_digest(kind: ResourceType, content: object, schema: dict[str, object
     return digest_of(canonical({"type": kind, "content": content, "schema": schema, "dependencies": dependencies}))
 
 
+MOST_NAMED = 10
+"""Of what there is, in an error about what there is not."""
+
+
 def latest_of(versions: Iterable[ResourceVersion]) -> ResourceVersion | None:
     """The highest that is not withdrawn; a prerelease only if there is nothing else."""
     ranked = [(parse_version(one.version), one) for one in versions if one.yanked_at is None]
@@ -258,3 +262,19 @@ def select(versions: Iterable[ResourceVersion], tags: Mapping[str, str], selecto
     by_rank: dict[Version, ResourceVersion] = {parse_version(one.version): one for one in known if one.yanked_at is None}
     best = parse_range(selector).best(by_rank)
     return None if best is None else by_rank[best]
+
+
+def describe_versions(versions: Iterable[ResourceVersion], tags: Mapping[str, str]) -> str:
+    """What can be asked for of a resource, in a few words, for somebody who has asked for something else."""
+    known = list(versions)
+    kept = sorted((one.version for one in known if one.yanked_at is None), key=parse_version, reverse=True)
+    if known and not kept:
+        return "all of its versions are withdrawn; one that is named exactly is still given"
+    said = f"it has {some_of(kept, 'version')}" if kept else "it has no versions"
+    return f"{said} and {some_of(sorted(tags), 'tag')}" if tags else said
+
+
+def some_of(names: Sequence[str], what: str) -> str:
+    """`the versions 1.1.0, 1.0.0`: the first ten of them."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"the {what}{'s' if len(names) > 1 else ''} {', '.join(map(shorten, names[:MOST_NAMED]))}{more}"

@@ -10,8 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
+from typing import Literal
 
 from agentvm.errors import InvalidInput, shorten
+
+Bump = Literal["patch", "minor", "major"]
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,8})"
 _WORD = r"(?:0|[1-9][0-9]{0,8}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -49,7 +52,7 @@ class Version:
         plain = f"{self.major}.{self.minor}.{self.patch}"
         return f"{plain}-{'.'.join(map(str, self.pre))}" if self.pre else plain
 
-    def bumped(self, part: str) -> "Version":
+    def bumped(self, part: Bump) -> "Version":
         """The next version of that kind: `major`, `minor` or `patch`. A prerelease's next is what it leads to, or beyond it."""
         if part == "major":
             done = self.pre and self.minor == self.patch == 0

@@ -1,15 +1,16 @@
 """Codec — JSON text to typed values and back, strictly. Nothing untyped passes beyond this file."""
 
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
-from agentvm.errors import InvalidInput
+from agentvm.errors import InvalidInput, shorten, suggest
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.table import ADDITIVE, COMMANDS
 from agentvm.protocol.verbs import WireEvent
 
 R = TypeVar("R", bound=Reply)
@@ -62,6 +63,18 @@ _request_id = msgspec.json.Decoder(_WithRequestId)
 _text = msgspec.json.Decoder(str)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
+_UNKNOWN = re.compile(r"(?s)Object contains unknown field `(.*)`")
+
+
+def _only(names: Sequence[str]) -> msgspec.json.Decoder[msgspec.Struct]:
+    """Reads an object that has these members and no others, and makes nothing of them."""
+    fields = [(f"member_{index}", msgspec.Raw, _NOTHING) for index in range(len(names))]
+    rename = {field[0]: name for field, name in zip(fields, names, strict=True)}
+    return msgspec.json.Decoder(msgspec.defstruct("Members", fields, rename=rename, forbid_unknown_fields=True))
+
+
+_member_names = {name: [field.encode_name for field in msgspec.structs.fields(COMMANDS[name])] for name in ADDITIVE}
+_strict = {name: _only([*names, "requestId"]) for name, names in _member_names.items()}
 
 
 def decode_inbound(text: str) -> Inbound:
@@ -113,11 +126,24 @@ def decode_headers(member: msgspec.Raw) -> dict[str, str]:
 
 
 def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
-    """`data` was already parsed once as part of its frame, so only its shape can be wrong."""
+    """`data` was already parsed once as part of its frame, so only its shape can be wrong.
+
+    A member that nobody knows is ignored where 1.x ignores it, and refused elsewhere: a misspelt `dryRun` must not be none.
+    """
     try:
+        if name in _strict:
+            _strict[name].decode(data)
         return _commands[name].decode(data)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"Invalid {name}_request: {error}") from None
+        raise InvalidInput(f"Invalid {name}_request: {_said(name, str(error))}") from None
+
+
+def _said(name: str, problem: str) -> str:
+    unknown = _UNKNOWN.fullmatch(problem)
+    if unknown is None or name not in _member_names:
+        return problem
+    known = _member_names[name]
+    return f"there is no member {shorten(unknown[1])}; {suggest(unknown[1], known) if known else 'it takes none'}"
 
 
 def decode_request_id(data: msgspec.Raw) -> str | None:

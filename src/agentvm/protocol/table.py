@@ -50,6 +50,7 @@ class CommandTable(Generic[P]):
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
+    resource_publish: Answer[P, ask.ResourcePublish, ask.ResourceRegisterReply]
     resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]
     resource_resolve: Answer[P, ask.ResourceResolve, ask.ResourceResolveReply]
 
@@ -58,3 +59,8 @@ _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
 
 COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
 """Every command's type by its name."""
+
+ADDITIVE = frozenset({"image_build", "image_upgrade"}) | {
+    name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))
+}
+"""Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -17,6 +17,7 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
 from agentvm.model.resource import Visibility
+from agentvm.model.semver import Bump
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
@@ -107,6 +108,18 @@ class ResourceShelf:
             tag=tag,
         )
         return await self._link.ask(command)
+
+    async def publish(
+        self,
+        uri: str,
+        content: dict[str, object],
+        version: str | None = None,
+        bump: Bump = "patch",
+        tag: str | None = None,
+    ) -> ask.ResourceRegisterReply:
+        """A new version of an own resource: that one, or the next."""
+        number = None if version is not None else bump
+        return await self._link.ask(ask.ResourcePublish(uri=uri, content=content, version=version, bump=number, tag=tag))
 
     async def list(self, text: str | None = None, *, kind: str | None = None, limit: int = 20) -> tuple[ResourceRecord, ...]:
         """The first that are found."""

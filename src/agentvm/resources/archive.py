@@ -120,12 +120,21 @@ def read_archive(data: bytes) -> Bundle:
     return Bundle(manifest.root, manifest.entries, blobs)
 
 
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
 def read_json(body: bytes, what: str) -> object:
     """What somebody else wrote; nested so deep that it cannot be read is as wrong as no JSON."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ResourceInvalid(f"{what} is not JSON that can be read: {error}") from None
+        where = _BYTE.sub(lambda found: _place(body, int(found[1])), str(error))
+        raise ResourceInvalid(f"{what} is not JSON that can be read: {where}") from None
+
+
+def _place(body: bytes, offset: int) -> str:
+    before = body[:offset]
+    return f"(line {before.count(bytes([10])) + 1}, column {offset - before.rfind(bytes([10]))})"
 
 
 def _packed(name: str, body: bytes) -> Iterator[bytes]:

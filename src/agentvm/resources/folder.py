@@ -13,6 +13,7 @@ import mimetypes
 import os
 import re
 from base64 import b64decode, b64encode
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,11 +24,13 @@ from msgspec import inspect
 from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.base import Record
-from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type, version_digest
+from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type
 from agentvm.resources.archive import Bundle, read_json
 from agentvm.resources.intake import attach
-from agentvm.resources.kind import Binary, accept, decode, detach, encode
+from agentvm.resources.kind import Binary, accept, decode
 from agentvm.resources.kinds import KINDS
+from agentvm.resources.misfit import explain
+from agentvm.resources.registry import Draft, check_draft
 
 MANIFEST = "resource.json"
 PROMPT = "prompt.md"
@@ -63,10 +66,18 @@ class FolderItem(Record, forbid_unknown_fields=True):
         return {**kind.references(accept(kind, self.content)), **(self.dependencies or {})}
 
     def digest(self) -> str:
-        """What a server says it is."""
-        kind = KINDS[self.type]
-        body = encode(detach(accept(kind, self.content))[0])
-        return version_digest(self.type, msgspec.json.decode(body), self.schema, self.references())
+        """What a server says it is. Everything that a server would refuse by itself is refused here."""
+        draft = Draft(
+            type=self.type,
+            name=self.name,
+            content=self.content,
+            version=self.version,
+            schema=self.schema,
+            dependencies=self.dependencies,
+            description=self.description,
+            tags=self.tags,
+        )
+        return check_draft(KINDS[self.type], draft)
 
 
 def find_folders(root: Path) -> list[Path]:
@@ -83,13 +94,15 @@ def find_folders(root: Path) -> list[Path]:
 
 def read_folder(folder: Path) -> FolderItem:
     """`InvalidInput` names the file and what is wrong with it."""
-    raw = read_json(_read(folder, MANIFEST), str(folder / MANIFEST))
-    if isinstance(raw, dict) and isinstance(raw.get("type"), str):
-        raw = {**raw, "type": parse_type(raw["type"])}
+    raw = _read_manifest(folder)
     try:
+        if isinstance(raw, dict) and isinstance(raw.get("type"), str):
+            raw = {**raw, "type": parse_type(raw["type"])}
         item = msgspec.convert(raw, type=FolderItem)
     except msgspec.ValidationError as error:
-        raise ResourceInvalid(f"{folder / MANIFEST} does not fit: {error}") from None
+        raise ResourceInvalid(f"{folder / MANIFEST}: {explain(error, FolderItem)}") from None
+    except InvalidInput as error:
+        raise ResourceInvalid(f"{folder / MANIFEST}: {error}") from None
     if item.content is None and item.type == "prompts":
         return msgspec.structs.replace(item, content={"text": _text(folder, PROMPT)})
     if item.content is None:
@@ -99,14 +112,15 @@ def read_folder(folder: Path) -> FolderItem:
 
 def write_folder(folder: Path, item: FolderItem) -> None:
     """Texts of more than one line, and binary parts, go into files of their own. What `read_folder` reads is the same again."""
-    writer = _Writer(item)
-    content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
-    raw = {**msgspec.to_builtins(item), "content": content}
-    if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
-        del raw["content"]
+    files = _files_of(item)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, body in {**writer.files, MANIFEST: pretty(raw)}.items():
+    for name, body in files.items():
         _write(folder, name, body)
+
+
+def differing(folder: Path, item: FolderItem) -> list[str]:
+    """The files that `write_folder` would write, and that are there and say something else."""
+    return [name for name, body in _files_of(item).items() if _inside(folder, name).exists() and _read(folder, name) != body]
 
 
 def item_of(bundle: Bundle) -> FolderItem:
@@ -131,13 +145,18 @@ def item_of(bundle: Bundle) -> FolderItem:
 
 def set_version(folder: Path, version: str) -> None:
     """Writes another version into the `resource.json`, and nothing else."""
-    raw = read_json(_read(folder, MANIFEST), str(folder / MANIFEST))
+    raw = _read_manifest(folder)
     assert isinstance(raw, dict)
     _write(folder, MANIFEST, pretty({**raw, "version": version}))
 
 
 def pretty(value: object) -> bytes:
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def _read_manifest(folder: Path) -> object:
+    # Editors of some systems put a mark before the text, which is no part of it.
+    return read_json(_read(folder, MANIFEST).removeprefix(BOM_UTF8), str(folder / MANIFEST))
 
 
 def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
@@ -159,6 +178,16 @@ def _read_in(folder: Path, value: Any, kind: inspect.Type) -> Any:
     if _takes_text(kind) and value.get(_BINARY) is not True and (text := _as_text(body)) is not None:
         return text
     return {"data": b64encode(body).decode()}
+
+
+def _files_of(item: FolderItem) -> dict[str, bytes]:
+    """What stands in a folder's files by their names."""
+    writer = _Writer(item)
+    content = writer.write_out(item.content, inspect.type_info(KINDS[item.type].content), ())
+    raw = {**msgspec.to_builtins(item), "content": content}
+    if item.type == "prompts" and content == {"text": {_FILE: PROMPT}}:
+        del raw["content"]
+    return {**writer.files, MANIFEST: pretty(raw)}
 
 
 class _Writer:

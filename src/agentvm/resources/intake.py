@@ -81,7 +81,8 @@ async def take_in(
     conflicts = [entry.uri for entry in report if entry.outcome == "conflict"]
     if conflicts and not dry_run:
         raise ResourceVersionExists(
-            f"Here with other content: {', '.join(conflicts[:5])}. Nothing was imported; choose skip or newVersion for them",
+            f"Here with other content: {', '.join(conflicts[:5])}. Nothing was imported; choose what becomes of them: "
+            "onConflict=skip or newVersion, with avm --on-conflict skip or new-version",
             details={"conflicts": conflicts},
         )
     if intake.batch and not dry_run:

@@ -5,7 +5,7 @@ network.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from agentvm.model.resource import (
     is_digest,
     is_reference,
     parse_uri,
+    some_of,
 )  # fmt: skip
 from agentvm.resources.misfit import explain
 from agentvm.storage.resources import Node
@@ -129,6 +130,11 @@ class Scene:
             fragment=uri.partition("#")[2] or None,
             depth=self.depth + 1,
         )
+
+    def lacks(self, what: str, names: Sequence[str]) -> ResourceNotFound:
+        """About a fragment that there is not. What there is, is told of what was asked for, not of what lies behind it."""
+        there = "" if self.depth else f"it has {some_of(names, what)}" if names else f"it has no {what}s"
+        return ResourceNotFound(f"{self.uri}#{self.fragment}", there)
 
     def render(self) -> object:
         return self.kind.render(self)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from agentvm.errors import shorten
-from agentvm.errors.resource import ResourceInvalid, ResourceNotFound
+from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType
 from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, Scene, check_reference, check_rendered
@@ -115,7 +115,7 @@ def _entry(document: Document) -> dict[str, Any]:
 def _document(scene: Scene, content: KnowledgeContent, wanted: str) -> str:
     found = next((one for one in content.documents if one.id == wanted), None)
     if found is None:
-        raise ResourceNotFound(f"{scene.uri}#{wanted}")
+        raise scene.lacks("document", [one.id for one in content.documents])
     if found.text is None:
         raise ResourceInvalid(f"{scene.uri}#{shorten(wanted)} is a file, not text; only its bytes can be read")
     return found.text

@@ -1,14 +1,12 @@
 """Misfit — says in words of the wire what content does not fit: which member, what is expected, and what was probably meant."""
 
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
 from msgspec import inspect
 
-from agentvm.errors import shorten
+from agentvm.errors import shorten, suggest
 
 _AT = re.compile(r"(?s)(?P<what>.*) - at `(?:key in )?\$(?P<path>.*)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -35,14 +33,6 @@ def explain(error: msgspec.ValidationError, content: type[msgspec.Struct]) -> st
         values = [str(value) for one in _choices(kind) if isinstance(one, inspect.LiteralType) for value in one.values]
         return f"{where or 'it'} must be one of {', '.join(values)}, not {shorten(what.removeprefix('Invalid enum value '))}"
     return f"{where or 'it'}: {_plain(what)}"
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, or all there is."""
-    names = sorted(known)
-    near = get_close_matches(name[:64].lower(), [one.lower() for one in names], n=1, cutoff=0.6)
-    meant = next((one for one in names if near and one.lower() == near[0]), None)
-    return f"did you mean {meant}?" if meant else f"there are {', '.join(names)}"
 
 
 def _unknown(where: str, name: str, known: list[str]) -> str:

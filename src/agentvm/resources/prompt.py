@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from agentvm.errors import shorten
-from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceNotFound, ResourceTooLarge
+from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceTooLarge
 from agentvm.model.resource import ResourceType, VersionId
 from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_json, check_reference, check_rendered
 from agentvm.resources.schema import check_schema, misfits
-from agentvm.resources.sections import section
+from agentvm.resources.sections import section, section_names
 from agentvm.resources.template import Include, Part, Variable, parse
 
 MAX_TEXT = 1024 * 1024
@@ -157,9 +157,22 @@ class _Rendering:
         if fragment not in judged.sections:
             text = judged.content.text if fragment is None else section(judged.content.text, fragment)
             if text is None:
-                raise ResourceNotFound(f"{scene.uri}#{fragment}")
+                raise scene.lacks("section", section_names(judged.content.text))
             judged.sections[fragment] = [text] if judged.content.format == "plain" else parse(text)
         return judged.sections[fragment]
+
+
+def declares(body: bytes) -> bool:
+    """Whether a prompt says which variables it has."""
+    return msgspec.json.decode(body, type=PromptContent).variables is not None
+
+
+def variables(body: bytes) -> set[str]:
+    """The names of the arguments that a prompt by itself has a use for."""
+    content = msgspec.json.decode(body, type=PromptContent)
+    declared = (content.variables or {}).get("properties")
+    used = {part.path[0] for part in parse(content.text) if isinstance(part, Variable)} if content.format != "plain" else set()
+    return used | (set(declared) if isinstance(declared, Mapping) else set())
 
 
 def _value(path: list[str], args: Mapping[str, object], schema: object) -> object:

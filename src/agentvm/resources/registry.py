@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import anyio.to_thread
 import msgspec
@@ -30,18 +29,17 @@ from agentvm.model.resource import (
     Visibility,
     check_name,
     check_tag,
+    describe_versions,
     latest_of,
     parse_uri,
     version_digest,
 )
-from agentvm.model.semver import Version, parse_version
+from agentvm.model.semver import Bump, Version, parse_version
 from agentvm.resources.kind import Content, Kind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.base import Store
 from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published, ResourceStore
-
-Bump = Literal["patch", "minor", "major"]
 
 FIRST = "1.0.0"
 MAX_TEXT = 32_768
@@ -159,8 +157,7 @@ class Registry:
         read = await anyio.to_thread.run_sync(_read, self._kinds[draft.type], draft)
         size = len(read.body) + sum(map(len, read.blobs.values()))
         size += await self._check_kept(author, read.content, read.kept - read.blobs.keys())
-        if size > MAX_CONTENT:
-            raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
+        _check_content(size)
         self._check_visibility(author, draft.visibility)
         dependencies = await self._lock(author, draft, read.references, targets)
         return Publication(
@@ -206,18 +203,18 @@ class Registry:
 
     async def point(self, author: Author, resource_id: ResourceId, tag: str, version: str | None) -> None:
         """Lets a tag point to a version, or removes the tag."""
-        await self.own(author, resource_id)
+        resource = await self.own(author, resource_id)
         if not await self._view(author).point(resource_id, check_tag(tag), version, self._clock()):
-            raise ResourceNotFound(tag if version is None else version)
+            raise await self._lacks(author, resource, tag if version is None else version)
         self._resolver.forget()
 
     async def yank(self, author: Author, resource_id: ResourceId, version: str, *, yanked: bool) -> ResourceVersion:
-        await self.own(author, resource_id)
+        resource = await self.own(author, resource_id)
         now = self._clock()
         found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
         self._resolver.forget()
         if found is None:
-            raise ResourceNotFound(version)
+            raise await self._lacks(author, resource, version)
         return found
 
     async def delete(self, author: Author, resource_id: ResourceId, *, force: bool) -> None:
@@ -248,6 +245,11 @@ class Registry:
             whose = "ships with the server" if found.tenant_id == SYSTEM_TENANT else f"belongs to {found.owner}"
             raise AccessDenied(f"{found.name} {whose} and cannot be changed; register one of your own instead")
         return found
+
+    async def _lacks(self, author: Author, resource: Resource, selector: str) -> ResourceNotFound:
+        history = await self._view(author).history(resource.resource_id)
+        uri = ResourceUri(type=resource.type, name=resource.name, selector=selector)
+        return ResourceNotFound(str(uri), describe_versions(history.versions, history.tags))
 
     def _view(self, author: Author) -> ResourceStore:
         return self._store.resources(author.tenant_id)
@@ -330,6 +332,22 @@ class Registry:
             return True
         found = await self._view(author).find(uri.type, uri.name, uri.owner)
         return found is not None and found.tenant_id == author.tenant_id
+
+
+def check_draft(kind: Kind, draft: Draft) -> str:
+    """What can be checked of a draft by itself, without the things it refers to; gives its digest."""
+    check_name(draft.name)
+    parse_version(draft.version or FIRST)
+    check_description(draft.description)
+    check_words(draft.tags)
+    read = _read(kind, draft)
+    _check_content(len(read.body) + sum(map(len, read.blobs.values())))
+    return read.digest
+
+
+def _check_content(size: int) -> None:
+    if size > MAX_CONTENT:
+        raise ResourceTooLarge(f"The content has {size} bytes with its binary parts; at most {MAX_CONTENT} are allowed")
 
 
 def check_description(text: str | None) -> str | None:

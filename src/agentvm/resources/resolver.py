@@ -13,6 +13,7 @@ from typing import Literal
 import anyio.to_thread
 import msgspec
 
+from agentvm.errors import shorten, suggest
 from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, TenantId
@@ -30,12 +31,14 @@ from agentvm.model.resource import (
     ResourceVersion,
     VersionId,
     Visibility,
+    describe_versions,
     is_digest,
     parse_uri,
     select,
 )
 from agentvm.model.semver import is_version
 from agentvm.resources.kind import Kind, Scene, exact_uri
+from agentvm.resources.prompt import declares, variables
 from agentvm.storage.base import Store
 from agentvm.storage.resources import Node, ResourceStore
 
@@ -79,9 +82,9 @@ class Dependency(Record):
 
 
 class Warned(Record):
-    """Something that whoever uses the resource should know; `code` is deprecated, yanked or duplicate."""
+    """Something that whoever uses the resource should know; `code` is deprecated, yanked, duplicate or argument."""
 
-    code: Literal["deprecated", "yanked", "duplicate"]
+    code: Literal["deprecated", "yanked", "duplicate", "argument"]
     uri: str
     message: str
 
@@ -151,7 +154,8 @@ class Resolver:
                 _compare(shown, lock)
             if expand == "none":
                 return shown
-            return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args))
+            warnings = (*shown.warnings, *_unused(found, shown.resolved, args or {}))
+            return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args), warnings=warnings)
 
         return make() if found.weight <= LIGHT else await anyio.to_thread.run_sync(make)
 
@@ -192,14 +196,16 @@ class Resolver:
     async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
         store = self._store.resources(tenant_id)
         version_id: VersionId | None = None
+        there = ""
         resource = await store.find(uri.type, uri.name, uri.owner)
         if resource is not None:
             version = await _select(store, resource, uri.selector)
             version_id = None if version is None else version.version_id
+            there = describe_versions(history.versions, history.tags)
         if version_id is None and uri.selector is not None and is_digest(uri.selector):
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
         if version_id is None:
-            raise ResourceNotFound(str(uri))
+            raise ResourceNotFound(str(uri), there)
         nodes = await store.closure(version_id, limit=MAX_NODES + 1)
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))
@@ -338,6 +344,17 @@ def warnings_of(found: Found, viewer: TenantId) -> Iterator[Warned]:
     for uris in versions.values():
         if len(uris) > 1:
             yield Warned(code="duplicate", uri=uris[0], message=f"More than one version is used: {', '.join(sorted(uris))}")
+
+
+def _unused(found: Found, uri: str, args: Mapping[str, object]) -> Iterator[Warned]:
+    """Arguments that a prompt which declares its variables has no use for: probably they are misspelt."""
+    if not args or found.root.resource.type != "prompts" or not declares(found.root.content):
+        return
+    known = {name for node in found.nodes.values() if node.resource.type == "prompts" for name in variables(node.content)}
+    for name in args:
+        if name not in known:
+            message = f"There is no variable {shorten(name)}; {suggest(name, known)}" if known else "It has no variables"
+            yield Warned(code="argument", uri=uri, message=message)
 
 
 def _compare(shown: Resolved, lock: Sequence[Pinned]) -> None:

@@ -32,6 +32,10 @@ def section(text: str, wanted: str) -> str | None:
     return None if begin is None else "\n".join(lines[begin[0] + 1 :]).strip("\r\n")
 
 
+def section_names(text: str) -> list[str]:
+    return [name for _, _, name in _headings(text.split("\n"))]
+
+
 def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
     """The line, the level and the slug of each."""
     fence = ""

@@ -90,13 +90,20 @@ def explain(request: Request[Any, Any, Any], error: Exception) -> Response[Failu
     elif isinstance(error, HTTPException):
         status = error.status_code
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")
-        message = f"{HTTPStatus(status).phrase}: {request.method} {path}"
+        message = f"{HTTPStatus(status).phrase}: {request.method} {path}{_hint(status, path)}"
     else:
         logger.error("request_crashed", path=path, request_id=request_id, exc_info=error)
         status, code, message = 500, AgentVMError.code, "The request failed because of an internal error"
     body = Failure(error=FailureAbout(code=code, message=message, details=details, request_id=request_id))
     headers = _headers(request, error, details)
     return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def _hint(status: int, path: str) -> str:
+    """A URI has slashes, and those of a path part it."""
+    if status != HTTPStatus.NOT_FOUND or not path.startswith("/v1/resources/resource:/"):
+        return ""
+    return "; percent-encode a URI in a path, as in /v1/resources/resource%3A%2F%2Fprompts%2Fname"
 
 
 def _headers(request: Request[Any, Any, Any], error: Exception, details: dict[str, object]) -> dict[str, str]:

@@ -223,3 +223,12 @@ async def test_the_types_are_listed_with_their_schemas() -> None:
         found = (await world.ask("GET", "/v1/resources/types", key=world.acme.admin)).items
         assert [item["type"] for item in found] == ["prompts", "tools", "sandboxes", "agents", "knowledge"]
         assert all(item["schema"] for item in found)
+
+
+async def test_a_uri_that_is_not_encoded_is_told_how_and_nothing_is_no_change() -> None:
+    async with open_world() as world:
+        refused = await world.ask("PUT", "/v1/resources/resource://prompts/sales", {"description": "x"})
+        assert (refused.status, "percent-encode" in refused.body["error"]["message"]) == (404, True)
+        made = await world.ask("POST", "/v1/resources", {"type": "prompts", "name": "sales", "content": {"text": "Sell."}})
+        nothing = await world.ask("PUT", f"/v1/resources/{made.body['id']}", {})
+        assert (nothing.status, "nothing to change" in nothing.body["error"]["message"]) == (400, True)

@@ -57,6 +57,7 @@ from agentvm.protocol.commands.message import MessageSend, MessageSendReply
 from agentvm.protocol.commands.resource import (
     ResourceList,
     ResourceListReply,
+    ResourcePublish,
     ResourceRegister,
     ResourceRegisterReply,
     ResourceResolve,
@@ -83,7 +84,7 @@ __all__ = [
     "ImageCreate", "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply",
     "ImageMessages", "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate",
     "ImageUpdates", "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply",
-    "ResourceList", "ResourceListReply", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve",
+    "ResourceList", "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve",
     "ResourceResolveReply", "SessionCreate", "SessionGet", "SessionList", "SessionListReply", "SessionMessages",
     "SessionMessagesReply", "SessionRelease", "SessionReply", "SessionResume", "SessionSetTitle", "SubscribingReply",
 ]  # fmt: skip

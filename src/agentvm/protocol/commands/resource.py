@@ -1,10 +1,11 @@
-"""Resource commands — registering, discovering and resolving resources on the socket. Everything else is at `/v1/resources`."""
+"""Resource commands — registering, publishing, discovering and resolving on the socket. The rest is at `/v1/resources`."""
 
 from typing import Annotated, Literal
 
 import msgspec
 
 from agentvm.model.resource import Visibility
+from agentvm.model.semver import Bump
 from agentvm.protocol.commands.base import Command, Reply
 from agentvm.protocol.records import LockRecord, ResourceRecord
 
@@ -33,6 +34,23 @@ class ResourceRegister(Command[ResourceRegisterReply]):
     schema: dict[str, object] | None = None
     dependencies: dict[str, str] | None = None
     tag: str | None = None
+
+
+class ResourcePublish(Command[ResourceRegisterReply]):
+    """`uri` may also be an id. What is not given is that of the latest version; without `version` and `bump` it is a patch."""
+
+    name = "resource_publish"
+    reply_type = ResourceRegisterReply
+    uri: str
+    content: dict[str, object] | None = None
+    version: str | None = None
+    bump: Bump | None = None
+    tag: str | None = None
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+    visibility: Visibility | None = None
+    schema: dict[str, object] | None = None
+    dependencies: dict[str, str] | None = None
 
 
 class ResourceListReply(Reply):

@@ -86,6 +86,10 @@ def document(routes: Iterable[Route]) -> Json:
     }
 
 
+_NAMED = {"resource_id": "An id, or a percent-encoded URI: `resource%3A%2F%2Fprompts%2Fname`."}
+"""What the names in paths stand for, where they do not say so themselves."""
+
+
 def openapi_path(route: Route) -> str:
     return re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
 
@@ -149,7 +153,8 @@ def _operation(route: Route, schemas: _Schemas) -> Json:
 
 def _parameters(route: Route, schemas: _Schemas) -> Iterator[Json]:
     for name in re.findall(r"\{(\w+):", route.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        named = {"description": _NAMED[name]} if name in _NAMED else {}
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}, **named}
     for name, schema, needed in schemas.members(_query(route)):
         yield {"name": name, "in": "query", "required": needed, "schema": _without_null(schema)}
     if route.across:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agentvm.commands.resource import add, shown, uri_of
+from agentvm.commands.resource import add, add_version, check_numbering, shown, uri_of
 from agentvm.errors import DefinitionConflict, InvalidInput, PermissionDenied, PreconditionFailed
 from agentvm.errors.resource import (
     ResourceCycle,
@@ -15,9 +15,10 @@ from agentvm.errors.resource import (
     ResourceNotFound,
     ResourceVersionExists,
 )
-from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, parse_type, select
+from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, describe_versions, parse_type, select
+from agentvm.model.semver import Bump
 from agentvm.resources.kinds import describe_types
-from agentvm.resources.registry import Bump, Draft, Revision
+from agentvm.resources.registry import Draft, Revision
 from agentvm.server.http.resource_views import (
     ASK_AGAIN,
     CREDENTIAL,
@@ -173,7 +174,8 @@ async def get(ask: Ask[GetGiven]) -> Answer[bytes | ContentView | None]:
     wanted = ask.given.version
     version = select(history.versions, history.tags, None if wanted is None else selector_of(resource, wanted))
     if version is None:
-        raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}")
+        there = describe_versions(history.versions, history.tags)
+        raise ResourceNotFound(f"{uri_of(resource, ask.tenant_id)}@{wanted or 'latest'}", there)
     found = await view_of(ask).closure(version.version_id, limit=1)
     if not found:
         raise ResourceNotFound(uri_of(resource, ask.tenant_id))
@@ -215,14 +217,14 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
     if given.content is None and given.schema is UNSET and given.dependencies is None:
         if given.version is not None or given.bump is not None:
             raise InvalidInput("version and bump are for a new version: send its content, schema or dependencies too")
+        if changes == Changes() and given.tag is None:
+            raise InvalidInput("There is nothing to change: give content, description, tags, visibility or another member")
         await _check_match(ask, resource)
         if given.tag is not None:
             raise InvalidInput("tag is for a new version; to move a tag: PUT /v1/resources/{id}/tags/{tag}")
         changed = await registry.change(author, resource.resource_id, changes)
         return await _as_it_is(ask, changed)
-    if given.version is not None and given.bump is not None:
-        raise InvalidInput("Give version or bump, not both")
-    await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
+    check_numbering(given.version, given.bump)
     revision = Revision(
         content=given.content,
         schema=given.schema,
@@ -233,7 +235,8 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         pointer=given.tag,
         expected=None if ask.if_match is None else _one_digest(ask.if_match),
     )
-    return registered(await registry.revise(author, resource.resource_id, revision), ask.tenant_id)
+    done = await add_version(ask.office, ask.vm.resources, author, ask.principal.user_id, resource.resource_id, revision)
+    return registered(done, ask.tenant_id)
 
 
 @routes.add("DELETE", _ONE, needs=WRITE, takes=DeleteGiven, action="resource.delete", raises=(ResourceInUse, ResourceNotFound))

@@ -174,7 +174,10 @@ def _enter(connection: apsw.Connection, tenant_id: TenantId, prepared: _Prepared
             )
         return _Entered(resource_key, version_key, created=False)
     if found and wanted.is_new:
-        raise ResourceExists(f"There is already {_uri(wanted)}: publish another version of it instead")
+        raise ResourceExists(
+            f"There is already {_uri(wanted)}; to publish another version of it: PUT /v1/resources/{{id}}, resource_publish "
+            "on a socket, or avm resource push --bump patch"
+        )
     target = "public" if tenant_id == SYSTEM_TENANT else wanted.visibility
     about = (wanted.description, wanted.deprecated, target, wanted.now)
     connection.execute(UPDATE_RESOURCE, (*about, resource_key))

@@ -163,5 +163,7 @@ def _place(after: str, decoder: msgspec.json.Decoder[Any]) -> tuple[Any, str]:
     try:
         where, resource_id = decoder.decode(base64.b64decode(after.encode(), altchars=b"-_", validate=True))
     except (binascii.Error, msgspec.DecodeError, UnicodeError):
-        raise InvalidInput("This is no place where a search goes on: give the `next` of the page before, as it was") from None
+        raise InvalidInput(
+            "This is no place where a search goes on: `cursor` is the `nextCursor` of the page before, as it was"
+        ) from None
     return where, resource_id
