@@ -7,9 +7,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from tests.cli.desk import avm, open_desk
+from tests.cli.desk import Done, avm, open_desk
 from tests.cli.program import environment, run_avm, running
 
+from agentvm import ServerConfig, start_server
 from agentvm.config.catalogue import SETTINGS
 
 pytestmark = pytest.mark.anyio
@@ -82,6 +83,24 @@ async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
         key = desk.server.config.llm_api_key
         assert key is not None
         assert key.reveal() == "sk-planted"
+
+
+async def test_a_provider_with_a_key_is_added_by_one_change() -> None:
+    config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted")
+    async with start_server(config) as server:
+
+        async def set_them(*words: str, given: str = "") -> Done:
+            return await anyio.to_thread.run_sync(lambda: avm("config", "set", *words, url=server.url, given=given))
+
+        alone = await set_them("llm.providers.gw.driver", "openai")
+        assert (alone.code, "set llm.providers.gw.apiKey as well" in alone.err) == (1, True), alone.err
+        alone = await set_them("llm.providers.gw.apiKey", given="sk-1")
+        assert (alone.code, "set llm.providers.gw.driver as well" in alone.err) == (1, True), alone.err
+        done = await set_them("llm.providers.gw.driver=openai", "llm.providers.gw.apiKey=-", given="sk-1\n")
+        assert (done.code, "sk-1" in done.out) == (0, False), done.err
+        assert server.config.providers["gw"].driver == "openai"
+        assert (await set_them("llm.fallback", '["gw", "local"]')).code == 0
+        assert (await set_them("llm.fallback", "[]")).code == 0
 
 
 async def test_what_counts_is_marked_also_when_it_is_not_the_strongest() -> None:

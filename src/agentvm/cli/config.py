@@ -8,10 +8,9 @@ import click
 import msgspec
 
 from agentvm.cli.api import PAGE, Api, Unreachable, asks_server, tenant_option
-from agentvm.cli.secret import read_value
+from agentvm.cli.assignments import read_assignments
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
-from agentvm.config.catalogue import Unfit, convert, expects, find, is_group, unknown
-from agentvm.config.catalogue import plain as as_json_value
+from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import Problem, refuse
 from agentvm.config.layers import Found, merge
 from agentvm.config.load import check_together, layers_of
@@ -24,6 +23,8 @@ Examples:
   avm config explain llm.model                everything about one setting
   avm config set limits.steps 10 --note "too many loops"
   avm config set llm.apiKey < key.txt         a secret comes from stdin, or is asked for
+  avm config set llm.providers.gw.driver=openai llm.providers.gw.apiKey=- < key.txt
+  avm config set llm.fallback '[gw, local]'
   avm config validate config.yaml             offline; says everything that is wrong
   avm config rollback 3
 """
@@ -113,29 +114,19 @@ def explain(api: Api, show: Show, key: str, offline: bool, config: Path | None) 
 
 
 @config.command("set", epilog=EXAMPLES)
-@click.argument("key")
-@click.argument("value", required=False)
+@click.argument("words", metavar="KEY VALUE | KEY=VALUE...", nargs=-1, required=True)
 @note_option
 @dry_run_option
 @revision_option
 @tenant_option
 @asks_server
-def set_value(api: Api, show: Show, key: str, value: str | None, note: str | None, dry_run: bool, revision: int | None) -> None:
-    """Change a setting while the server runs. A secret is read from stdin, or asked for."""
-    setting = find(key)
-    if setting is None:
-        raise click.UsageError(f"{key}: {'it holds settings; name one of them' if is_group(key) else unknown(key)}")
-    if setting.about.secret and value is not None:
-        raise click.UsageError(f"{key} is secret, and everybody on a machine can list arguments. Give it on stdin.")
-    text = read_value(key) if setting.about.secret else value
-    if text is None:
-        raise click.UsageError(f"{key} must be {expects(setting)}. Say which. To take a change back: avm config unset {key}")
-    try:
-        given = msgspec.json.decode(text) if text.startswith("{") else text
-        converted = convert(setting, given, text=True)
-    except (Unfit, msgspec.DecodeError):
-        raise click.UsageError(f"{key} must be {expects(setting)}.") from None
-    change(api, show, {key: text if setting.about.secret else as_json_value(converted)}, note, dry_run, revision)
+def set_value(api: Api, show: Show, words: tuple[str, ...], note: str | None, dry_run: bool, revision: int | None) -> None:
+    """Change settings while the server runs: all that are named, or none.
+
+    A secret is only named (KEY, or KEY=-): it is read from stdin, or asked for. For all that is below a key, VALUE may be an
+    object.
+    """
+    change(api, show, read_assignments(words), note, dry_run, revision)
 
 
 @config.command("unset")
