@@ -10,12 +10,18 @@ import msgspec
 from agentvm.cli.api import PAGE, Api, Unreachable, asks_server, tenant_option
 from agentvm.cli.assignments import read_assignments
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
+from agentvm.config import history as history_of
+from agentvm.config.build import MEMORY
 from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import Problem, refuse
-from agentvm.config.layers import Found, merge
-from agentvm.config.load import check_together, layers_of
+from agentvm.config.layers import Found, Layer, merge
+from agentvm.config.load import DATA_DIR, check_together, layers_of
 from agentvm.config.schema import config_schema
 from agentvm.config.view import views
+from agentvm.errors import StoreFailed
+from agentvm.model.secret import Secret
+from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.sqlite.settings import read_file
 
 EXAMPLES = """\b
 Examples:
@@ -66,7 +72,11 @@ def show_config(api: Api, show: Show, key: str | None, offline: bool, config: Pa
 @asks_server
 def get_value(api: Api, show: Show, key: str, offline: bool, config: Path | None) -> None:
     """Print the value of KEY, and nothing else."""
-    item = one_setting(api, key, offline or config is not None, config)
+    try:
+        item = one_setting(api, key, offline or config is not None, config, or_offline=False)
+    except Unreachable as error:
+        # A program that asks for one value must not take another for it.
+        raise Unreachable(f"{error.message}\nWhat one would start with here: avm config get {key} --offline") from None
     if show.as_json:
         show.json(item.get("value"))
     elif item.get("value") is not None:
@@ -247,8 +257,11 @@ def known_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
             return found
         except Unreachable:
             click.echo(f"No server answers at {api.url}; this is what one would start with.", err=True)
+    if api.tenant is not None:
+        raise click.UsageError("What a tenant has set is asked of a running server; without one, leave --tenant away.")
     layers, problems = layers_of(file, os.environ)
     refuse(problems)
+    layers = (*layers, overrides_of(layers))
     values = merge(layers)
 
     def sources(key: str) -> list[Found]:
@@ -259,14 +272,36 @@ def known_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
     return [msgspec.to_builtins(one) for one in views(values, sources, of_tenant=False)]
 
 
-def one_setting(api: Api, key: str, offline: bool, file: Path | None) -> Item:
+class Sealed:
+    """In the place of who can open what is secret: nobody needs to, to show that there is something."""
+
+    def seal(self, scope: str, name: str, value: Secret) -> bytes:
+        raise NotImplementedError
+
+    def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
+        return Secret("sealed")
+
+
+def overrides_of(layers: tuple[Layer, ...]) -> Layer:
+    """What was changed while a server ran on the data directory that the layers name."""
+    directory = str(merge(layers)[DATA_DIR].value)
+    try:
+        changes = () if directory == MEMORY else read_file(Path(directory).expanduser() / DATABASE)
+    except (RuntimeError, StoreFailed) as error:
+        click.echo(f"What was changed at run time is left out: {error}", err=True)
+        changes = ()
+    return Layer("override", history_of.decode(None, history_of.replay(changes), Sealed()))
+
+
+def one_setting(api: Api, key: str, offline: bool, file: Path | None, *, or_offline: bool = True) -> Item:
     if find(key) is None:
         raise click.UsageError(f"{key}: {'it holds settings; name one of them' if is_group(key) else unknown(key)}")
     if not offline:
         try:
             return api.get("config", key)
         except Unreachable:
-            pass
+            if not or_offline:
+                raise
     found = next((item for item in known_settings(api, offline, file) if item["key"] == key), None)
     if found is None:
         raise click.ClickException(f"{key} is not set.")
