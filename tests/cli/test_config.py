@@ -178,6 +178,15 @@ def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
     assert json.loads(run_avm("config", "schema", env=env).stdout)["properties"]["limits"]
 
 
+def test_a_file_with_a_model_that_nobody_could_be_billed_for_is_warned_of(tmp_path: Path) -> None:
+    env, file = environment(tmp_path), tmp_path / "own.yaml"
+    file.write_text("system: {auth: on}\nllm: {provider: openai, model: m2, baseUrl: 'http://127.0.0.1:9/v1'}\n")
+    warned = run_avm("config", "validate", str(file), env=env)
+    assert (warned.returncode, "billing.prices.openai/m2" in warned.stderr) == (0, True)
+    file.write_text(file.read_text() + "billing: {prices: {openai/m2: {input: 0, output: 0}}}\n")
+    assert run_avm("config", "validate", str(file), env=env).stderr == ""
+
+
 def test_the_doctor_examines_the_file(tmp_path: Path) -> None:
     file, env = tmp_path / "c.yaml", environment(tmp_path)
     file.write_text("limits: {steps: 7}")

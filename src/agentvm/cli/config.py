@@ -9,9 +9,10 @@ import msgspec
 
 from agentvm.cli.api import PAGE, Api, Unreachable, asks_server, tenant_option
 from agentvm.cli.assignments import read_assignments
+from agentvm.cli.serve import describe_unpriced
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
 from agentvm.config import history as history_of
-from agentvm.config.build import MEMORY
+from agentvm.config.build import MEMORY, build
 from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import Problem, refuse
 from agentvm.config.layers import Found, Layer, merge
@@ -167,6 +168,9 @@ def validate(file: Path, as_json: bool) -> int:
             click.echo(str(problem), err=True)
         if not problems:
             click.echo(f"{file} can be used.")
+            config = build(merge(layers))
+            if config.authenticates and (unpriced := describe_unpriced(config)):
+                click.echo(f"But: {unpriced}", err=True)
     return 1 if problems else 0
 
 
