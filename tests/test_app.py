@@ -3,7 +3,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentvm.app import DATABASE, OPEN_ACCESS, AgentVM, open_agentvm, system_clock
+from agentvm.app import OPEN_ACCESS, AgentVM, open_agentvm, system_clock
 from agentvm.config import ServerConfig
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, QuotaExceeded, ToolNotFound
@@ -12,6 +12,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
+from agentvm.storage.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
 

@@ -90,7 +90,7 @@ async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None
         entries = {name: ProviderConfig(driver="anthropic", api_key=Secret("k")) for name in ("one", "three")}
         wrong = replace(BEFORE, providers={**entries, "two": ProviderConfig(driver="anthropic")})
         for step in (one.live.attempt(wrong), one.live.follow(BEFORE, wrong)):
-            with pytest.raises(MissingKey, match=r"^llm\.providers\.two: the driver 'anthropic' needs a key"):
+            with pytest.raises(MissingKey, match=r"^llm\.providers\.two needs a key: set llm\.providers\.two\.apiKey"):
                 await step
 
 

@@ -35,7 +35,7 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from agentvm.tenants.oidc import Oidc
 
 logger = get_logger(__name__)
-
-DATABASE = "agentvm.db"
 
 REVOKED = Closing(4401, "credentials revoked")
 SUSPENDED = Closing(4403, "suspended")
@@ -282,7 +280,7 @@ async def _open_rules(
     office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(office.own_keys.aclose)
     metering = Metering(prices, office.quotas, clock)
-    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
+    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level, office.own_keys)
     return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
 
 
@@ -303,10 +301,10 @@ async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) ->
     stack.callback(tasks.cancel_scope.cancel)
 
 
-async def _follow(settings: Centre, live: Live, log_level: str) -> None:
+async def _follow(settings: Centre, live: Live, log_level: str, own_keys: OwnKeys) -> None:
     """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
     await live.follow(replace(settings.config, log_level=log_level), settings.config)
-    settings.bind(live)
+    settings.bind(live, own_keys.unusable)
 
 
 def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
-from tests.cli.desk import avm, open_desk
+from tests.cli.desk import Done, avm, open_desk
 from tests.cli.program import environment, run_avm, running
 
+from agentvm import ServerConfig, start_server
 from agentvm.config.catalogue import SETTINGS
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +88,24 @@ async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
         assert key.reveal() == "sk-planted"
 
 
+async def test_a_provider_with_a_key_is_added_by_one_change() -> None:
+    config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted")
+    async with start_server(config) as server:
+
+        async def set_them(*words: str, given: str = "") -> Done:
+            return await anyio.to_thread.run_sync(lambda: avm("config", "set", *words, url=server.url, given=given))
+
+        alone = await set_them("llm.providers.gw.driver", "openai")
+        assert (alone.code, "set llm.providers.gw.apiKey as well" in alone.err) == (1, True), alone.err
+        alone = await set_them("llm.providers.gw.apiKey", given="sk-1")
+        assert (alone.code, "set llm.providers.gw.driver as well" in alone.err) == (1, True), alone.err
+        done = await set_them("llm.providers.gw.driver=openai", "llm.providers.gw.apiKey=-", given="sk-1\n")
+        assert (done.code, "sk-1" in done.out) == (0, False), done.err
+        assert server.config.providers["gw"].driver == "openai"
+        assert (await set_them("llm.fallback", '["gw", "local"]')).code == 0
+        assert (await set_them("llm.fallback", "[]")).code == 0
+
+
 async def test_what_counts_is_marked_also_when_it_is_not_the_strongest() -> None:
     async with open_desk() as desk:
         await desk.ok("tenant", "create", "acme")
@@ -131,7 +151,9 @@ def test_without_a_server_it_says_what_one_would_start_with(tmp_path: Path) -> N
     done = avm("config", "show", "limits.steps", "--config", str(file), url=NOWHERE)
     assert done.out.splitlines()[1].split() == ["limits.steps", "7", "file", f"{file}:1"]
     away = avm("config", "get", "limits.steps", url=NOWHERE)
-    assert (away.out, "No server answers" in away.err) == ("25\n", True)
+    assert (away.code, away.out, "avm config get limits.steps --offline" in away.err) == (1, "", True)
+    explained = avm("config", "explain", "limits.steps", url=NOWHERE)
+    assert (explained.code, "No server answers" in explained.err) == (0, True)
     assert "sk-planted" not in avm("config", "show", "--offline", "--config", str(file), url=NOWHERE).out
     unset = avm("config", "get", "llm.model", "--offline", url=NOWHERE)
     assert (unset.code, "is not set" in unset.err) == (1, True)
@@ -156,6 +178,15 @@ def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
     report = json.loads(run_avm("config", "validate", "--json", str(bad), env=env).stdout)
     assert (report["ok"], [one["key"] for one in report["problems"]]) == (False, ["limits.steps", "llm.apikey"])
     assert json.loads(run_avm("config", "schema", env=env).stdout)["properties"]["limits"]
+
+
+def test_a_file_with_a_model_that_nobody_could_be_billed_for_is_warned_of(tmp_path: Path) -> None:
+    env, file = environment(tmp_path), tmp_path / "own.yaml"
+    file.write_text("system: {auth: on}\nllm: {provider: openai, model: m2, baseUrl: 'http://127.0.0.1:9/v1'}\n")
+    warned = run_avm("config", "validate", str(file), env=env)
+    assert (warned.returncode, "billing.prices.openai/m2" in warned.stderr) == (0, True)
+    file.write_text(file.read_text() + "billing: {prices: {openai/m2: {input: 0, output: 0}}}\n")
+    assert run_avm("config", "validate", str(file), env=env).stderr == ""
 
 
 def test_the_doctor_examines_the_file(tmp_path: Path) -> None:
@@ -205,3 +236,32 @@ async def test_what_a_change_hides_is_told_at_the_next_start_and_where_it_is_sho
         url = (await server.line_with("listening on")).split()[-1]
         shown = await anyio.to_thread.run_sync(lambda: avm("config", "get", "limits.steps", url=url))
         assert shown.out == "7\n"
+
+
+async def test_without_a_server_what_was_changed_while_one_ran_counts_too(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    changes = {
+        "limits.steps": 8,
+        "llm.providers.gw": {"driver": "openai", "apiKey": "sk-planted", "baseUrl": "http://u:planted@10.0.0.5/v1"},
+    }
+    async with start_server(ServerConfig(port=0, data_dir=tmp_path / "data", grace=0, llm_provider="scripted")) as server:
+        async with httpx2.AsyncClient() as client:
+            assert (await client.put(f"{server.url}/v1/config", json={"changes": changes})).status_code == 200
+
+        def shown() -> dict[str, tuple[object, str]]:
+            done = run_avm("config", "show", "--offline", "--json", env={**env, "AVM_DATA_DIR": str(tmp_path / "data")})
+            assert (done.returncode, "planted" in done.stdout + done.stderr) == (0, False), done.stderr
+            return {one["key"]: (one["value"], one["layer"]) for one in json.loads(done.stdout) if "value" in one}
+
+        assert (await anyio.to_thread.run_sync(shown))["limits.steps"] == (8, "override")
+    before = set((tmp_path / "data").iterdir())
+    found = await anyio.to_thread.run_sync(shown)
+    assert found["limits.steps"] == (8, "override")
+    assert found["llm.providers.gw.apiKey"] == ("***", "override")
+    assert found["llm.providers.gw.driver"] == ("openai", "override")
+    assert set((tmp_path / "data").iterdir()) == before
+
+
+def test_without_a_server_a_tenants_own_settings_are_not_known() -> None:
+    done = avm("config", "get", "limits.steps", "--offline", "--tenant", "acme", url=NOWHERE)
+    assert (done.code, "asked of a running server" in done.err) == (2, True)

@@ -160,6 +160,17 @@ async def test_a_tenants_choice_is_looked_up_and_gone_with_what_it_chose() -> No
         assert centre.limits_of(ACME).steps == 25
 
 
+async def test_a_tenants_model_names_its_provider_as_an_images_does() -> None:
+    async with open_centre(layer(llm__provider="scripted")) as (centre, _):
+        for model, default in (("openai/x", "openai/x"), ("x", "scripted/x"), ("scripted/a/b", "scripted/a/b")):
+            await centre.change(ACME, {"llm.model": model}, ME)
+            assert centre.default_of(ACME) == default
+        with pytest.raises(InvalidInput, match="For a model of scripted write scripted/a/b"):
+            await centre.change(ACME, {"llm.model": "a/b"}, ME)
+        await centre.change(ACME, {"llm.provider": "openai", "llm.model": "a/b"}, ME)
+        assert centre.default_of(ACME) == "openai/a/b"
+
+
 async def test_where_a_value_could_come_from_is_told_from_the_weakest_on() -> None:
     async with open_centre(layer(limits__steps=9)) as (centre, _):
         await centre.change(None, {"limits.steps": 8}, ME)

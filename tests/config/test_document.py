@@ -5,7 +5,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentvm.config.document import MAX_BYTES, Items, Members, Node, Scalar, Unreadable, parse, read_bytes
+from agentvm.config.document import MAX_BYTES, Items, Members, Node, Scalar, Unreadable, parse, parse_value, read_bytes
 
 SCALARS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\x85\u2028\u2029\ufeff"), max_size=8
@@ -104,3 +104,19 @@ def test_a_file_that_is_too_large_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="too many"):
         parse(read_bytes(path))
     parse(b"#" * MAX_BYTES)
+
+
+@pytest.mark.parametrize("content", ["llm:\n\tmodel: x\n", "llm:\n  model: x\n\tprovider: y\n"])
+def test_a_tab_is_told_as_one(content: str) -> None:
+    with pytest.raises(Unreadable) as refused:
+        parse(content.encode())
+    assert (refused.value.line, refused.value.text) == (content.count("\n"), "there is a tab; indent with spaces")
+
+
+def test_a_list_and_an_object_may_stand_alone() -> None:
+    assert parse_value('["a", b]') == ["a", "b"]
+    assert parse_value("{a: {b: 1}, c: }") == {"a": {"b": "1"}, "c": None}
+    assert parse_value("") is None
+    for broken in ("[a", "{a: 1", "[a] b", "\ud800"):
+        with pytest.raises(Unreadable):
+            parse_value(broken)

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import click
 import pytest
-from docs.generate import ADDITIVE, COMMAND_NOTES, EVENT_NOTES, render
+from docs.generate import COMMAND_NOTES, EVENT_NOTES, render
 from tests.docs.documents import DOCS, ROOT, first_column, read
 
 import agentvm
@@ -23,7 +23,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.image import ImageConfig
 from agentvm.model.limits import Limits
 from agentvm.protocol import verbs
-from agentvm.protocol.table import COMMANDS
+from agentvm.protocol.table import ADDITIVE, COMMANDS
 
 CONFIGURATION = read("docs/config.md")
 API = read("docs/api.md")

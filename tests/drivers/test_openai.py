@@ -105,7 +105,8 @@ async def test_every_failure_has_its_error(
 ) -> None:
     provider.play(answer)
     error = await conformance.check_failure(driver, prompt(), expected, secret=KEY)
-    assert "openai (127.0.0.1)" in str(error)
+    assert "openai" in str(error)
+    assert "127.0.0.1" not in str(error)
 
 
 async def test_nobody_at_the_address_is_unreachable() -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("url", ["localhost:11434/v1", "ftp://example.test", "http://", "/v1", "http://[::1"])
 def test_an_address_that_cannot_be_used_is_refused_at_start_up(url: str) -> None:
-    with pytest.raises(ConfigInvalid, match="LLM_BASE_URL"):
+    with pytest.raises(ConfigInvalid, match="its baseUrl begins with https://"):
         check_base_url("openai", url)
 
 

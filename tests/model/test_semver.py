@@ -15,7 +15,7 @@ from tests.provision import Unavailable
 from tests.provision.node import HOME, existing
 
 from agentvm.errors import InvalidInput
-from agentvm.model.semver import MAX_RANGE, MAX_VERSION, Version, is_version, parse_range, parse_version
+from agentvm.model.semver import MAX_RANGE, MAX_VERSION, Bump, Version, is_version, parse_range, parse_version
 
 # Answers each line, a JSON array, with a line, so that one process serves thousands of cases.
 ORACLE = """
@@ -97,7 +97,7 @@ def test_a_range_admits_what_npm_says(npm: Ask, wanted: str, versions: list[str]
 
 @settings(max_examples=1000)
 @given(version=VERSIONS, part=st.sampled_from(("major", "minor", "patch")))
-def test_the_next_version_is_npms(npm: Ask, version: str, part: str) -> None:
+def test_the_next_version_is_npms(npm: Ask, version: str, part: Bump) -> None:
     assert str(parse_version(version).bumped(part)) == npm("bump", version, part)
 
 

@@ -77,6 +77,19 @@ async def test_a_tenant_without_a_key_uses_the_servers() -> None:
         assert here.open == []
 
 
+async def test_what_keeps_a_model_from_answering_for_a_tenant_is_told_with_the_remedy() -> None:
+    async with shop() as here:
+        assert await here.keys.unusable(ACME, "openai/gpt") is None
+        told = await here.keys.unusable(ACME, "anthropic")
+        assert told is not None
+        assert "choose one of: openai; or store a key of the tenant's own first: avm secret set provider.anthropic" in told
+        await here.put("sk-acme", "anthropic")
+        assert await here.keys.unusable(ACME, "anthropic/claude") is None
+        assert await here.keys.unusable(RIVAL, "anthropic/claude") is not None
+        keyless = await here.keys.unusable(ACME, "local")
+        assert keyless == "'local' is not open on this server; choose one of: openai"
+
+
 async def test_a_tenants_key_goes_to_the_providers_own_address_and_serves_nobody_else() -> None:
     async with shop() as here:
         await here.put("acmes own")

@@ -6,7 +6,18 @@ from agentvm.errors import ContainerForbidden, InvalidInput, PermissionDenied
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
-from agentvm.tenants.rights import CAPS, USUAL, check_name, check_patterns, check_permissions, check_reach, home_of, literal
+from agentvm.tenants.rights import (
+    CAPS,
+    USUAL,
+    check_cap,
+    check_name,
+    check_patterns,
+    check_permissions,
+    check_reach,
+    home_of,
+    literal,
+    usual,
+)
 
 T = TenantId("t")
 
@@ -100,3 +111,15 @@ def test_a_name_that_looks_like_a_pattern_means_only_itself(name: str, other: st
     owner = Principal(tenant_id=T, containers=(literal(ContainerId(name)),))
     assert owner.reaches(name)
     assert owner.reaches(other) == (name == other)
+
+
+def test_a_key_has_what_members_may_and_of_the_rest_what_its_maker_has() -> None:
+    assert usual("admin", granter("config:read")) == MEMBER | {"config:read"}
+    assert usual("member", granter("config:read")) == MEMBER
+    assert "system:admin" not in usual("owner", granter(*EVERYTHING))
+
+
+def test_more_than_the_role_may_is_named() -> None:
+    check_cap(["agent:use", "nonsense"], user("al"))
+    with pytest.raises(InvalidInput, match="role member, which caps their keys: it may not config:read, keys:admin;"):
+        check_cap(["keys:admin", "config:read", "agent:use"], user("al"))

@@ -211,7 +211,12 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
     except ConfigInvalid:
         return
     if unpriced is not None:
-        yield Finding(name="price", status="warn", text=unpriced.partition(". ")[0], remedy=unpriced.partition(". ")[2])
+        yield Finding(
+            name="price",
+            status="warn",
+            text=unpriced.partition(" refused. ")[0] + " refused",
+            remedy=unpriced.partition(" refused. ")[2],
+        )
 
 
 def check_port(host: str, port: int) -> Finding:

@@ -8,15 +8,21 @@ import click
 import msgspec
 
 from agentvm.cli.api import PAGE, Api, Unreachable, asks_server, tenant_option
-from agentvm.cli.secret import read_value
+from agentvm.cli.assignments import read_assignments
+from agentvm.cli.serve import describe_unpriced
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
-from agentvm.config.catalogue import Unfit, convert, expects, find, is_group, unknown
-from agentvm.config.catalogue import plain as as_json_value
+from agentvm.config import history as history_of
+from agentvm.config.build import MEMORY, build
+from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import Problem, refuse
-from agentvm.config.layers import Found, merge
-from agentvm.config.load import check_together, layers_of
+from agentvm.config.layers import Found, Layer, merge
+from agentvm.config.load import DATA_DIR, check_together, layers_of
 from agentvm.config.schema import config_schema
 from agentvm.config.view import views
+from agentvm.errors import StoreFailed
+from agentvm.model.secret import Secret
+from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.sqlite.settings import read_file
 
 EXAMPLES = """\b
 Examples:
@@ -24,6 +30,8 @@ Examples:
   avm config explain llm.model                everything about one setting
   avm config set limits.steps 10 --note "too many loops"
   avm config set llm.apiKey < key.txt         a secret comes from stdin, or is asked for
+  avm config set llm.providers.gw.driver=openai llm.providers.gw.apiKey=- < key.txt
+  avm config set llm.fallback '[gw, local]'
   avm config validate config.yaml             offline; says everything that is wrong
   avm config rollback 3
 """
@@ -65,7 +73,11 @@ def show_config(api: Api, show: Show, key: str | None, offline: bool, config: Pa
 @asks_server
 def get_value(api: Api, show: Show, key: str, offline: bool, config: Path | None) -> None:
     """Print the value of KEY, and nothing else."""
-    item = one_setting(api, key, offline or config is not None, config)
+    try:
+        item = one_setting(api, key, offline or config is not None, config, or_offline=False)
+    except Unreachable as error:
+        # A program that asks for one value must not take another for it.
+        raise Unreachable(f"{error.message}\nWhat one would start with here: avm config get {key} --offline") from None
     if show.as_json:
         show.json(item.get("value"))
     elif item.get("value") is not None:
@@ -113,31 +125,19 @@ def explain(api: Api, show: Show, key: str, offline: bool, config: Path | None) 
 
 
 @config.command("set", epilog=EXAMPLES)
-@click.argument("key")
-@click.argument("value", required=False)
+@click.argument("words", metavar="KEY VALUE | KEY=VALUE...", nargs=-1, required=True)
 @note_option
 @dry_run_option
 @revision_option
 @tenant_option
 @asks_server
-def set_value(api: Api, show: Show, key: str, value: str | None, note: str | None, dry_run: bool, revision: int | None) -> None:
-    """Change a setting while the server runs. A secret is read from stdin, or asked for."""
-    setting = find(key)
-    if setting is None:
-        raise click.UsageError(f"{key}: {'it holds settings; name one of them' if is_group(key) else unknown(key)}")
-    if setting.about.secret and value is not None:
-        raise click.UsageError(f"{key} is secret, and everybody on a machine can list arguments. Give it on stdin.")
-    text = read_value(key) if setting.about.secret else value
-    if text is None:
-        raise click.UsageError(f"{key} must be {expects(setting)}. Say which. To take a change back: avm config unset {key}")
-    try:
-        given = msgspec.json.decode(text) if text.startswith("{") else text
-        converted = convert(setting, given, text=True)
-    except Unfit as error:
-        raise click.UsageError(f"{key}: {error}.") from None
-    except msgspec.DecodeError:
-        raise click.UsageError(f"{key} must be {expects(setting)}.") from None
-    change(api, show, {key: text if setting.about.secret else as_json_value(converted)}, note, dry_run, revision)
+def set_value(api: Api, show: Show, words: tuple[str, ...], note: str | None, dry_run: bool, revision: int | None) -> None:
+    """Change settings while the server runs: all that are named, or none.
+
+    A secret is only named (KEY, or KEY=-): it is read from stdin, or asked for. For all that is below a key, VALUE may be an
+    object.
+    """
+    change(api, show, read_assignments(words), note, dry_run, revision)
 
 
 @config.command("unset")
@@ -168,6 +168,9 @@ def validate(file: Path, as_json: bool) -> int:
             click.echo(str(problem), err=True)
         if not problems:
             click.echo(f"{file} can be used.")
+            config = build(merge(layers))
+            if config.authenticates and (unpriced := describe_unpriced(config)):
+                click.echo(f"But: {unpriced}", err=True)
     return 1 if problems else 0
 
 
@@ -258,8 +261,11 @@ def known_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
             return found
         except Unreachable:
             click.echo(f"No server answers at {api.url}; this is what one would start with.", err=True)
+    if api.tenant is not None:
+        raise click.UsageError("What a tenant has set is asked of a running server; without one, leave --tenant away.")
     layers, problems = layers_of(file, os.environ)
     refuse(problems)
+    layers = (*layers, overrides_of(layers))
     values = merge(layers)
 
     def sources(key: str) -> list[Found]:
@@ -270,14 +276,36 @@ def known_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
     return [msgspec.to_builtins(one) for one in views(values, sources, of_tenant=False)]
 
 
-def one_setting(api: Api, key: str, offline: bool, file: Path | None) -> Item:
+class Sealed:
+    """In the place of who can open what is secret: nobody needs to, to show that there is something."""
+
+    def seal(self, scope: str, name: str, value: Secret) -> bytes:
+        raise NotImplementedError
+
+    def unseal(self, scope: str, name: str, sealed: bytes) -> Secret:
+        return Secret("sealed")
+
+
+def overrides_of(layers: tuple[Layer, ...]) -> Layer:
+    """What was changed while a server ran on the data directory that the layers name."""
+    directory = str(merge(layers)[DATA_DIR].value)
+    try:
+        changes = () if directory == MEMORY else read_file(Path(directory).expanduser() / DATABASE)
+    except (RuntimeError, StoreFailed) as error:
+        click.echo(f"What was changed at run time is left out: {error}", err=True)
+        changes = ()
+    return Layer("override", history_of.decode(None, history_of.replay(changes), Sealed()))
+
+
+def one_setting(api: Api, key: str, offline: bool, file: Path | None, *, or_offline: bool = True) -> Item:
     if find(key) is None:
         raise click.UsageError(f"{key}: {'it holds settings; name one of them' if is_group(key) else unknown(key)}")
     if not offline:
         try:
             return api.get("config", key)
         except Unreachable:
-            pass
+            if not or_offline:
+                raise
     found = next((item for item in known_settings(api, offline, file) if item["key"] == key), None)
     if found is None:
         raise click.ClickException(f"{key} is not set.")

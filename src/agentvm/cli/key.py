@@ -49,7 +49,9 @@ def new_key() -> None:
 @key.command("create", epilog=EXAMPLES)
 @click.argument("name")
 @click.option("--user", help="Id or external id of the user whose key it is; without it, nobody's.")
-@click.option("--permission", "permissions", multiple=True, help="What it may do; repeatable (what a member usually may).")
+@click.option(
+    "--permission", "permissions", multiple=True, help="What it may do; repeatable (what the user's role may, or a member)."
+)
 @click.option("--container", "containers", multiple=True, help="Container it may reach, * and ? allowed; repeatable.")
 @click.option("--expires", type=future, metavar="TIME", help="When it ends: 30d, 2026-11-15 (never).")
 @tenant_option

@@ -145,11 +145,15 @@ def describe_unpriced(config: ServerConfig) -> str | None:
     # Late: the table takes a third of a second.
     from agentvm.tenants.price import FREE, Prices
 
+    model = model or config.driver_settings(provider).model or ""
     if config.allows_unpriced or driver in FREE or not model:
         return None
     if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000, provider) is not None:
         return None
-    return f"Nobody knows what {driver}/{model} costs, so messages to it are refused. Allow them: AVM_ALLOW_UNPRICED=on"
+    return (
+        f"Nobody knows what {driver}/{model} costs, so messages to it are refused. Set its price "
+        f"(billing.prices.{driver}/{model}: {{input: 0, output: 0}}), or allow models without one (billing.allowUnpriced: on)."
+    )
 
 
 def describe_model(config: ServerConfig) -> str:

@@ -92,7 +92,9 @@ def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
     known = ", ".join(DRIVERS)
     driver = entry.get("driver", name if name in DRIVERS else None)
     if driver is None:
-        raise ConfigInvalid(f"{PROVIDERS}{name} does not say who speaks to it; set {PROVIDERS}{name}.driver to one of: {known}")
+        raise ConfigInvalid(
+            f"{PROVIDERS}{name} does not say who speaks to it; set {PROVIDERS}{name}.driver as well, to one of: {known}"
+        )
     if driver not in DRIVERS:
         raise ConfigInvalid(f"{PROVIDERS}{name}.driver is {driver!r}; it must be one of: {known}")
     if name in DRIVERS and driver != name:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agentvm.config.declarations import About, Group, Root
+from agentvm.config.document import Unreadable, parse_value
 from agentvm.errors import shorten
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
@@ -129,13 +130,23 @@ def unknown(key: str) -> str:
 
 
 def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
-    """A value of JSON as the setting's type, else `Unfit`. With `text`, numbers may be text, and lists have commas."""
+    """A value of JSON as the setting's type, else `Unfit`.
+
+    With `text`, numbers may be text, and lists and prices too: as JSON, as YAML, and a list also with commas alone.
+    """
     try:
         if value is None:
             raise msgspec.ValidationError("nothing")
+        if text and isinstance(value, str) and value.lstrip().startswith(_opening(setting)):
+            value = parse_value(value)
         return _convert(setting, value, text)
-    except (msgspec.ValidationError, InvalidOperation, OverflowError, UnicodeError):
+    except (msgspec.ValidationError, InvalidOperation, OverflowError, UnicodeError, Unreadable):
         raise Unfit(f"it must be {expects(setting)}") from None
+
+
+def _opening(setting: Setting) -> tuple[str, ...]:
+    """How a text begins that is a whole list, or a price."""
+    return ("[",) if setting.about.kind == "list" else ("{",) if setting.kind is Rate else ()
 
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:

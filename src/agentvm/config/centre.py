@@ -20,7 +20,7 @@ from agentvm.config.edits import Edit, check_server, check_tenant, read_edit
 from agentvm.config.history import Seals, State
 from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
 from agentvm.config.server import ServerConfig
-from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed
+from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.limits import Limits
@@ -42,6 +42,9 @@ class Follower(Protocol):
     async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
         """All or nothing: raises what keeps it from following."""
 
+
+Unusable = Callable[[TenantId, str], Awaitable[str | None]]
+"""What keeps a tenant from being answered by a model, and the remedy; None when nothing does."""
 
 NO_OVERRIDES = "start with --no-overrides to go without what was changed at run time"
 
@@ -88,6 +91,7 @@ class Centre:
         self._scopes: dict[TenantId | None, _Scope] = {}
         self._lock = anyio.Lock()
         self._follower: Follower | None = None
+        self._unusable: Unusable | None = None
         self._start: Values = {}
         self._system: Values = {}
         self._limits: dict[TenantId | None, Limits] = {}
@@ -122,9 +126,9 @@ class Centre:
         """What keeps the server from starting, with the remedy if a change at run time may be to blame."""
         return ConfigInvalid(f"{error}; {NO_OVERRIDES}") if self.overridden else error
 
-    def bind(self, follower: Follower) -> None:
-        """From now on what runs follows the changes."""
-        self._follower = follower
+    def bind(self, follower: Follower, unusable: Unusable | None = None) -> None:
+        """From now on what runs follows the changes, and a tenant chooses among the models that it can have."""
+        self._follower, self._unusable = follower, unusable
 
     def limits_of(self, tenant_id: TenantId | None) -> Limits:
         """What one turn of a tenant may use; None for what concerns the server."""
@@ -236,6 +240,8 @@ class Centre:
         state = {key: entry for key, entry in scope.state.items() if key not in raw} | history.replay([change])
         made = _Scope(change.revision, state, self._layer(tenant_id, state))
         changed = history.between(scope.state, state)
+        if tenant_id is not None and any(key.startswith("llm.") for key in raw):
+            await self._check_choice(tenant_id, made)
         if not raw or ordered.dry_run:
             config = self._try(tenant_id, made)
             if tenant_id is None and self._follower is not None:
@@ -246,6 +252,15 @@ class Centre:
             await self._switch(tenant_id, made, change)
         logger.info("settings_changed", tenant_id=tenant_id, revision=change.revision, keys=sorted(raw), actor=change.actor)
         return self._outcome(tenant_id, change.revision, changed, made)
+
+    async def _check_choice(self, tenant_id: TenantId, made: _Scope) -> None:
+        """Each of its chats would fail otherwise, and nobody would know why."""
+        try:
+            chosen = _default(self.config, overlay(self._system, made.layer))
+        except ConfigInvalid as error:
+            raise InvalidInput(str(error)) from None
+        if chosen is not None and self._unusable is not None and (why := await self._unusable(tenant_id, chosen)):
+            raise InvalidInput(why)
 
     async def _switch(self, tenant_id: TenantId | None, made: _Scope, change: Change) -> None:
         before, config = self.config, self._try(tenant_id, made)
@@ -348,7 +363,19 @@ def _default(config: ServerConfig, values: Values) -> str | None:
         found: Given | None = values[key].given if key in values else None
         return None if found is None else str(found.value)
 
-    return replace(config, llm_provider=text("llm.provider"), llm_model=text("llm.model")).default_model
+    model = text("llm.model")
+    if model is not None and "llm.model" in chosen and "llm.provider" not in chosen:
+        # As an image's: before a slash is who answers. Without one it is a model of whoever answers here anyway.
+        prefix, slash, _ = model.partition("/")
+        if prefix in config.names:
+            return model
+        if slash:
+            here = config.default_model.partition("/")[0]
+            raise ConfigInvalid(
+                f"llm.model is {shorten(model)!r}, and {shorten(prefix)!r} is no provider here; known providers: "
+                f"{', '.join(config.names)}. For a model of {here} write {here}/{shorten(model)}"
+            )
+    return replace(config, llm_provider=text("llm.provider"), llm_model=model).default_model
 
 
 def _applies(key: str) -> str | None:

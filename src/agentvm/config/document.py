@@ -70,6 +70,31 @@ def read_bytes(path: Path) -> bytes:
 
 def parse(content: bytes) -> Members:
     """The tree of a document; an empty one has no members. `Unreadable` for anything else."""
+    node = _root(content)
+    if node is None or (isinstance(node, Scalar) and node.text is None):
+        return Members(1, ())
+    if not isinstance(node, Members):
+        raise Unreadable(node.line, "a configuration begins with a name and a colon, like `llm:`")
+    return node
+
+
+def parse_value(text: str) -> object:
+    """A list or an object that is written on one line, as JSON or as YAML writes it: of texts. `Unreadable` for others."""
+    node = _root(text.encode("utf-8", "surrogatepass"))
+    return None if node is None else _plain(node)
+
+
+def _plain(node: Node) -> object:
+    match node:
+        case Scalar(text=text):
+            return text
+        case Items(items=items):
+            return [_plain(item) for item in items]
+        case Members(members=members):
+            return {name: _plain(child) for name, _, child in members}
+
+
+def _root(content: bytes) -> Node | None:
     if len(content) > MAX_BYTES:
         raise Unreadable(1, f"the file has more than {MAX_BYTES:,} bytes, too many for a configuration")
     try:
@@ -84,7 +109,11 @@ def parse(content: bytes) -> Members:
             pass
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise Unreadable(1 if mark is None else mark.line + 1, f"this is not YAML: {error.problem or error.context}") from None
+        line = 1 if mark is None else mark.line + 1
+        if "\\t" in str(error.problem):
+            # PyYAML speaks of a character that cannot start any token.
+            raise Unreadable(line, "there is a tab; indent with spaces") from None
+        raise Unreadable(line, f"this is not YAML: {error.problem or error.context}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Unreadable(line, "there is a sign that YAML does not allow") from None
@@ -93,10 +122,6 @@ def parse(content: bytes) -> Members:
     except (ValueError, OverflowError):
         # PyYAML takes an escape like "\UFFFFFFFF" for a letter.
         raise Unreadable(1, "there is an escape that means no letter") from None
-    if node is None or (isinstance(node, Scalar) and node.text is None):
-        return Members(1, ())
-    if not isinstance(node, Members):
-        raise Unreadable(node.line, "a configuration begins with a name and a colon, like `llm:`")
     return node
 
 

@@ -36,7 +36,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.chat_body import Json
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.drivers.failures import Failures, find_error
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk, place_of
 from agentvm.model.usage import Usage
 
 DEFAULT_MODEL = "claude-sonnet-5"
@@ -285,8 +285,9 @@ async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver
     failures = Failures(
         provider="anthropic",
         remedy_key="check LLM_API_KEY or ANTHROPIC_API_KEY",
-        remedy_reach="check this machine's connection and the base URL",
+        remedy_reach="try again; if it stays so, the operator finds why in the server's log",
         secret=settings.api_key,
+        address=place_of(settings.base_url),
     )
     async with http_client(settings) as pool:
         yield AnthropicDriver(sdk, _client(sdk, settings, pool), settings, failures)

@@ -24,7 +24,10 @@ from agentvm.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
+from agentvm.log import get_logger
 from agentvm.model.secret import Secret
+
+logger = get_logger(__name__)
 
 MAX_RETRY_AFTER = 30.0
 """Seconds. A provider that asks for a longer pause is reported at once instead of being waited for."""
@@ -103,6 +106,8 @@ class Failures:
     remedy_reach: str
     """What to check when nobody answers."""
     secret: Secret | None = None
+    address: str | None = None
+    """Where it is, if the operator said so: for the log. Those who chat are not told how the server is run."""
 
     def status(self, status: int, body: bytes, headers: Mapping[str, str]) -> ProviderError:
         """An HTTP answer that is not a success."""
@@ -116,22 +121,23 @@ class Failures:
 
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
         """The connection could not be made, broke, or carried something that is not an event stream."""
-        name = type(error).__name__
+        logger.warning("provider_unreachable", provider=self.provider, address=self.address, error=type(error).__name__)
         match error:
             case httpx2.TimeoutException():
-                return ProviderTimeout(f"{self.provider} did not answer in time ({name}); {self.remedy_reach}")
+                return ProviderTimeout(f"{self.provider} did not answer in time; {self.remedy_reach}")
             case httpx2.SSEError() | httpx2.DecodingError():
                 detail = self.redact(str(error))
                 return ProviderProtocolError(f"{self.provider} did not send an event stream: {detail} {self.remedy_reach}")
             case httpx2.ConnectError():
-                return ProviderUnreachable(f"{self.provider} could not be reached ({name}); {self.remedy_reach}")
+                return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
             case _:
-                return ProviderUnreachable(f"the connection to {self.provider} broke ({name}); try again")
+                return ProviderUnreachable(f"the connection to {self.provider} broke; try again")
 
     def unreachable(self, cause: BaseException | None) -> ProviderError:
         """The request engine gave up connecting."""
         if isinstance(cause, httpx2.HTTPError):
             return self.transport(cause)
+        logger.warning("provider_unreachable", provider=self.provider, address=self.address, error=type(cause).__name__)
         return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
 
     def timeout(self, seconds: float) -> ProviderError:

@@ -22,7 +22,7 @@ import anyio.abc
 
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.health import Attempt, Health, ProviderHealth, is_outage
-from agentvm.errors import ConfigInvalid, DriverNotFound, shorten
+from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 
@@ -263,6 +263,11 @@ def naming(name: str, driver: str) -> Iterator[None]:
     """What keeps a provider with a name of its own from being opened says which one that is: drivers serve several."""
     try:
         yield
+    except MissingKey as error:
+        if name == driver:
+            raise
+        text = f"llm.providers.{name} needs a key: set llm.providers.{name}.apiKey as well, in the same file or change"
+        raise type(error)(text) from None
     except ConfigInvalid as error:
         if name == driver:
             raise

@@ -77,7 +77,14 @@ def check_base_url(driver: str, base_url: str | None) -> None:
     except httpx2.InvalidURL:
         url = httpx2.URL()
     if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigInvalid(f"the base URL of the driver {driver!r} is not an http(s) URL; set LLM_BASE_URL to one or unset it")
+        raise ConfigInvalid(
+            f"the base URL of the driver {driver!r} is not an http(s) URL; its baseUrl begins with https:// or http://"
+        )
+
+
+def place_of(base_url: str | None) -> str | None:
+    """Host and port, without what an address may carry besides."""
+    return None if base_url is None else httpx2.URL(base_url).netloc.decode("ascii", "replace")
 
 
 def check_key(driver: str, key: Secret | None) -> None:

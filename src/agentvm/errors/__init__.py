@@ -179,7 +179,10 @@ class PermissionDenied(AccessDenied):
     code = "permission_denied"
 
     def __init__(self, permission: str) -> None:
-        super().__init__(f"This needs the permission {permission}; use a key that has it")
+        super().__init__(
+            f"This needs the permission {permission}; use a key that has it (avm key create NAME --permission {permission}), "
+            "of a user whose role allows it"
+        )
 
 
 class ContainerForbidden(AccessDenied):

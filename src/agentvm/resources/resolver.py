@@ -196,16 +196,14 @@ class Resolver:
     async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
         store = self._store.resources(tenant_id)
         version_id: VersionId | None = None
-        there = ""
         resource = await store.find(uri.type, uri.name, uri.owner)
         if resource is not None:
             version = await _select(store, resource, uri.selector)
             version_id = None if version is None else version.version_id
-            there = describe_versions(history.versions, history.tags)
         if version_id is None and uri.selector is not None and is_digest(uri.selector):
             version_id = await store.find_locked(uri.type, uri.name, uri.owner, uri.selector)
         if version_id is None:
-            raise ResourceNotFound(str(uri), there)
+            raise ResourceNotFound(str(uri), await _what_there_is(store, resource))
         nodes = await store.closure(version_id, limit=MAX_NODES + 1)
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))
@@ -233,6 +231,14 @@ async def _select(store: ResourceStore, resource: Resource, selector: str | None
             return found
     history = await store.history(resource.resource_id)
     return select(history.versions, history.tags, selector)
+
+
+async def _what_there_is(store: ResourceStore, resource: Resource | None) -> str:
+    """For who may see the resource, and asked for a version that it does not have."""
+    if resource is None:
+        return ""
+    history = await store.history(resource.resource_id)
+    return describe_versions(history.versions, history.tags)
 
 
 def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, above: int = 0) -> None:

@@ -15,7 +15,7 @@ from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.tenants import keys
 from agentvm.tenants.authentication import Authentication, of_key
-from agentvm.tenants.rights import check_name, check_patterns, check_permissions, check_reach, earlier
+from agentvm.tenants.rights import check_name, check_patterns, check_permissions, check_reach, earlier, usual
 
 logger = get_logger(__name__)
 
@@ -37,7 +37,7 @@ class Access(Authentication):
         granter: Principal,
         created_by: str | None = None,
         user_id: UserId | None = None,
-        permissions: Iterable[str] = MEMBER,
+        permissions: Iterable[str] | None = None,
         containers: Iterable[str] | None = None,
         expires_at: int | None = None,
     ) -> tuple[ApiKey, Secret]:
@@ -45,6 +45,7 @@ class Access(Authentication):
 
         Nobody grants what they have not: permissions, containers, more time than their own credentials have, or another
         tenant unless they operate the server. A user who does not administer the tenant makes keys for themselves only.
+        Without `permissions` it may what the user's role does, as far as the granter may, or what a member may.
         """
         now = self._clock()
         if expires_at is not None and expires_at <= now:
@@ -54,13 +55,19 @@ class Access(Authentication):
             tenant_id=tenant_id,
             name=check_name(name),
             user_id=user_id,
-            permissions=tuple(permissions),
+            permissions=await self._usual(tenant_id, user_id, granter) if permissions is None else tuple(permissions),
             containers=check_patterns(containers),
             expires_at=expires_at,
             created_by=created_by or granter.actor,
             created_at=now,
         )
         return await self._make(template, granter)
+
+    async def _usual(self, tenant_id: TenantId, user_id: UserId | None, granter: Principal) -> tuple[str, ...]:
+        """What a new key has if nothing is said."""
+        own = granter.tenant_id == tenant_id or granter.may("system:admin")
+        user = await self._store.accounts(tenant_id).users.get(user_id) if own and user_id is not None else None
+        return tuple(MEMBER if user is None else usual(user.role, granter))
 
     async def rotate(
         self, tenant_id: TenantId, key_id: KeyId, grace_seconds: int, *, granter: Principal

@@ -37,7 +37,10 @@ class Metering:
         charge = self.charge(planned, most)
         if charge.price is None and not (self._allow_unpriced or force):
             name = f"{planned.driver}/{planned.model}"
-            raise ModelUnpriced(f"Nobody knows what {name} costs; the operator can set its price or allow unpriced models")
+            raise ModelUnpriced(
+                f"Nobody knows what {name} costs, so it is not used where people are billed; the operator sets its price "
+                f"(billing.prices.{name}) or allows models without one (billing.allowUnpriced: on)"
+            )
         tokens = planned.most_input + planned.most_output
         held = await self._quotas.hold(planned.tenant_id, planned.user_id, tokens, charge.price or 0, force=force)
         # What was set aside was reckoned with these, and it must be enough.

@@ -106,6 +106,15 @@ class OwnKeys:
         """Whether the tenant has a key of its own for the model."""
         return await self._key(tenant_id, self._models.parse(name or self.default_of(tenant_id))[0]) is not None
 
+    async def unusable(self, tenant_id: TenantId, name: str) -> str | None:
+        """What keeps the model from answering for the tenant, and the remedy; None when nothing does."""
+        provider = self._models.parse(name)[0]
+        if self._models.provider(provider) is not None or await self._key(tenant_id, provider) is not None:
+            return None
+        there = ", ".join(sorted(one.name for one in self._models.health()))
+        own = f"; or store a key of the tenant's own first: avm secret set {secret_name(provider)}"
+        return f"{provider!r} is not open on this server; choose one of: {there}{own if provider in self._with_keys else ''}"
+
     def forget(self, tenant_id: TenantId) -> None:
         """Its secrets were changed."""
         self._changes += 1

@@ -42,6 +42,20 @@ def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ..
     return granted
 
 
+def usual(role: Role, granter: Principal) -> frozenset[str]:
+    """What a user's key has if nothing is said: what members may, and of what else the role may, what the granter has."""
+    return USUAL[role] & (MEMBER | granter.permissions)
+
+
+def check_cap(names: Iterable[str], user: User) -> None:
+    """A key that names more than its user's role may would be cut without a word, each time it is used."""
+    beyond = sorted((set(names) & EVERYTHING) - CAPS[user.role])
+    if beyond:
+        who = shorten(user.external_id)
+        remedy = "leave it away" if user.role in ("admin", "owner") else f"change it: avm user update {who} --role admin"
+        raise InvalidInput(f"{who} has the role {user.role}, which caps their keys: it may not {', '.join(beyond)}; {remedy}")
+
+
 def check_patterns(patterns: Iterable[str] | None) -> tuple[str, ...] | None:
     """Names and patterns of containers, as a key has them: each one that a container could match."""
     if patterns is None:

@@ -242,6 +242,31 @@ async def test_the_operator_changes_a_tenants_own_settings_by_naming_it() -> Non
         assert (await put(world, {"llm.model": "mystery"}, query="?tenant=acme")).status == 400
 
 
+async def test_a_tenant_chooses_only_whom_it_can_have() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        for changes in ({"llm.provider": "anthropic"}, {"llm.model": "anthropic/claude-sonnet-5"}):
+            refused = await put(world, changes, key=acme.admin)
+            assert (refused.status, world.vm.settings.revision(acme.tenant_id)) == (400, 0)
+            assert "avm secret set provider.anthropic" in refused.body["error"]["message"]
+        nobody = await put(world, {"llm.model": "nosuch/x"}, key=acme.admin)
+        assert (nobody.status, "'nosuch' is no provider here" in nobody.body["error"]["message"]) == (400, True)
+        assert (await world.ask("PUT", "/v1/secrets/provider.anthropic", {"value": PLANTED}, key=acme.admin)).status < 300
+        assert (await put(world, {"llm.model": "anthropic/claude-sonnet-5"}, key=acme.admin)).status == 200
+        assert world.vm.settings.default_of(acme.tenant_id) == "anthropic/claude-sonnet-5"
+        assert (await put(world, {"llm.provider": "anthropic"}, key=world.bolt.admin)).status == 400
+
+
+async def test_what_a_tenant_chose_does_not_keep_it_from_changing_other_settings() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        await world.ask("PUT", "/v1/secrets/provider.anthropic", {"value": PLANTED}, key=acme.admin)
+        assert (await put(world, {"llm.provider": "anthropic"}, key=acme.admin)).status == 200
+        await world.ask("DELETE", "/v1/secrets/provider.anthropic", key=acme.admin)
+        assert (await put(world, {"limits.steps": 3}, key=acme.admin)).status == 200
+        assert (await put(world, {"llm.provider": None}, key=acme.admin)).status == 200
+
+
 async def test_every_write_is_in_the_audit_log_also_when_it_is_refused() -> None:
     async with open_world() as world:
         await put(world, {"limits.steps": 5, "llm.apiKey": PLANTED})

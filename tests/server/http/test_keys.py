@@ -1,10 +1,10 @@
 import pytest
 from tests.server.http.fixtures import OPERATOR, open_world
 
-from agentvm.model.account import ApiKey
+from agentvm.model.account import ApiKey, Role
 from agentvm.model.ids import DEFAULT_TENANT, KeyId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS
-from agentvm.tenants.rights import TENANT_WIDE
+from agentvm.tenants.rights import TENANT_WIDE, USUAL
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +92,29 @@ async def test_a_user_asking_for_the_keys_of_another_is_given_their_own() -> Non
         listed = await world.ask("GET", f"/v1/auth/keys?userId={bob}", key=world.acme.user)
         assert [key["keyId"] for key in listed.items] == [world.acme.user_key_id]
         assert len((await world.ask("GET", f"/v1/auth/keys?userId={bob}", key=world.acme.admin)).items) == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "permissions"), [("owner", TENANT_WIDE), ("admin", TENANT_WIDE), ("member", MEMBER), ("viewer", USUAL["viewer"])]
+)
+async def test_a_users_key_may_what_their_role_does_if_nothing_is_said(role: Role, permissions: frozenset[str]) -> None:
+    async with open_world() as world:
+        boss = await world.user(world.acme.tenant_id, "boss", role)
+        made = await world.ask("POST", "/v1/auth/keys?tenant=acme", {"name": "k", "userId": boss})
+        assert (made.status, sorted(made.body["permissions"])) == (201, sorted(permissions))
+        helper = await world.key(world.acme.tenant_id, MEMBER | {"keys:admin"})
+        less = await world.ask("POST", "/v1/auth/keys", {"name": "k", "userId": boss}, key=helper)
+        assert set(less.body["permissions"]) == permissions & (MEMBER | {"keys:admin"})
+
+
+async def test_what_a_role_never_allows_is_refused_and_not_promised() -> None:
+    async with open_world() as world:
+        alice = await world.user(world.acme.tenant_id, "al", "member")
+        given = {"name": "k", "userId": alice, "permissions": ["agent:use", "config:read"]}
+        refused = await world.ask("POST", "/v1/auth/keys?tenant=acme", given)
+        assert refused.status == 400
+        assert "al has the role member, which caps their keys: it may not config:read" in refused.body["error"]["message"]
+        assert "avm user update al --role admin" in refused.body["error"]["message"]
 
 
 async def test_a_viewer_can_renew_a_key_that_says_more_than_their_role_lets_them() -> None:

@@ -8,10 +8,10 @@ from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey
 from agentvm.model.base import Record
 from agentvm.model.ids import KeyId, TenantId, UserId
-from agentvm.model.principal import MEMBER, PERMISSIONS, Principal
+from agentvm.model.principal import PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
-from agentvm.tenants.rights import check_permissions
+from agentvm.tenants.rights import check_cap, check_permissions
 from agentvm.tenants.tickets import AGE_MS
 
 routes = Routes()
@@ -26,7 +26,7 @@ class NewKey(Given):
     name: str
     user_id: UserId | None = None
     permissions: tuple[str, ...] | None = None
-    """None: what a member may."""
+    """None: what the user's role may, and what a member may if it is nobody's."""
     containers: tuple[str, ...] | None = None
     expires_at: Amount | None = None
 
@@ -82,12 +82,15 @@ class SocketToken(Record):
 async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
     """Make a key."""
     given = ask.given
+    user = None if given.user_id is None else await ask.accounts.users.get(given.user_id)
+    if user is not None and given.permissions is not None:
+        check_cap(given.permissions, user)
     key, text = await ask.office.access.issue(
         ask.tenant_id,
         name=given.name,
         granter=ask.principal,
         user_id=given.user_id,
-        permissions=MEMBER if given.permissions is None else given.permissions,
+        permissions=given.permissions,
         containers=given.containers,
         expires_at=given.expires_at,
     )

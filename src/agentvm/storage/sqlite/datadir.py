@@ -14,6 +14,7 @@ from pathlib import Path
 from agentvm.errors import ConfigInvalid, DataDirInUse
 
 LOCK_NAME = "agentvm.lock"
+DATABASE = "agentvm.db"
 
 if sys.platform == "win32":
     import msvcrt

@@ -1,11 +1,12 @@
 """SqliteSettingsStore — the changes of one scope. The database itself refuses to alter or drop one."""
 
+from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 
-from agentvm.errors import Conflict
+from agentvm.errors import Conflict, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
@@ -25,6 +26,7 @@ FROM setting_changes
 WHERE NOT EXISTS (SELECT 1 FROM tenants WHERE tenant_id = scope AND deleted_at IS NOT NULL)
 ORDER BY scope, revision
 """
+_THERE = "SELECT 1 FROM sqlite_schema WHERE name = 'setting_changes'"
 _NEWEST = 2**63 - 1
 
 SERVER = ""
@@ -68,6 +70,27 @@ class SqliteSettingsStore:
 def read_all(connection: apsw.Connection) -> tuple[tuple[TenantId | None, Change], ...]:
     """The changes of all scopes but deleted tenants', each scope's in order."""
     return tuple((TenantId(row[0]) if row[0] else None, _decode(row[1:])) for row in fetch(connection, _ALL, ()))
+
+
+def read_file(path: Path) -> tuple[Change, ...]:
+    """The server's own changes in a database that nobody need have open; none where there is none. Leaves no trace."""
+    if not path.is_file():
+        return ()
+    # Without a log beside it the file is whole, and nothing has to be created to read it.
+    whole = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
+    try:
+        connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.Error as error:
+        raise StoreFailed(f"{path} cannot be read: {error}") from None
+    try:
+        if not fetch(connection, _THERE, ()):
+            return ()
+        return tuple(map(_decode, fetch(connection, _READ, (SERVER, _NEWEST))))
+    except (apsw.Error, msgspec.DecodeError) as error:
+        raise StoreFailed(f"{path} cannot be read: {error}") from None
+    finally:
+        connection.close()
 
 
 def _decode(row: tuple[Any, ...]) -> Change:

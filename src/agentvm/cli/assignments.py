@@ -1,0 +1,99 @@
+"""Assignments — what `avm config set` was given: one setting, or several that are only right together.
+
+    KEY VALUE        KEY=VALUE ...        GROUP '{name: value, ...}'
+
+A secret is never an argument: its value is absent, or `-`, and is read from stdin or asked for.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from agentvm.cli.secret import read_value
+from agentvm.cli.table import Item
+from agentvm.config.catalogue import Unfit, convert, expects, find, is_group, plain, unknown
+from agentvm.config.document import Unreadable, parse_value
+
+STDIN = "-"
+
+
+def read_assignments(words: Sequence[str]) -> Item:
+    """The new values by key. `UsageError` for what no server would take."""
+    changes: Item = {}
+    secrets: list[str] = []
+    for key, value in _flat(_pairs(words)):
+        setting = find(key)
+        if setting is None:
+            raise click.UsageError(f"{key}: {_unknown(key)}")
+        if key in changes or key in secrets:
+            raise click.UsageError(f"{key} is given twice.")
+        if setting.about.secret:
+            if value not in (None, STDIN):
+                raise click.UsageError(f"{key} is secret, and everybody on a machine can list arguments. Give it on stdin.")
+            secrets.append(key)
+            continue
+        if value is None:
+            raise click.UsageError(
+                f"{key} must be {expects(setting)}. Say which. To take a change back: avm config unset {key}"
+            )
+        try:
+            changes[key] = plain(convert(setting, value, text=True))
+        except Unfit as error:
+            raise click.UsageError(f"{key}: {error}.") from None
+    return changes | _read_secrets(secrets)
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str | None]]:
+    first, *others = words
+    if "=" not in first and (not others or (len(others) == 1 and not _is_pair(others[0]))):
+        return [(first, others[0] if others else None)]
+    split = [word.partition("=") for word in words]
+    if not all(sign or find(key) is not None for key, sign, _ in split):
+        # The word is not shown: it may be a secret in the wrong place.
+        raise click.UsageError("Several settings are written KEY=VALUE, with a space between them; one of these is not.")
+    return [(key, value if sign else None) for key, sign, value in split]
+
+
+def _is_pair(word: str) -> bool:
+    """Whether it is a second setting rather than a value that holds a `=`."""
+    key, sign, _ = word.partition("=")
+    return bool(sign) and (find(key) is not None or is_group(key))
+
+
+def _flat(pairs: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, object]]:
+    """With the members of an object in the place of a group."""
+    for key, text in pairs:
+        if find(key) is not None or not is_group(key):
+            yield key, text
+            continue
+        try:
+            members = parse_value(text or "")
+        except Unreadable as error:
+            raise click.UsageError(f"{key}: {error.text}") from None
+        if not isinstance(members, Mapping):
+            raise click.UsageError(f"{key}: {_unknown(key)}")
+        yield from _members(f"{key}.", members)
+
+
+def _members(prefix: str, members: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in members.items():
+        key = prefix + name
+        if find(key) is None and is_group(key) and isinstance(value, Mapping):
+            yield from _members(f"{key}.", value)
+        else:
+            yield key, value
+
+
+def _unknown(key: str) -> str:
+    return "it holds settings; name one of them, or write {name: value, ...}" if is_group(key) else unknown(key)
+
+
+def _read_secrets(keys: Sequence[str]) -> Item:
+    """One is all of stdin; of several, each is a line, in the order in which they were named."""
+    if len(keys) < 2 or sys.stdin.isatty():
+        return {key: read_value(key) for key in keys}
+    lines = sys.stdin.read().splitlines()
+    if len(lines) != len(keys) or not all(lines):
+        raise click.UsageError(f"Give {len(keys)} lines on stdin, one for each of: {', '.join(keys)}.")
+    return dict(zip(keys, lines, strict=True))
