@@ -179,7 +179,7 @@ def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
 
 
 def test_a_file_with_a_model_that_nobody_could_be_billed_for_is_warned_of(tmp_path: Path) -> None:
-    env, file = environment(tmp_path), tmp_path / "own.yaml"
+    env, file = environment(tmp_path, LLM_PROVIDER=""), tmp_path / "own.yaml"
     file.write_text("system: {auth: on}\nllm: {provider: openai, model: m2, baseUrl: 'http://127.0.0.1:9/v1'}\n")
     warned = run_avm("config", "validate", str(file), env=env)
     assert (warned.returncode, "billing.prices.openai/m2" in warned.stderr) == (0, True)
