@@ -72,6 +72,8 @@ async def test_the_history_is_listed_compared_and_gone_back_in() -> None:
         assert (await desk.record("config", "diff", "0", "1"))["changed"] == [{"key": "limits.steps", "to": 9}]
         assert "This is revision 3." in await desk.ok("config", "rollback", "1")
         assert await desk.ok("config", "get", "limits.steps") == "9\n"
+        await desk.ok("config", "rollback", "0")
+        assert "limits.steps taken back" in await desk.ok("config", "history")
 
 
 async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:

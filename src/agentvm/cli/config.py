@@ -183,7 +183,7 @@ def history(api: Api, show: Show, limit: int) -> None:
         "REVISION": "revision",
         "TIME (UTC)": moment("at"),
         "ACTOR": "actor",
-        "CHANGES": lambda item: ", ".join(f"{one['key']}={shown_value({'value': one.get('to')})}" for one in item["changes"]),
+        "CHANGES": lambda item: ", ".join(map(told_change, item["changes"])),
         "NOTE": "note",
     }
     entries = api.pages("config", "history", cursor="before", limit=min(limit, PAGE))
@@ -233,6 +233,11 @@ CHANGED: Columns = {
 def change(api: Api, show: Show, changes: Item, note: str | None, dry_run: bool, revision: int | None) -> None:
     body = {"changes": changes, "note": note, "dryRun": dry_run, "revision": revision}
     report(show, api.put("config", body={name: value for name, value in body.items() if value is not None}))
+
+
+def told_change(one: Item) -> str:
+    value = shown_value({"value": one.get("to")})
+    return f"{one['key']} taken back" if value is None else f"{one['key']}={value}"
 
 
 def report(show: Show, outcome: Item) -> None:
