@@ -72,6 +72,8 @@ async def test_the_history_is_listed_compared_and_gone_back_in() -> None:
         assert (await desk.record("config", "diff", "0", "1"))["changed"] == [{"key": "limits.steps", "to": 9}]
         assert "This is revision 3." in await desk.ok("config", "rollback", "1")
         assert await desk.ok("config", "get", "limits.steps") == "9\n"
+        await desk.ok("config", "rollback", "0")
+        assert "limits.steps taken back" in await desk.ok("config", "history")
 
 
 async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
@@ -181,7 +183,7 @@ def test_a_file_is_checked_without_a_server(tmp_path: Path) -> None:
 
 
 def test_a_file_with_a_model_that_nobody_could_be_billed_for_is_warned_of(tmp_path: Path) -> None:
-    env, file = environment(tmp_path), tmp_path / "own.yaml"
+    env, file = environment(tmp_path, LLM_PROVIDER=""), tmp_path / "own.yaml"
     file.write_text("system: {auth: on}\nllm: {provider: openai, model: m2, baseUrl: 'http://127.0.0.1:9/v1'}\n")
     warned = run_avm("config", "validate", str(file), env=env)
     assert (warned.returncode, "billing.prices.openai/m2" in warned.stderr) == (0, True)

@@ -86,7 +86,7 @@ def test_a_driver_of_which_only_the_key_is_said_is_not_opened_for_it() -> None:
         ({"llm.providers.backup.model": "m"}, "llm.providers.backup.driver"),
         ({"llm.providers.backup.driver": "nobody"}, "one of: anthropic"),
         ({"llm.providers.openai.driver": "anthropic"}, "another name"),
-        ({"system.auth": "off", "system.host": "0.0.0.0"}, "--auth off"),
+        ({"system.auth": "off", "system.host": "0.0.0.0"}, "system.auth: off is only for"),
         ({"system.oidc.issuer": "https://i"}, "go together"),
     ],
 )

@@ -108,11 +108,35 @@ def test_flags_that_cannot_be_are_told_together_and_secrets_are_not_taken() -> N
 def test_what_is_right_one_by_one_may_not_go_together() -> None:
     layers, problems = layers_of(None, {"LLM_MODEL": "mystery", "AVM_DATA_DIR": ":memory:"})
     assert problems == []
-    assert "does not say who serves it" in str(check_together(layers))
+    (problem,) = check_together(layers)
+    assert str(problem).startswith("LLM_MODEL: llm.model: 'mystery' does not say who serves it")
     layers, _ = layers_of(None, {"AVM_DATA_DIR": ":memory:"})
-    assert check_together(layers) is None
+    assert check_together(layers) == []
 
 
 def test_the_environment_alone_reads_no_file(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("broken: [")
     assert from_environment({"AVM_DATA_DIR": str(tmp_path)}).port == 8080
+
+
+def test_everything_that_is_wrong_is_told_at_once_also_what_is_wrong_only_together(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "limits: {steps: x}\nllm:\n  provider: nosuch\n  fallback: [gw, other]\n  providers: {gw: {drivr: openai}}\n"
+    )
+    with pytest.raises(ConfigInvalid) as refused:
+        load(file, environ={"AVM_AUTH": "off"}, flags={"system.host": ("--host", "0.0.0.0")})
+    said = str(refused.value)
+    for place in (f"{file}:1: limits.steps", f"{file}:3: llm.provider", f"{file}:4: llm.fallback: it names 'other'"):
+        assert place in said
+    assert "AVM_AUTH: system.auth: off is only for" in said
+    # Its driver is misspelt, and said to be: who names the provider is not to blame.
+    assert "names 'gw'" not in said
+
+
+def test_a_provider_without_the_key_that_it_needs_is_told_before_the_start(tmp_path: Path) -> None:
+    file, environ = tmp_path / "c.yaml", {"AVM_DATA_DIR": ":memory:"}
+    file.write_text("llm: {provider: anthropic}")
+    (problem,) = check_together(layers_of(file, environ)[0])
+    assert (problem.key, "ANTHROPIC_API_KEY" in problem.text) == ("llm.providers.anthropic.apiKey", True)
+    assert check_together(layers_of(file, {**environ, "ANTHROPIC_API_KEY": "k"})[0]) == []

@@ -44,7 +44,7 @@ def test_the_default_model_follows_from_what_is_set(config: ServerConfig, model:
     [
         (ServerConfig(llm_provider="nobody"), "anthropic"),
         (ServerConfig(llm_provider=""), "anthropic"),
-        (ServerConfig(llm_model="gpt-x"), "<driver>/gpt-x"),
+        (ServerConfig(llm_model="gpt-x"), "<provider>/gpt-x"),
         (ServerConfig(llm_model="nobody/gpt-x"), "anthropic"),
     ],
 )

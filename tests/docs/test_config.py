@@ -81,4 +81,4 @@ def test_every_file_that_is_shown_can_be_used() -> None:
         environ = {"ANTHROPIC_KEY": "k", "OPENAI_KEY": "k"}
         layer, problems = read_text(block.text.encode(), "page", environ)
         assert problems == []
-        assert check_together((Layer("file", layer.given),)) is None
+        assert check_together((Layer("file", layer.given),)) == []

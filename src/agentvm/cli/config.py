@@ -14,7 +14,7 @@ from agentvm.cli.table import Columns, Item, Show, moment, plain, when
 from agentvm.config import history as history_of
 from agentvm.config.build import MEMORY, build
 from agentvm.config.catalogue import find, is_group, unknown
-from agentvm.config.file import Problem, refuse
+from agentvm.config.file import refuse
 from agentvm.config.layers import Found, Layer, merge
 from agentvm.config.load import DATA_DIR, check_together, layers_of
 from agentvm.config.schema import config_schema
@@ -158,8 +158,7 @@ def unset_value(api: Api, show: Show, key: str, note: str | None, dry_run: bool,
 def validate(file: Path, as_json: bool) -> int:
     """Check a configuration file, without a server. Says everything that is wrong with it."""
     layers, problems = layers_of(file, os.environ)
-    if not problems and (together := check_together(layers)):
-        problems = [Problem(str(file), "", together)]
+    problems += check_together(layers, problems)
     if as_json:
         items = [{"place": one.place, "key": one.key, "message": one.text} for one in problems]
         Show(as_json=True).json({"ok": not problems, "problems": items})
@@ -184,7 +183,7 @@ def history(api: Api, show: Show, limit: int) -> None:
         "REVISION": "revision",
         "TIME (UTC)": moment("at"),
         "ACTOR": "actor",
-        "CHANGES": lambda item: ", ".join(f"{one['key']}={shown_value({'value': one.get('to')})}" for one in item["changes"]),
+        "CHANGES": lambda item: ", ".join(map(told_change, item["changes"])),
         "NOTE": "note",
     }
     entries = api.pages("config", "history", cursor="before", limit=min(limit, PAGE))
@@ -234,6 +233,11 @@ CHANGED: Columns = {
 def change(api: Api, show: Show, changes: Item, note: str | None, dry_run: bool, revision: int | None) -> None:
     body = {"changes": changes, "note": note, "dryRun": dry_run, "revision": revision}
     report(show, api.put("config", body={name: value for name, value in body.items() if value is not None}))
+
+
+def told_change(one: Item) -> str:
+    value = shown_value({"value": one.get("to")})
+    return f"{one['key']} taken back" if value is None else f"{one['key']}={value}"
 
 
 def report(show: Show, outcome: Item) -> None:

@@ -9,17 +9,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from agentvm.config.catalogue import PRICES, Value, split
+from agentvm.config.catalogue import PRICES, Value
+from agentvm.config.file import refuse
 from agentvm.config.layers import Given, Layer, Values, merge
 from agentvm.config.server import ProviderConfig, ServerConfig
+from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
-from agentvm.errors import ConfigInvalid
 from agentvm.model.limits import Limits
 from agentvm.model.money import NANO, Rate, to_nano
 from agentvm.model.secret import Secret
 
 MEMORY = ":memory:"
-PROVIDERS = "llm.providers."
 
 _LIMITS = {
     field.name: "limits." + "".join(part.capitalize() if number else part for number, part in enumerate(field.name.split("_")))
@@ -30,6 +30,7 @@ _LIMITS = {
 
 def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
     """The config of values that are right one by one. `ConfigInvalid` when they do not go together."""
+    refuse(conflicts(values))
     # Any: each is of the type that its setting declares.
     flat: dict[str, Any] = {key: found.value for key, found in values.items()}
     providers, keys = _providers(flat)
@@ -78,30 +79,16 @@ def build_limits(values: Values) -> Limits:
 
 def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
     """Those with names of their own, and the keys of drivers: a driver of which only the key is said is not opened for it."""
-    entries: dict[str, dict[str, Any]] = {}
-    for key, value in flat.items():
-        if key.startswith(PROVIDERS):
-            _, _, name, member = split(key)
-            entries.setdefault(name, {})[member] = value
+    entries = entries_of(flat)
     keys = {name: entry["apiKey"] for name, entry in entries.items() if name in DRIVERS and entry.keys() == {"apiKey"}}
     made = {name: _provider(name, entry) for name, entry in entries.items() if name not in keys}
     return made, keys
 
 
 def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
-    known = ", ".join(DRIVERS)
-    driver = entry.get("driver", name if name in DRIVERS else None)
-    if driver is None:
-        raise ConfigInvalid(
-            f"{PROVIDERS}{name} does not say who speaks to it; set {PROVIDERS}{name}.driver as well, to one of: {known}"
-        )
-    if driver not in DRIVERS:
-        raise ConfigInvalid(f"{PROVIDERS}{name}.driver is {driver!r}; it must be one of: {known}")
-    if name in DRIVERS and driver != name:
-        raise ConfigInvalid(f"{PROVIDERS}{name} is named after another driver than its own; give it another name")
     timeout = entry.get("timeout")
     return ProviderConfig(
-        driver=driver,
+        driver=entry.get("driver", name),
         model=entry.get("model"),
         api_key=entry.get("apiKey"),
         base_url=entry.get("baseUrl"),

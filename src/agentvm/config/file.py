@@ -19,14 +19,14 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `place` is `file:line`, a variable or a flag."""
+    """One thing that is wrong. `place` is `file:line`, a variable or a flag, or empty."""
 
     place: str
     key: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.key}: {self.text}" if self.key else f"{self.place}: {self.text}"
+        return ": ".join(part for part in (self.place, self.key, self.text) if part)
 
 
 class _Wrong(Exception):

@@ -7,16 +7,16 @@ besides. A variable that is empty counts as unset.
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agentvm.config.build import MEMORY, build
-from agentvm.config.catalogue import SETTINGS, Unfit, Value, convert, find, quoted, unknown
+from agentvm.config.catalogue import SETTINGS, Unfit, Value, convert, find, quoted, split, unknown
 from agentvm.config.file import Problem, read_file, refuse
 from agentvm.config.layers import Given, Layer, merge
 from agentvm.config.server import ServerConfig
-from agentvm.drivers.registry import KEY_VARIABLES
-from agentvm.errors import ConfigInvalid
+from agentvm.config.together import conflicts
+from agentvm.drivers.registry import KEY_VARIABLES, needs_key
 
 FILE = "config.yaml"
 DATA_DIR = "system.dataDir"
@@ -135,7 +135,8 @@ def load(
     """What a server would start with. `ConfigInvalid` names everything that is wrong."""
     given, wrong = flag_layer(flags or {}, settings or {})
     layers, problems = layers_of(config, environ, given)
-    refuse([*problems, *wrong])
+    problems += wrong
+    refuse([*problems, *(check_together(layers, problems) if problems else ())])
     return build(merge(layers), layers=layers)
 
 
@@ -146,10 +147,22 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     return build(merge((layer,)), layers=(layer,))
 
 
-def check_together(layers: tuple[Layer, ...]) -> str | None:
-    """What keeps values that are right one by one from being used together; None when nothing does."""
-    try:
-        _ = build(merge(layers)).wanted
-    except ConfigInvalid as error:
-        return str(error)
-    return None
+def check_together(layers: tuple[Layer, ...], wrong: Sequence[Problem] = ()) -> list[Problem]:
+    """What keeps values that are right one by one from being used together, also beside others that are `wrong`.
+
+    Also a key that nobody has said, for the first of the server's providers that would not open without one.
+    """
+    values = merge(layers)
+    parts = [split(one.key) for one in wrong]
+    found = conflicts(values, besides=[part[2] for part in parts if part[:2] == ("llm", "providers") and len(part) > 2])
+    excused = {one.key for one in wrong}
+    found = [one for one in found if not any(key == one.key or key.startswith(f"{one.key}.") for key in excused)]
+    return found if found or wrong else list(_missing_keys(build(values)))
+
+
+def _missing_keys(config: ServerConfig) -> Iterator[Problem]:
+    for name, (driver, settings) in config.wanted.items():
+        if needs_key(driver, settings) and settings.api_key is None:
+            variable = "" if name != driver else f" ({KEY_VARIABLES[driver]})"
+            key = f"llm.providers.{name}.apiKey"
+            yield Problem("", key, f"{name} is to be asked and needs a key; set it here{variable}")

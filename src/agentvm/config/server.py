@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from agentvm.config.layers import Layer
+from agentvm.config.together import of_access, of_choice, of_fallback, of_origins, of_tokens
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
-from agentvm.errors import ConfigInvalid, shorten
+from agentvm.errors import ConfigInvalid
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
@@ -89,20 +89,15 @@ class ServerConfig:
             object.__setattr__(self, "data_dir", Path(self.data_dir))
         if self.model_dir is not None:
             object.__setattr__(self, "model_dir", Path(self.model_dir))
-        if self.auth == "off" and not is_loopback(self.host):
-            raise ConfigInvalid(
-                f"--auth off is only for a server that other machines cannot reach, and {shorten(self.host)!r} can be: "
-                "listen on 127.0.0.1, or leave authentication on"
-            )
-        if (self.oidc_issuer is None) != (self.oidc_audience is None):
-            raise ConfigInvalid("AVM_OIDC_ISSUER and AVM_OIDC_AUDIENCE go together: a token is for somebody, or for nobody")
-        for origin in self.allow_origins:
-            # A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match.
-            parts = urlsplit(origin)
-            if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
-                raise ConfigInvalid(f"{shorten(origin)!r} is no origin; write for example https://chat.example.org, or *")
+        faults = (
+            *of_access(self.auth, self.host),
+            *of_tokens(self.oidc_issuer, self.oidc_audience),
+            *of_origins(self.allow_origins),
+        )
+        for key, text in faults:
+            raise ConfigInvalid(f"{key}: {text}")
         if not self.markup.is_finite() or self.markup < 0:
-            raise ConfigInvalid(f"AVM_MARKUP is {self.markup}; it must be a number like 1.05")
+            raise ConfigInvalid(f"billing.markup: it is {self.markup}; it must be a number like 1.05")
 
     @property
     def authenticates(self) -> bool:
@@ -121,12 +116,17 @@ class ServerConfig:
     def default_model(self) -> str:
         """`<provider>/<model>` or `<provider>`; a driver is a provider of its own name."""
         model = self.llm_model or ""
-        prefix = model.partition("/")[0]
+        said = {
+            "llm.provider": self.llm_provider,
+            "llm.model": model,
+            "llm.apiKey": self.llm_api_key,
+            "llm.baseUrl": self.llm_base_url,
+        }
+        for key, text in of_choice(said, self.names):
+            raise ConfigInvalid(f"{key}: {text}")
         if self.llm_provider is not None:
-            if self.llm_provider not in self.names:
-                raise ConfigInvalid(f"LLM_PROVIDER is {shorten(self.llm_provider)!r}; known providers: {', '.join(self.names)}")
             provider = self.llm_provider
-        elif prefix in self.names:
+        elif model.partition("/")[0] in self.names:
             return model
         elif model.endswith(".gguf"):
             provider = "local"
@@ -134,13 +134,6 @@ class ServerConfig:
             provider = "anthropic"
         elif self.llm_base_url is not None:
             provider = "openai"
-        elif model:
-            known = ", ".join(self.names)
-            if "/" in model:
-                raise ConfigInvalid(f"Model {shorten(model)!r}: {shorten(prefix)!r} is no driver; known drivers: {known}")
-            raise ConfigInvalid(
-                f"Model {shorten(model)!r} does not say who serves it; write <driver>/{shorten(model)} with one of: {known}"
-            )
         else:
             provider = "local"
         if model.startswith(f"{provider}/") or model == provider:
@@ -181,11 +174,11 @@ class ServerConfig:
         The embedded model costs nothing until it is asked, so it is always on offer.
         """
         default = self.default_model.partition("/")[0]
+        for key, text in of_fallback(self.fallback, self.names):
+            raise ConfigInvalid(f"{key}: {text}")
         found = {default: (self.driver_of(default), self.driver_settings(default))}
         standing_in = (name.partition("/")[0] for name in self.fallback)
         for name in dict.fromkeys((*self.providers, *standing_in, "local")):
-            if name not in self.names:
-                raise ConfigInvalid(f"llm.fallback names {shorten(name)!r}; known providers: {', '.join(self.names)}")
             if name != default:
                 found[name] = (self.driver_of(name), self.bystander_settings(name))
         return found

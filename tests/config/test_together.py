@@ -1,0 +1,39 @@
+import pytest
+
+from agentvm.config.catalogue import Value
+from agentvm.config.layers import Given, Layer, LayerName, merge
+from agentvm.config.together import conflicts
+
+
+def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
+    given = {key: Given(value, f"f:{line}") for line, (key, value) in enumerate(values.items(), 1)}
+    return [str(one) for one in conflicts(merge([Layer(layer, given)]))]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"system.auth": "off", "system.host": "0.0.0.0"}, "f:1: system.auth: off is only for"),
+        ({"system.oidc.audience": "us"}, "f:1: system.oidc.audience: "),
+        ({"system.allowOrigins": ("*", "foo")}, "f:1: system.allowOrigins: 'foo' is no origin"),
+        ({"llm.provider": "nosuch"}, "f:1: llm.provider: it is 'nosuch'; known providers: anthropic"),
+        ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is no provider"),
+        ({"llm.fallback": ("nosuch/x",)}, "f:1: llm.fallback: it names 'nosuch'"),
+        ({"llm.providers.gw.model": "m"}, "f:1: llm.providers.gw: it does not say who speaks to it"),
+        ({"llm.providers.gw.driver": "opnai"}, "f:1: llm.providers.gw.driver: it is 'opnai'"),
+        ({"llm.providers.openai.driver": "anthropic"}, "f:1: llm.providers.openai.driver: the provider is named after another"),
+    ],
+)
+def test_a_fault_names_its_setting_and_its_place(values: dict[str, Value], said: str) -> None:
+    (fault,) = told(values)
+    assert fault.startswith(said)
+
+
+def test_one_fault_hides_no_other() -> None:
+    faults = told({"llm.providers.gw.driver": "opnai", "llm.fallback": ("gw", "other"), "llm.provider": "nosuch"})
+    assert [fault.partition(": ")[0] for fault in faults] == ["f:1", "f:3", "f:2"]
+
+
+def test_what_is_changed_at_run_time_has_no_line() -> None:
+    (fault,) = told({"llm.provider": "nosuch"}, "override")
+    assert fault.startswith("llm.provider: it is 'nosuch'")
