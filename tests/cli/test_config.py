@@ -81,7 +81,7 @@ async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
         refused = await desk.avm("config", "set", "llm.apiKey", "sk-planted")
         assert (refused.code, "sk-planted" in refused.err) == (2, False)
         masked = await desk.avm("config", "set", "llm.apiKey", given="***\n")
-        assert (masked.code, "in the place of what is secret" in masked.err) == (2, True)
+        assert (masked.code, "in the place of what is secret" in masked.err) == (1, True)
         done = await desk.avm("config", "set", "llm.apiKey", given="sk-planted\n")
         assert (done.code, "sk-planted" in done.out + done.err, "***" in done.out) == (0, False, True)
         assert await desk.ok("config", "get", "llm.apiKey") == "***\n"

@@ -8,6 +8,13 @@ from agentvm.commands.session import MAX_TITLE
 pytestmark = pytest.mark.anyio
 
 
+def about(command: str, session_id: str, image_id: str = "") -> dict[str, object]:
+    """What the command takes to be about a session."""
+    if command == "session_list":
+        return {"imageId": image_id}
+    return {"sessionId": session_id, **({"title": "x"} if command == "session_set_title" else {})}
+
+
 async def test_an_image_has_a_default_session_and_may_have_more() -> None:
     async with open_desk() as desk:
         image = await desk.create_image()
@@ -56,7 +63,7 @@ async def test_a_session_nobody_has_or_of_another_tenant_is_not_found(command: s
     async with open_desk() as desk:
         session_id = (await desk.create_image())["sessionId"]
         for peer, wanted in ((desk, "nope"), (desk.another("other"), session_id)):
-            reply = await peer.ask(command, sessionId=wanted, title="x")
+            reply = await peer.ask(command, **about(command, wanted))
             assert reply == {"error": f"Session not found: {wanted}", "errorCode": "session_not_found"}
 
 
@@ -65,7 +72,7 @@ async def test_a_peer_that_touches_a_session_hears_its_turns(command: str) -> No
     async with open_desk() as desk:
         image = await desk.create_image()
         listener = desk.another()
-        await listener.ask(command, sessionId=image["sessionId"], imageId=image["imageId"], title="x")
+        await listener.ask(command, **about(command, image["sessionId"], image["imageId"]))
         await desk.ask("message_send", imageId=image["imageId"], content="hi")
         await listener.hear("turn_response")
 
@@ -77,7 +84,7 @@ async def test_what_vanishes_in_the_middle_of_a_command_is_not_found(command: st
     async with open_desk() as desk:
         session_id = (await desk.create_image())["sessionId"]
         desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store))
-        assert (await desk.ask(command, sessionId=session_id, title="x"))["errorCode"] == code
+        assert (await desk.ask(command, **about(command, session_id)))["errorCode"] == code
 
 
 async def test_a_title_is_so_long_and_no_longer() -> None:
