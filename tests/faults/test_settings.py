@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from agentvm import ServerConfig, start_server
-from agentvm.cli.logs import configure_logs
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
 from agentvm.config import ProviderConfig
@@ -20,6 +19,7 @@ from agentvm.errors import ConfigInvalid
 from agentvm.log import concealed
 from agentvm.model.image import ImageConfig
 from agentvm.model.secret import Secret
+from agentvm.observability.console import configure_logs
 from agentvm.server.local import RunningServer
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Stall, Wait, open_provider

@@ -15,13 +15,13 @@ import anyio
 import click
 
 from agentvm.cli import program
-from agentvm.cli.logs import LEVELS, configure_logs
 from agentvm.cli.options import auth_option, configure, loop_options, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import DRIVERS
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
+from agentvm.observability.console import LEVELS, configure_logs
 from agentvm.version import VERSION
 
 EXAMPLES = """\b

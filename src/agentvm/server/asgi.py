@@ -11,11 +11,12 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM, system_clock
 from agentvm.errors import AgentVMError, shorten
+from agentvm.log import concerning
 from agentvm.model.ids import Clock
 from agentvm.model.principal import Principal
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
-from agentvm.server.errors import explain, name_request, status_of
+from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
 from agentvm.server.http.gate import MAX_BODY, check_gated
 from agentvm.server.origin import refusal
@@ -47,7 +48,9 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self.http(paths.parted(scope), receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+            routed = paths.parted(scope)
+            with concerning(request_id=request_id_of(routed)):
+                await self.http(routed, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):

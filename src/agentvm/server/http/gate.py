@@ -19,7 +19,7 @@ from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
 from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
-from agentvm.log import get_logger
+from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
@@ -76,6 +76,7 @@ class Gate:
         if reason := refusal(headers, bound_to=self._bound_to(), allowed=self._vm.config.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
         principal = await self._recognise(request)
+        also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
         await self._vm.office.quotas.hit(principal.tenant_id, principal.user_id)
         ask = Ask(
             vm=self._vm,
@@ -121,6 +122,7 @@ class Gate:
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
+            also_concerning(tenant_id=ask.tenant_id)
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
             body = await _body(request)

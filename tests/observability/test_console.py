@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentvm.cli.logs import configure_logs
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, concealed, get_logger
 from agentvm.model.secret import Secret
+from agentvm.observability.console import configure_logs
 
 logger = get_logger("agentvm.tests.logs")
 
