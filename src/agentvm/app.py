@@ -26,6 +26,8 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
+from agentvm.observability.log_book import LogBook, open_log_book
+from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import ship
 from agentvm.runtime.builtin_tools import builtin_tools
@@ -87,6 +89,7 @@ class AgentVM:
         office: Office,
         definitions: Definitions,
         resources: ResourceCentre,
+        logs: LogBook,
         clock: Clock,
         new_id: NewId,
         first_key: Secret | None = None,
@@ -96,6 +99,7 @@ class AgentVM:
         self._config = config
         self._settings = settings
         self.resources = resources
+        self.logs = logs
         self.runtime = runtime
         self.office = office
         self.clock = clock
@@ -230,7 +234,6 @@ async def open_agentvm(
         )
         for definition in definitions:
             runtime.check(definition)
-        first_key = await _bootstrap(settings, office)
         vm = AgentVM(
             config=config,
             store=store,
@@ -238,9 +241,10 @@ async def open_agentvm(
             office=office,
             definitions=Definitions(definitions),
             resources=centre,
+            logs=rules.logs,
             clock=clock,
             new_id=new_id,
-            first_key=first_key,
+            first_key=await _bootstrap(settings, office),
             settings=settings,
         )
         await _open_doors(vm, rules.ended, stack)
@@ -262,6 +266,7 @@ class _Rules:
     ended: list[Ended]
     prices: Prices
     metering: Metering
+    logs: LogBook
 
 
 async def _open_rules(
@@ -273,6 +278,7 @@ async def _open_rules(
     *,
     overrides: bool,
 ) -> _Rules:
+    logs = await stack.enter_async_context(open_log_book(clock, Redactor(config.secrets)))
     keys = await _load_server_key(config, store)
     vault = Vault(store, key=keys.vault, clock=clock)
     settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
@@ -282,8 +288,8 @@ async def _open_rules(
     stack.push_async_callback(office.own_keys.aclose)
     prices = Prices()
     metering = Metering(prices, office.quotas, clock)
-    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
-    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+    await _follow(settings, Live(None if drivers else models, prices, metering, logs), config.log_level)
+    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering, logs=logs)
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:

@@ -85,13 +85,8 @@ def serve(
         log_level=log_level,
         settings=settings,
     )
-    configure_logs(loaded.log_level, secrets=secrets_of(loaded))
+    configure_logs(loaded.log_level, secrets=loaded.secrets)
     anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
-
-
-def secrets_of(config: ServerConfig) -> list[Secret | None]:
-    keys = [one.api_key for one in config.providers.values()]
-    return [config.llm_api_key, config.admin_key, config.server_key, *config.provider_keys.values(), *keys]
 
 
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:

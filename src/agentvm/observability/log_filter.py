@@ -1,10 +1,13 @@
 """Log filter — which entries are asked for, and which of them the asker may see. Pure."""
 
+import re
 from dataclasses import dataclass
 
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
 from agentvm.observability.log_entry import LEVELS, Level, LogEntry, texts_of
+
+_PLAIN = re.compile(r"[\w.:-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,16 @@ class LogFilter:
             and (self.event is None or entry.event == self.event)
             and (self.text is None or _found(self.text, entry))
         )
+
+    def may_match(self, line: bytes) -> bool:
+        """Whether the JSON of an entry is worth being read: what is found by an id is rare."""
+        return all(one in line for one in self._ids)
+
+    @property
+    def _ids(self) -> list[bytes]:
+        named = (self.turn_id, self.request_id, self.session_id, self.container_id)
+        # One that JSON writes as it is.
+        return [name.encode() for name in named if name is not None and _PLAIN.fullmatch(name)]
 
 
 EVERY = LogFilter()

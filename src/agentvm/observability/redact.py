@@ -11,8 +11,9 @@ from agentvm.model.secret import Secret
 HIDDEN = "***"
 
 _SECRET_NAME = re.compile(r"(?i).*(?:api_?key|authorization|password|secret|cookie)|(?:.*_)?token")
-_QUERY = re.compile(r"""(\w+://[^\s?'"]*|(?:^|(?<=[\s'"]))/[^\s?'"]*)\?[^\s'"]*""")
-_USER_INFO = re.compile(r"(\w+://)[^\s/@]+@")
+# Each matches with or without what it takes out, and schemes are short: no text takes more than a few looks at each letter.
+_QUERY = re.compile(r"""(\w{1,20}://[^\s?'"]*|(?:^|(?<=[\s'"]))/[^\s?'"]*)(?:\?[^\s'"]*)?""")
+_USER_INFO = re.compile(r"(\w{1,20}://)[^\s/@]+@")
 _OWN_KEY = re.compile(r"avm_[0-9A-Za-z]{12}_[0-9A-Za-z_]{20,}|avmws_[0-9A-Za-z]{16,}|(?i:\bbearer )[^\s'\"]+")
 """Credentials of this server: keys, tickets, and whatever stands behind `Bearer`."""
 

@@ -18,7 +18,7 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import MAX_BODY, check_gated
+from agentvm.server.http.gate import MAX_BODY, Gate, check_gated
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
@@ -39,10 +39,11 @@ class Application:
         self._house = House(vm, watch, Readers())
         self.bound_to = vm.config.host
         """The address peers come to."""
+        self.gate = Gate(vm, lambda: self.bound_to)
         self.http = management_api(
             lambda: vm.runtime.hindrance,
             authenticates=vm.config.authenticates,
-            behind_gate=handlers(vm, lambda: self.bound_to),
+            behind_gate=handlers(self.gate),
             clock=vm.clock,
         )
 
