@@ -54,11 +54,16 @@ def test_an_exception_is_kept_without_its_text() -> None:
     ],
 )
 def test_what_an_error_quotes_is_left_out(said: str, kept: str) -> None:
-    assert entry(code="not_found", error=said).facts == {"code": "not_found", "error": kept}
+    assert entry(error=said, why={"said": [said]}).facts == {"error": kept, "why": {"said": [kept]}}
 
 
-def test_the_words_of_a_provider_are_left_out() -> None:
-    assert entry(code="provider_overloaded", error="it said: my diary").facts == {"code": "provider_overloaded"}
+@pytest.mark.parametrize("code", ["provider_overloaded", "not_found", "invalid_input", "internal_error"])
+def test_the_words_of_an_error_with_a_code_are_left_out(code: str) -> None:
+    assert entry(code=code, error="it said: my diary").facts == {"code": code}
+
+
+def test_the_words_of_the_store_are_kept() -> None:
+    assert entry(code="store_failed", error="disk I/O error").facts == {"code": "store_failed", "error": "disk I/O error"}
 
 
 def test_secrets_are_taken_out() -> None:

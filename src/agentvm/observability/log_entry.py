@@ -1,8 +1,9 @@
 """Log entry — one entry of the log as it is kept and shown: bounded, without secrets and without what users said.
 
-What users say is in no fact that AgentVM logs on purpose. It can come along in three ways, which are closed here: an error
-quotes what it was given, so what stands in quotes is left out; a provider's error may repeat the prompt, so its words are left
-out; an exception may say anything, so of it only its type and the places it came through are kept.
+What users say is in no fact that AgentVM logs on purpose. It can come along with an error, and that is closed here. An error
+with a code repeats what somebody gave, or what a provider answered to it: its words are left out, unless it is the store's, of
+which nothing could be known without them. Elsewhere what stands in quotes is left out. An exception may say anything, so of it
+only its type and the places it came through are kept.
 """
 
 import re
@@ -16,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 from structlog.typing import EventDict
 
-from agentvm.errors import BY_CODE, ProviderError
+from agentvm.errors import BY_CODE, StoreFailed
 from agentvm.log import IDS
 from agentvm.model.base import Record
 from agentvm.observability.redact import Redactor
@@ -74,7 +75,7 @@ def make_entry(number: int, at: int, logger: str, method: str, facts: EventDict,
     raised = _raised(facts.get("exc_info"))
     clean = redactor.clean_all({name: value for name, value in facts.items() if name not in _APART and value is not None})
     kind = BY_CODE.get(str(clean.get("code")))
-    if kind is not None and issubclass(kind, ProviderError):
+    if kind is not None and not issubclass(kind, StoreFailed):
         clean = {name: value for name, value in clean.items() if name not in _NO_WORDS}
     ids = {name: str(clean.pop(name))[:MOST_TEXT] for name in IDS if name in clean}
     event = str(clean.pop("event", ""))[:MOST_TEXT]
