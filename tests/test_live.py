@@ -17,6 +17,8 @@ from agentvm.model.ledger import Planned
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
+from agentvm.observability.log_book import LogBook
+from agentvm.observability.redact import Redactor
 from agentvm.storage.sqlite import open_store
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
@@ -49,7 +51,7 @@ async def running() -> AsyncIterator[Running]:
     async with open_store(None) as store, Models(open_one=open_driver, clock=lambda: 1) as models:
         prices = Prices()
         metering = Metering(prices, Quotas(store, lambda: 1), lambda: 1)
-        yield Running(Live(models, prices, metering), models, metering)
+        yield Running(Live(models, prices, metering, LogBook(lambda: 1, Redactor())), models, metering)
 
 
 async def test_another_default_model_answers_from_now_on() -> None:
@@ -96,7 +98,7 @@ async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None
 
 async def test_drivers_that_the_program_brought_stay() -> None:
     async with running() as one:
-        kept = Live(None, Prices(), one.metering)
+        kept = Live(None, Prices(), one.metering, LogBook(lambda: 1, Redactor()))
         wrong = replace(BEFORE, llm_provider="anthropic")
         await kept.attempt(wrong)
         await kept.follow(BEFORE, wrong)

@@ -26,6 +26,8 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
+from agentvm.observability.log_book import LogBook, open_log_book
+from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import ship
 from agentvm.runtime.builtin_tools import builtin_tools
@@ -85,6 +87,7 @@ class AgentVM:
         office: Office,
         definitions: Definitions,
         resources: ResourceCentre,
+        logs: LogBook,
         clock: Clock,
         new_id: NewId,
         first_key: Secret | None = None,
@@ -94,6 +97,7 @@ class AgentVM:
         self._config = config
         self._settings = settings
         self.resources = resources
+        self.logs = logs
         self.runtime = runtime
         self.office = office
         self.clock = clock
@@ -228,7 +232,6 @@ async def open_agentvm(
         )
         for definition in definitions:
             runtime.check(definition)
-        first_key = await _bootstrap(settings, office)
         vm = AgentVM(
             config=config,
             store=store,
@@ -236,9 +239,10 @@ async def open_agentvm(
             office=office,
             definitions=Definitions(definitions),
             resources=centre,
+            logs=rules.logs,
             clock=clock,
             new_id=new_id,
-            first_key=first_key,
+            first_key=await _bootstrap(settings, office),
             settings=settings,
         )
         await _open_doors(vm, rules.ended, stack)
@@ -260,6 +264,7 @@ class _Rules:
     ended: list[Ended]
     prices: Prices
     metering: Metering
+    logs: LogBook
 
 
 async def _open_rules(
@@ -271,6 +276,7 @@ async def _open_rules(
     *,
     overrides: bool,
 ) -> _Rules:
+    logs = await stack.enter_async_context(open_log_book(clock, Redactor(config.secrets)))
     keys = await _load_server_key(config, store)
     vault = Vault(store, key=keys.vault, clock=clock)
     settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
@@ -280,8 +286,9 @@ async def _open_rules(
     office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(office.own_keys.aclose)
     metering = Metering(prices, office.quotas, clock)
-    await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level, office.own_keys)
-    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+    live = Live(None if drivers else models, prices, metering, logs)
+    await _follow(settings, live, config.log_level, office.own_keys)
+    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering, logs=logs)
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:

@@ -4,6 +4,7 @@ from agentvm.config import ServerConfig
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.log import conceal, set_level
+from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
 
@@ -11,9 +12,9 @@ from agentvm.tenants.price import Prices
 class Live:
     """What follows the settings while the server runs; see `agentvm.config.centre.Follower`."""
 
-    def __init__(self, models: Models | None, prices: Prices, metering: Metering) -> None:
+    def __init__(self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook) -> None:
         """`models` are None where the program has brought its own drivers, which stay."""
-        self._models, self._prices, self._metering = models, prices, metering
+        self._models, self._prices, self._metering, self._logs = models, prices, metering, logs
 
     async def attempt(self, config: ServerConfig) -> None:
         if self._models is None:
@@ -33,6 +34,13 @@ class Live:
                 conceal(secret.reveal())
         if before.log_level != after.log_level:
             set_level(after.log_level)
+        await self._logs.keep(keeping(after))
+
+
+def keeping(config: ServerConfig) -> Keeping:
+    """What is in memory only leaves no files."""
+    folder = None if config.data_dir is None or not config.log_file else config.data_dir.expanduser().absolute() / "logs"
+    return Keeping(folder=folder, most_bytes=config.log_file_bytes, most_files=config.log_files)
 
 
 async def configure(models: Models, config: ServerConfig) -> None:

@@ -1,98 +1,117 @@
-import io
 import json
-import logging
-from collections.abc import Iterator
+from typing import Any
 
+import anyio
+import anyio.to_thread
+import click
 import pytest
+from tests.cli.desk import avm, open_desk
+from tests.cli.fake_server import Asked, answering
 
-from agentvm.cli.logs import configure_logs
-from agentvm.errors import ConfigInvalid
-from agentvm.log import conceal, concealed, get_logger
-from agentvm.model.secret import Secret
+from agentvm.cli import logs as command
+from agentvm.cli.table import Show
+from agentvm.log import concerning, get_logger
 
-logger = get_logger("agentvm.tests.logs")
+pytestmark = pytest.mark.anyio
 
+logger = get_logger("agentvm.tests.cli_logs")
 
-class TerminalStream(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("agentvm")
-    before = (root.handlers[:], root.level, ours.level)
-    # Ours first takes all handlers away, and would close pytest's.
-    root.handlers = []
-    yield
-    root.handlers, root.level, ours.level = before
-
-
-def test_away_from_a_terminal_entries_are_lines_of_json_with_their_time() -> None:
-    stream = io.StringIO()
-    configure_logs("info", stream=stream)
-    logger.info("agent_stopped", agent_id="a1", turns=2)
-    logger.debug("unheard")
-    entry = json.loads(stream.getvalue())
-    assert entry.pop("timestamp").endswith("Z")
-    assert entry == {"level": "info", "logger": "agentvm.tests.logs", "event": "agent_stopped", "agent_id": "a1", "turns": 2}
+ENTRY = {
+    "number": 1,
+    "at": 1_700_000_000_123,
+    "level": "warning",
+    "event": "turn_failed",
+    "logger": "l",
+    "turnId": "u1",
+    "facts": {"code": "timeout", "count": 1234, "why": "it took long", "empty": ""},
+    "raised": {"kind": "KeyError", "places": ["a.py:1 f", "b.py:2 g"]},
+}
 
 
-def test_in_a_terminal_entries_are_key_value_pairs() -> None:
-    stream = TerminalStream()
-    configure_logs("debug", stream=stream)
-    logger.debug("agent_stopped", agent_id="a1", why="it was asked to")
-    line = stream.getvalue()
-    assert line.startswith("timestamp=")
-    assert 'level=debug event=agent_stopped logger=agentvm.tests.logs agent_id=a1 why="it was asked to"\n' in line
+async def test_the_newest_are_printed_last_and_found_by_what_they_are_about() -> None:
+    async with open_desk() as desk:
+        for number in range(3):
+            with concerning(turn_id=f"u{number}", session_id="s1"):
+                logger.warning("counted", number=number)
+        logger.error("broken", code="x")
+        lines = (await desk.ok("logs", "--session", "s1", "-n", "2")).splitlines()
+        assert [line.split(" WARNING  ")[1] for line in lines] == [
+            "counted number=1 session=s1 turn=u1",
+            "counted number=2 session=s1 turn=u2",
+        ]
+        assert "broken code=x" in await desk.ok("logs", "--level", "error", "--event", "broken", "--since", "1h")
+        found = await desk.ok("logs", "--grep", "COUNTED", "--turn", "u1", "--json")
+        assert json.loads(found)["turnId"] == "u1"
+        assert (await desk.avm("logs", "--turn", "none")).err == "Nothing was logged.\n"
 
 
-def test_secrets_and_query_strings_are_never_written() -> None:
-    stream = io.StringIO()
-    configure_logs("info", secrets=[Secret("sk-hidden"), None], stream=stream)
-    facts = {
-        "url": "ws://me:sk-pass@host/ws?token=sk-query#x",
-        "path": "/ws?token=sk-query",
-        "Authorization": "Bearer sk-named",
-    }
-    logger.info("refused", **facts, inner={"api_key": "sk-named", "text": ["said sk-hidden"]}, held=Secret("sk-held"))
-    try:
-        raise ValueError("the key sk-hidden is wrong")
-    except ValueError:
-        logger.exception("crashed")
-    written = stream.getvalue()
-    assert "sk-" not in written
-    assert "ws://***@host/ws" in written
-    assert "the key *** is wrong" in written
+def test_an_entry_is_one_line_with_its_time_its_facts_and_where_it_broke() -> None:
+    with answering(lambda asked: (200, {"items": [ENTRY]})) as (url, asked):
+        done = avm("logs", url=url)
+    assert done.out == (
+        "2023-11-14 22:13:20.123 WARNING  turn_failed"
+        ' code=timeout count=1234 why="it took long" empty="" raised="KeyError at b.py:2 g" turn=u1\n'
+    )
+    assert asked[0].path == "/v1/logs?limit=100"
 
 
-def test_a_key_that_came_later_is_taken_out_too_and_whole_also_if_another_begins_it() -> None:
-    stream = io.StringIO()
-    configure_logs("info", secrets=[Secret("sk-first")], stream=stream)
-    for secret in ("sk-first-and-more", "word", ""):
-        conceal(secret)
-    try:
-        logger.info("told", text="sk-first-and-more, sk-first and a word")
-    finally:
-        concealed.clear()
-    assert json.loads(stream.getvalue())["text"] == "***, *** and a word"
+def test_nothing_in_an_entry_is_obeyed_by_the_terminal() -> None:
+    hostile = {"at": "x\x1b[2J", "level": "\x1b[31m", "event": "a\nb\x07", "facts": {"\x1bc": "\u202e\x9b1m"}, "turnId": "\r"}
+    with answering(lambda asked: (200, {"items": [hostile]})) as (url, _):
+        out = avm("logs", url=url).out
+    assert out.count("\n") == 1
+    assert out[:-1].isprintable()
 
 
-def test_counts_of_tokens_are_no_secrets() -> None:
-    stream = io.StringIO()
-    configure_logs("info", stream=stream)
-    logger.info("turn_ended", input_tokens=12)
-    assert json.loads(stream.getvalue())["input_tokens"] == 12
+def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(command.logs, color=True):
+        command._print(ENTRY, Show())
+    assert "\x1b[33m" in capsys.readouterr().out
+    command._print(ENTRY, Show())
+    assert "\x1b" not in capsys.readouterr().out
 
 
-def test_libraries_are_heard_from_warnings_upward() -> None:
-    stream = io.StringIO()
-    configure_logs("debug", stream=stream)
-    logging.getLogger("uvicorn.error").info("Started server process")
-    logging.getLogger("uvicorn.error").warning("GET %s", "/ws?token=1")
-    assert json.loads(stream.getvalue())["event"] == "GET /ws"
+def test_pages_are_read_until_there_are_enough() -> None:
+    def answer(asked: Asked) -> tuple[int, Any]:
+        return 200, {"items": [ENTRY] * 1000, "next": "7"}
+
+    with answering(answer) as (url, asked):
+        assert len(avm("logs", "-n", "1500", "--json", url=url).out.splitlines()) == 1500
+        assert avm("logs", "-n", "0", url=url).code == 2
+        assert avm("logs", "--level", "loud", url=url).code == 2
+    assert [one.path for one in asked] == ["/v1/logs?limit=1000", "/v1/logs?limit=1000&before=7"]
 
 
-def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(ConfigInvalid):
-        configure_logs("loud")
+def test_who_follows_is_shown_each_line_and_told_when_the_server_ends_it() -> None:
+    lines = "\n".join(["", json.dumps(ENTRY), "", json.dumps({**ENTRY, "event": "next"}), ""])
+    with answering(lambda asked: (200, lines)) as (url, asked):
+        done = avm("logs", "--follow", "--level", "warning", "-n", "5", "--json", url=url)
+    assert [json.loads(line)["event"] for line in done.out.splitlines()] == ["turn_failed", "next"]
+    assert "ended" in done.err
+    assert asked[0].path == "/v1/logs?follow=true&limit=5&level=warning"
+
+
+def test_a_refusal_is_explained_while_following_too() -> None:
+    error = {"code": "refused", "message": "Too many streams are open", "requestId": "req_1"}
+    with answering(lambda asked: (503, {"error": error})) as (url, _):
+        done = avm("logs", "-f", url=url)
+    assert (done.code, done.err) == (1, "Error: Too many streams are open (refused, request req_1)\n")
+
+
+async def test_following_a_real_server_shows_what_comes() -> None:
+    async with open_desk() as desk:
+        streams = desk.server.app.gate.streams
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as tasks:
+                outs: list[str] = []
+
+                async def follow() -> None:
+                    outs.append(await desk.ok("logs", "--follow", "--turn", "u1"))
+
+                tasks.start_soon(follow)
+                while not len(streams):
+                    await anyio.lowlevel.checkpoint()
+                logger.warning("came", turn_id="u1")
+                await anyio.wait_all_tasks_blocked()
+                await desk.server.server.close()
+        assert "came turn=u1" in outs[0]

@@ -1,4 +1,5 @@
 import dataclasses
+import logging
 from typing import Any, NoReturn
 
 import pytest
@@ -6,7 +7,10 @@ from tests.commands.fixtures import Desk, open_desk
 from tests.protocol.fixtures import REQUESTS
 
 from agentvm.commands import dispatch
-from agentvm.errors import StoreFailed
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.scripted import ScriptedDriver, Step
+from agentvm.errors import ProviderOverloaded, StoreFailed
+from agentvm.log import concerned
 from agentvm.protocol.commands import ContainerList
 from agentvm.protocol.table import COMMANDS
 from agentvm.resources.centre import make_centre
@@ -126,3 +130,29 @@ async def test_a_peer_that_is_gone_can_still_be_answered() -> None:
         desk.vm.detach(desk.peer)
         assert await desk.ask("container_create", containerId="c1") == {"containerId": "c1"}
         assert "container_created" not in desk.types()
+
+
+async def test_entries_about_a_command_and_its_turn_carry_their_ids(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="agentvm")
+    async with open_desk(ScriptedDriver(fail)) as desk:
+        image = await desk.create_image("c1")
+        sent = await desk.ask("message_send", imageId=image["imageId"], content="hello")
+        assert "error" not in sent
+        await desk.hear("turn_response")
+        await desk.ask("session_set_title", sessionId="no_such", title="x")
+    failed, refused = (one_of(caplog, event) for event in ("turn_failed", "command_refused"))
+    assert failed["turn_id"].startswith("turn_")
+    about = (failed["request_id"], failed["tenant_id"], failed["container_id"], failed["session_id"])
+    assert about == ("req_1", "default", "c1", image["sessionId"])
+    assert (refused["request_id"], refused["tenant_id"], refused["session_id"]) == ("req_1", "default", "no_such")
+    assert "turn_id" not in refused
+    assert concerned() == {}
+
+
+def fail(prompt: Prompt) -> list[Step]:
+    return [ProviderOverloaded("the model is overloaded")]
+
+
+def one_of(caplog: pytest.LogCaptureFixture, event: str) -> dict[str, Any]:
+    (record,) = [record for record in caplog.records if record.getMessage() == event]
+    return vars(record)

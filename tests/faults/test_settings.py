@@ -12,7 +12,6 @@ import httpx2
 import pytest
 
 from agentvm import ServerConfig, start_server
-from agentvm.cli.logs import configure_logs
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
 from agentvm.config import ProviderConfig
@@ -20,6 +19,7 @@ from agentvm.errors import ConfigInvalid
 from agentvm.log import concealed
 from agentvm.model.image import ImageConfig
 from agentvm.model.secret import Secret
+from agentvm.observability.console import configure_logs
 from agentvm.server.local import RunningServer
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Stall, Wait, open_provider
@@ -174,8 +174,8 @@ async def test_a_secret_that_is_planted_is_found_nowhere(tmp_path: Path) -> None
     seen.append(stream.getvalue())
     assert [text for text in seen if PLANTED in text] == []
     assert "the key is ***" in seen[-1]
-    async for path in anyio.Path(tmp_path).iterdir():
-        assert PLANTED.encode() not in await path.read_bytes(), path
+    async for path in anyio.Path(tmp_path).rglob("*"):
+        assert not await path.is_file() or PLANTED.encode() not in await path.read_bytes(), path
 
 
 async def test_what_was_changed_counts_after_a_restart_also_where_the_server_listens(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 from urllib.parse import quote, urlsplit
@@ -79,6 +80,16 @@ class Api:
                 return
             query[cursor] = next_page
 
+    def lines(self, *path: str, **query: str | int | None) -> Iterator[Item]:
+        """Each line of an answer that goes on, as it comes; those that are empty only show that it lives."""
+        with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query)) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise _failure(answer, self.url)
+            for line in answer.iter_lines():
+                if line.strip():
+                    yield _object(line.encode())
+
     def post(self, *path: str, body: Item | bytes, **query: str | int | None) -> Item:
         return _object(self.ask("POST", path, query, body))
 
@@ -90,24 +101,34 @@ class Api:
 
     def ask(self, method: str, path: tuple[str, ...], query: Query, body: Item | bytes | None = None) -> bytes:
         """The body of a good answer; `RequestFailed` for any other. Bytes go as they are, anything else as JSON."""
-        for part in path:
-            if part in ("", ".", ".."):
-                # In a path they would mean something else.
-                raise click.UsageError(f"{part!r} is the name of nothing.")
-        place = "/v1/" + "/".join(quote(part, safe="") for part in path)
-        wanted = {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
         content = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        with self._explained():
+            answer = self._client.request(method, _place(path), params=self._wanted(query), content=content)
+        if answer.is_success:
+            return answer.content
+        raise _failure(answer, self.url)
+
+    def _wanted(self, query: Query) -> dict[str, str | int]:
+        return {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
-            answer = self._client.request(method, place, params=wanted, content=content)
+            yield
         except httpx2.TimeoutException:
             raise RequestFailed(
                 f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
-        if answer.is_success:
-            return answer.content
-        raise _failure(answer, self.url)
+
+
+def _place(path: tuple[str, ...]) -> str:
+    for part in path:
+        if part in ("", ".", ".."):
+            # In a path they would mean something else.
+            raise click.UsageError(f"{part!r} is the name of nothing.")
+    return "/v1/" + "/".join(quote(part, safe="") for part in path)
 
 
 def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:

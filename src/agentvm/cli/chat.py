@@ -17,7 +17,6 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.conversation import Conversation
-from agentvm.cli.logs import configure_logs
 from agentvm.cli.options import (
     KEY_REMEDY,
     MODEL_HELP,
@@ -34,6 +33,7 @@ from agentvm.cli.terminal import Terminal, interrupts_held
 from agentvm.config import DEFAULT_PORT, ServerConfig
 from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
 from agentvm.model.secret import Secret
+from agentvm.observability.console import configure_logs
 from agentvm.protocol.verbs import AgentX, WireEvent
 
 EXAMPLES = """\b

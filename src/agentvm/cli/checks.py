@@ -16,7 +16,6 @@ import apsw
 import httpx2
 
 from agentvm.cli import program
-from agentvm.cli.logs import LEVELS, check_level
 from agentvm.cli.model import is_whole
 from agentvm.cli.serve import describe_model, describe_unpriced
 from agentvm.config import ServerConfig
@@ -25,6 +24,7 @@ from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
+from agentvm.observability.console import LEVELS, check_level
 from agentvm.storage.sqlite.datadir import lock_data_dir
 from agentvm.tenants.keys import parse_key
 from agentvm.tenants.server_key import is_server_key

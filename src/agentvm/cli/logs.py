@@ -1,88 +1,97 @@
-"""Logs — what a command writes to stderr while it runs: one line per entry, with its time.
+"""avm logs — what a server has logged: the newest entries, or each as it comes."""
 
-Readable `key=value` in a terminal, JSON everywhere else. No secret and no query string is written, whoever logs it:
-the last step before the text is built takes them out. Other people's libraries are heard from warnings upward only.
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+import msgspec
+
+from agentvm.cli.api import PAGE, Api, Query, asks_server, tenant_option
+from agentvm.cli.table import Item, Show, plain
+from agentvm.cli.when import past
+
+EXAMPLES = """\b
+Examples:
+  avm logs                                  the newest 100
+  avm logs --follow --level warning         each warning as it comes
+  avm logs --turn turn_7                    what was said about one turn
+  avm logs --since 2h --grep timeout --json
 """
 
-import logging
-import re
-import sys
-from collections.abc import Sequence
-from typing import TextIO
-
-import structlog
-from structlog.stdlib import ProcessorFormatter
-from structlog.typing import EventDict, Processor, WrappedLogger
-
-from agentvm.errors import ConfigInvalid
-from agentvm.log import concealed, set_level
-from agentvm.model.secret import Secret
-
-LEVELS = ("debug", "info", "warning", "error")
-
-_SECRET_NAME = re.compile(r"(?i).*(?:api_?key|authorization|password|secret|cookie)|(?:.*_)?token")
-_QUERY = re.compile(r"""(\w+://[^\s?'"]*|(?:^|(?<=[\s'"]))/[^\s?'"]*)\?[^\s'"]*""")
-_USER_INFO = re.compile(r"(\w+://)[^\s/@]+@")
+_COLOURS = {"debug": "bright_black", "warning": "yellow", "error": "red", "critical": "red"}
+_IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 
 
-def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
-    """From now on, entries at `level` and above go to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
-    check_level(level)
-    target = stream or sys.stderr
-    handler = logging.StreamHandler(target)
-    handler.setFormatter(
-        ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.stdlib.add_log_level,
-                structlog.stdlib.add_logger_name,
-                structlog.stdlib.ExtraAdder(),
-                structlog.processors.TimeStamper(fmt="iso", utc=True),
-            ],
-            processors=[
-                ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                Redactor(secrets),
-                _renderer(target),
-            ],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    set_level(level)
+@click.command(epilog=EXAMPLES)
+@click.option("-f", "--follow", is_flag=True, help="Go on with each entry as it comes.")
+@click.option(
+    "--level", type=click.Choice(["debug", "info", "warning", "error", "critical"]), help="The least important that is shown."
+)
+@click.option("--since", type=past, help="Not before: 2h, 2026-11-15 or 2026-11-15T10:00.")
+@click.option("--until", type=past, help="Before that.")
+@click.option("--request", help="About this request.")
+@click.option("--turn", help="About this turn.")
+@click.option("--session", help="About this session.")
+@click.option("--container", help="About this container.")
+@click.option("--event", help="Of this name.")
+@click.option("--grep", "text", metavar="TEXT", help="With this text, in whatever case.")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The newest so many.")
+@tenant_option
+@asks_server
+def logs(api: Api, show: Show, /, follow: bool, lines: int, **wanted: str | int | None) -> None:
+    """See what the server has logged, and follow it.
+
+    The newest is last.
+    """
+    if follow:
+        for entry in api.lines("logs", follow="true", limit=min(lines, PAGE), **wanted):
+            _print(entry, show)
+        click.echo("The server has ended it. To go on, run the same command again.", err=True)
+        return
+    query: Query = {"limit": min(lines, PAGE), **wanted}
+    newest = list(islice(api.pages("logs", cursor="before", following="next", **query), lines))
+    if not newest and not show.as_json:
+        click.echo("Nothing was logged.", err=True)
+    _print_all(reversed(newest), show)
 
 
-def check_level(level: str) -> None:
-    if level not in LEVELS:
-        raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
+def _print_all(entries: Iterable[Item], show: Show) -> None:
+    for entry in entries:
+        _print(entry, show)
 
 
-def _renderer(stream: TextIO) -> Processor:
-    first = ["timestamp", "level", "event"]
-    if stream.isatty():
-        return structlog.processors.LogfmtRenderer(key_order=first, bool_as_flag=False)
-    return structlog.processors.JSONRenderer(default=repr, ensure_ascii=False)
+def _print(entry: Item, show: Show) -> None:
+    """One line each: JSON too, so that it can be read while it grows."""
+    if show.as_json:
+        click.echo(msgspec.json.encode(entry).decode())
+        return
+    level = str(entry.get("level", ""))
+    shown = click.style(f"{plain(level).upper():<8}", fg=_COLOURS.get(level))
+    click.echo(f"{_time(entry.get('at'))} {shown} {click.style(plain(entry.get('event')), bold=True)}{_facts(entry)}")
 
 
-class Redactor:
-    """Takes secrets and query strings out of an entry."""
+def _time(at: object) -> str:
+    try:
+        return datetime.fromtimestamp(float(str(at)) / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")[:23]
+    except (ValueError, OverflowError, OSError):
+        return plain(str(at))
 
-    def __init__(self, secrets: Sequence[Secret | None]) -> None:
-        self._secrets = [secret.reveal() for secret in secrets if secret is not None]
 
-    def __call__(self, logger: WrappedLogger, method: str, entry: EventDict) -> EventDict:
-        return {name: "***" if _SECRET_NAME.fullmatch(name) else self._clean(value) for name, value in entry.items()}
+def _facts(entry: Item) -> str:
+    """Names and values come from others: nothing of them is obeyed by the terminal."""
+    facts = entry.get("facts")
+    pairs = dict(facts) if isinstance(facts, dict) else {}
+    raised = entry.get("raised")
+    if isinstance(raised, dict):
+        places = raised.get("places")
+        where = f" at {places[-1]}" if isinstance(places, list) and places else ""
+        pairs["raised"] = f"{raised.get('kind')}{where}"
+    pairs |= {name.removesuffix("Id"): entry[name] for name in _IDS if entry.get(name) is not None}
+    return "".join(f" {plain(name)}={_value(value)}" for name, value in pairs.items())
 
-    def _clean(self, value: object) -> object:
-        match value:
-            case str():
-                # The longest first: one that begins another would leave the rest of it.
-                for secret in sorted({*self._secrets, *concealed}, key=len, reverse=True):
-                    value = value.replace(secret, "***")
-                return _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value))
-            case dict():
-                return {key: "***" if _SECRET_NAME.fullmatch(str(key)) else self._clean(inner) for key, inner in value.items()}
-            case list() | tuple():
-                return [self._clean(inner) for inner in value]
-            case bool() | int() | float() | None:
-                return value
-            case _:
-                return self._clean(repr(value))
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    shown = plain(text)
+    return f'"{shown}"' if isinstance(value, str) and (" " in shown or not shown) else shown

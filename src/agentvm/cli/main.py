@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resource": ("agentvm.cli.resource:resource", "Publish, find and move what agents are made of."),
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
+    "logs": ("agentvm.cli.logs:logs", "See what the server has logged, and follow it."),
+    "errors": ("agentvm.cli.errors:errors", "See what went wrong, by kind."),
     "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),

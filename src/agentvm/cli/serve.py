@@ -15,13 +15,13 @@ import anyio
 import click
 
 from agentvm.cli import program
-from agentvm.cli.logs import LEVELS, configure_logs
 from agentvm.cli.options import auth_option, configure, loop_options, server_options
 from agentvm.config import ServerConfig
 from agentvm.drivers.registry import DRIVERS
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
+from agentvm.observability.console import LEVELS, configure_logs
 from agentvm.version import VERSION
 
 EXAMPLES = """\b
@@ -85,13 +85,8 @@ def serve(
         log_level=log_level,
         settings=settings,
     )
-    configure_logs(loaded.log_level, secrets=secrets_of(loaded))
+    configure_logs(loaded.log_level, secrets=loaded.secrets)
     anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
-
-
-def secrets_of(config: ServerConfig) -> list[Secret | None]:
-    keys = [one.api_key for one in config.providers.values()]
-    return [config.llm_api_key, config.admin_key, config.server_key, *config.provider_keys.values(), *keys]
 
 
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:

@@ -1,5 +1,9 @@
 """Dispatch — the one gate between a peer's command and what carries it out, and where errors become answers."""
 
+import re
+import secrets
+from contextlib import AbstractContextManager
+
 import msgspec
 
 from agentvm.commands import agent, container, definition, gate, image, message, resource, session
@@ -7,13 +11,16 @@ from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
 from agentvm.events.error import SystemError
-from agentvm.log import get_logger
+from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, ContainerId, ImageId
 from agentvm.protocol.commands import Command, R_co, Reply
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.table import CommandTable
 
 logger = get_logger(__name__)
+
+_NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+"""A request's id that its sender chose and that can stand in a log; any other is content, for all we know."""
 
 TABLE: CommandTable[Call] = CommandTable(
     container_create=container.create,
@@ -64,23 +71,39 @@ async def carry_out(call: Call, command: Command[R_co]) -> R_co:
 async def answer(peer: Peer, command: Command[Reply], request_id: str | None) -> None:
     """Carries the command out and queues its reply for the peer. Never raises."""
     call = Call(peer)
-    try:
-        reply = await carry_out(call, command)
-    except AgentVMError as error:
-        reply = refuse(peer, error, request_id, _named(command), command.refused())
-    except Exception:  # Protects the connection, and every other one: a bug answers one command.
-        logger.exception("command_crashed", command=command.name)
-        problem = AgentVMError("The command failed because of an internal error")
-        reply = refuse(peer, problem, request_id, _named(command), command.refused())
-    peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
-    for then in call.after:
-        then()
+    with handling(peer, command, request_id):
+        try:
+            reply = await carry_out(call, command)
+        except AgentVMError as error:
+            reply = refuse(peer, error, request_id, _named(command), command.refused())
+        except Exception:  # Protects the connection, and every other one: a bug answers one command.
+            logger.exception("command_crashed", command=command.name)
+            problem = AgentVMError("The command failed because of an internal error")
+            reply = refuse(peer, problem, request_id, _named(command), command.refused())
+        peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
+        for then in call.after:
+            then()
+
+
+def handling(peer: Peer, command: Command[Reply], request_id: str | None) -> AbstractContextManager[None]:
+    """Entries made within are about this command of this peer."""
+    who, container_id, session_id = peer.principal, getattr(command, "container_id", None), getattr(command, "session_id", None)
+    return concerning(
+        request_id=_request_name(request_id),
+        tenant_id=who.tenant_id,
+        user_id=who.user_id,
+        # What is said of a container is read by those who have it: nobody else may write there.
+        container_id=container_id if isinstance(container_id, str) and who.reaches(container_id) else None,
+        session_id=session_id if isinstance(session_id, str) and _NAME.fullmatch(session_id) else None,
+    )
 
 
 def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope, reply: Reply) -> Reply:
     """Tells the asker, and nobody else, what went wrong; returns the reply that says so too."""
     text = str(error)
-    logger.info("command_refused", code=error.code, error=text)
+    # What is no command is refused where nothing is bound.
+    about = {"tenant_id": peer.tenant_id, "user_id": peer.principal.user_id, "request_id": _request_name(request_id)}
+    logger.info("command_refused", code=error.code, error=text, **({} if concerned() else about))
     told = SystemError(message=text, request_id=request_id, severity="error", code=error.code)
     event = Event(data=told, scope=scope, timestamp=peer.clock(), tenant_id=peer.tenant_id)
     frame = encode_event(event)
@@ -93,6 +116,10 @@ def refuse_unreadable(peer: Peer, name: str, request_id: str | None, error: Agen
     """Answers a request that is no command, under the name it gave itself."""
     reply = refuse(peer, error, request_id, Scope(), Reply())
     peer.channel.send(encode_reply(name, request_id, reply, peer.clock()))
+
+
+def _request_name(given: str | None) -> str:
+    return given if given is not None and _NAME.fullmatch(given) else f"req_{secrets.token_hex(8)}"
 
 
 def _named(command: Command[Reply]) -> Scope:

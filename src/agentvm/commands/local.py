@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from agentvm.commands.call import Call, Peer
-from agentvm.commands.dispatch import carry_out, refuse
+from agentvm.commands.dispatch import carry_out, handling, refuse
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import Scope
 from agentvm.protocol.codec import decode_command, decode_event, encode
@@ -43,14 +43,15 @@ class LocalLink:
         checked = decode_command(command.name, _encode(f"{command.name}_request", command))
         self._check_open()
         call = Call(self._peer)
-        try:
-            reply = await carry_out(call, checked)
-        except AgentVMError as error:
-            refuse(self._peer, error, None, Scope(), Reply())
-            raise
-        finally:
-            for then in call.after:
-                then()
+        with handling(self._peer, checked, None):
+            try:
+                reply = await carry_out(call, checked)
+            except AgentVMError as error:
+                refuse(self._peer, error, None, Scope(), Reply())
+                raise
+            finally:
+                for then in call.after:
+                    then()
         return reply  # type: ignore[return-value]  # decode_command gives the command's own class back
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:

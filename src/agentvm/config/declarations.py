@@ -131,6 +131,12 @@ class SystemGroup(Group, frozen=True, kw_only=True):
         Literal["debug", "info", "warning", "error"],
         setting("Least important entry that is logged.", variable="AVM_LOG_LEVEL"),
     ] = "info"
+    log_file: Annotated[
+        Literal["on", "off"],
+        setting("Whether the log is kept in `logs/agentvm.jsonl` of the data directory, besides what goes to stderr."),
+    ] = "on"
+    log_file_bytes: Annotated[Amount, setting("How large one file of the log becomes; then another is begun.")] = 10 * 1024**2
+    log_files: Annotated[Count, setting("How many files of the log are kept; the oldest goes first.")] = 5
     allow_origins: Annotated[
         tuple[Text, ...],
         setting(

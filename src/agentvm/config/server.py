@@ -61,6 +61,10 @@ class ServerConfig:
     grace: float = 10.0
     """Seconds that running turns get to finish at shutdown."""
     log_level: str = "info"
+    log_file: bool = True
+    """Whether the log is kept in files of the data directory."""
+    log_file_bytes: int = 10 * 1024**2
+    log_files: int = 5
     auth: Literal["on", "off"] | None = None
     """Whether peers must say who they are. None: unless only this machine can reach the server."""
     admin_key: Secret | None = None
@@ -106,6 +110,12 @@ class ServerConfig:
     @property
     def allows_unpriced(self) -> bool:
         return not self.authenticates if self.allow_unpriced is None else self.allow_unpriced
+
+    @property
+    def secrets(self) -> tuple[Secret | None, ...]:
+        """What no entry of the log may show."""
+        keys = (one.api_key for one in self.providers.values())
+        return (self.llm_api_key, self.admin_key, self.server_key, *self.provider_keys.values(), *keys)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ run. Whatever goes wrong in a turn becomes that turn's terminal event; it never 
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
 import anyio
 import msgspec
@@ -16,7 +16,7 @@ from agentvm.errors import AgentVMError, InboxFull, ProviderError
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Event, EventData, Scope
-from agentvm.log import get_logger
+from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
@@ -232,7 +232,19 @@ class Agent:
 
     def _accept(self, begun: turn.TurnState, user_id: UserId | None) -> Accepted:
         scope = msgspec.structs.replace(self._scope, turn_id=begun.turn_id)
-        return Accepted(begun, scope, Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope))
+        bill = Bill(self._ports.meter, self._ports.clock, self.tenant_id, user_id, scope)
+        return Accepted(begun, scope, bill, request_id=concerned().get("request_id"))
+
+    def _handling(self, accepted: Accepted) -> AbstractContextManager[None]:
+        """Entries made within are about this turn, whoever's request the task was started by."""
+        return concerning(
+            request_id=accepted.request_id,
+            tenant_id=self.tenant_id,
+            user_id=accepted.bill.user_id,
+            container_id=self.container_id,
+            session_id=self.session_id,
+            turn_id=accepted.scope.turn_id,
+        )
 
     async def rest(self) -> None:
         """Returns when no turn runs."""
@@ -241,7 +253,9 @@ class Agent:
     async def _run(self) -> None:
         try:
             while self.state is AgentState.RUNNING and self.inbox and self.inbox[0].released:
-                await self._run_turn(self.inbox.popleft())
+                accepted = self.inbox.popleft()
+                with self._handling(accepted):
+                    await self._run_turn(accepted)
         finally:
             self._running = None
             self.used_at = anyio.current_time()
@@ -252,11 +266,12 @@ class Agent:
     async def _drop_waiting(self) -> None:
         while self.inbox:
             accepted = self.inbox.popleft()
-            try:
-                await settle_up(self._ports, self.tenant_id, self.image, accepted)
-            except AgentVMError as error:
-                logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
-            await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
+            with self._handling(accepted):
+                try:
+                    await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                except AgentVMError as error:
+                    logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
+                await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted

@@ -47,6 +47,8 @@ class Accepted:
     """Whether what it used before a restart was charged."""
     attempt: int = 0
     """How often it was begun before and died with its process."""
+    request_id: str | None = None
+    """The request that it came with, for the log."""
     cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Cancelled to stop the turn, whether it already runs or not."""
 

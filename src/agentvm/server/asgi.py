@@ -11,13 +11,14 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM, system_clock
 from agentvm.errors import AgentVMError, shorten
+from agentvm.log import concerning
 from agentvm.model.ids import Clock
 from agentvm.model.principal import Principal
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
-from agentvm.server.errors import explain, name_request, status_of
+from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import MAX_BODY, check_gated
+from agentvm.server.http.gate import MAX_BODY, Gate, check_gated
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
@@ -38,16 +39,19 @@ class Application:
         self._house = House(vm, watch, Readers())
         self.bound_to = vm.config.host
         """The address peers come to."""
+        self.gate = Gate(vm, lambda: self.bound_to)
         self.http = management_api(
             lambda: vm.runtime.hindrance,
             authenticates=vm.config.authenticates,
-            behind_gate=handlers(vm, lambda: self.bound_to),
+            behind_gate=handlers(self.gate),
             clock=vm.clock,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
-            await self.http(paths.parted(scope), receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+            routed = paths.parted(scope)
+            with concerning(request_id=request_id_of(routed)):
+                await self.http(routed, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):

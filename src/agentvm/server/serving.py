@@ -59,6 +59,7 @@ class Listener:
         """Yields the port once peers can connect; leaving ends every connection."""
         bound = bind(host, port)
         self.app.bound_to = host
+        self.app.gate.streams.reopen()
         config = uvicorn.Config(
             self.app,
             http=PromptProtocol,
@@ -88,6 +89,7 @@ class Listener:
 
     async def _say_goodbye(self) -> None:
         """Peers get what is left for them, and a close code, before uvicorn shuts their sockets."""
+        self.app.gate.streams.end()
         for channel in tuple(self._channels):
             channel.close(GOING_AWAY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER):

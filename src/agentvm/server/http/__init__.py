@@ -1,7 +1,7 @@
 """HTTP — the management API: one file per noun, all of them behind one gate; and the documents that tell of it."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -9,11 +9,12 @@ import msgspec
 from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 
-from agentvm.app import AgentVM
 from agentvm.server.http import (
     audit,
     config,
+    errors,
     keys,
+    logs,
     providers,
     quotas,
     resource_bundles,
@@ -43,6 +44,8 @@ NOUNS = (
     secrets,
     config,
     audit,
+    logs,
+    errors,
     providers,
     resources,
     resource_resolve,
@@ -53,8 +56,7 @@ NOUNS = (
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
 
 
-def handlers(vm: AgentVM, bound_to: Callable[[], str]) -> list[HTTPRouteHandler]:
-    gate = Gate(vm, bound_to)
+def handlers(gate: Gate) -> list[HTTPRouteHandler]:
     return [*(gate.handler(route) for route in ROUTES), *documents()]
 
 

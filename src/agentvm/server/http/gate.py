@@ -6,6 +6,7 @@ is known and counted, what becomes of a route that writes is entered in the audi
 that is neither public nor made here is refused when the server starts (`check_gated`).
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -19,7 +20,7 @@ from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
 from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
-from agentvm.log import get_logger
+from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
@@ -28,6 +29,7 @@ from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.http.audit import Refusals
 from agentvm.server.http.route import Answer, Ask, Given, Route
+from agentvm.server.http.stream import Streamed, StreamingResponse, Streams
 from agentvm.server.http.wording import plain
 from agentvm.server.origin import refusal
 from agentvm.tenants import tickets
@@ -56,6 +58,7 @@ class Gate:
         self._vm = vm
         self._bound_to = bound_to
         self._refusals = Refusals(vm.clock)
+        self.streams = Streams()
 
     def handler(self, route: Route) -> HTTPRouteHandler:
         async def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -76,6 +79,7 @@ class Gate:
         if reason := refusal(headers, bound_to=self._bound_to(), allowed=self._vm.config.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
         principal = await self._recognise(request)
+        also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
         await self._vm.office.quotas.hit(principal.tenant_id, principal.user_id)
         ask = Ask(
             vm=self._vm,
@@ -102,7 +106,29 @@ class Gate:
         finally:
             if route.action is not None:
                 await self._audit(route.action, ask, result, request)
+        if isinstance(answer, Answer) and isinstance(answer.content, Streamed):
+            return self._stream(answer, ask, request)
         return _response(answer)
+
+    def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Request[Any, Any, Any]) -> Response[bytes]:
+        """What goes on is the asker's for as long as it is let in with what it has brought."""
+        owner = ask.principal.tenant_id
+
+        async def may() -> bool:
+            try:
+                now = await self._recognise(request)
+            except AgentVMError:
+                return False
+            return (now.tenant_id, now.permissions, now.containers) == (
+                ask.principal.tenant_id,
+                ask.principal.permissions,
+                ask.principal.containers,
+            )
+
+        self.streams.check(owner)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **answer.headers}
+        run = functools.partial(self.streams.run, answer.content, owner, may)
+        return StreamingResponse(run, media_type=answer.media_type, headers=headers)
 
     async def _recognise(self, request: Request[Any, Any, Any]) -> Principal:
         credential = of_headers(request.scope["headers"])
@@ -121,6 +147,7 @@ class Gate:
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
+            also_concerning(tenant_id=ask.tenant_id)
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
             body = await _body(request)

@@ -27,6 +27,7 @@ from agentvm.errors import (
 from agentvm.model.base import Record
 from agentvm.server.errors import Failure, status_of
 from agentvm.server.http.route import Answer, Given, Route
+from agentvm.server.http.stream import Streamed
 from agentvm.version import VERSION
 
 Json = dict[str, Any]
@@ -213,7 +214,9 @@ def statuses_of(route: Route) -> tuple[int, ...]:
 def _given_back(route: Route) -> list[Any]:
     """What the annotation of its function says is in the answer; `NoneType` for nothing."""
     annotated = get_type_hints(route.function)["return"]
-    return list(dict.fromkeys(kind for one in _either(annotated) for kind in _either(*_content(one))))
+    kinds = (kind for one in _either(annotated) for kind in _either(*_content(one)))
+    # What comes piece by piece is bytes to who reads it.
+    return list(dict.fromkeys(bytes if kind is Streamed else kind for kind in kinds))
 
 
 def _content(kind: Any) -> Sequence[Any]:

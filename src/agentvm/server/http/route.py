@@ -92,7 +92,7 @@ class Ask(Generic[G]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Generic[T_co]):
-    """An answer that is more than a record with 200. Bytes go out as they are, `None` as an empty body."""
+    """An answer that is more than a record with 200. Bytes go out as they are, `None` as no body, a stream as it comes."""
 
     content: T_co
     status: int = 200

@@ -1,0 +1,1 @@
+"""Observability — how the server is seen from outside: logs, errors and what is measured."""

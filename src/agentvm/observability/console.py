@@ -1,0 +1,58 @@
+"""Console — what a command writes to stderr while it runs: one line per entry, with its time.
+
+Readable `key=value` in a terminal, JSON everywhere else. No secret and no query string is written, whoever logs it:
+the last step before the text is built takes them out. Other people's libraries are heard from warnings upward only.
+"""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import structlog
+from structlog.stdlib import ProcessorFormatter
+from structlog.typing import Processor
+
+from agentvm.errors import ConfigInvalid
+from agentvm.log import set_level
+from agentvm.model.secret import Secret
+from agentvm.observability.redact import Redactor
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
+    """From now on, entries at `level` and above go to `stream` (stderr). Raises ConfigInvalid for an unknown level."""
+    check_level(level)
+    target = stream or sys.stderr
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(),
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+            ],
+            processors=[
+                ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                Redactor(secrets),
+                _renderer(target),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    set_level(level)
+
+
+def check_level(level: str) -> None:
+    if level not in LEVELS:
+        raise ConfigInvalid(f"The log level is {level!r}; it must be one of: {', '.join(LEVELS)}")
+
+
+def _renderer(stream: TextIO) -> Processor:
+    first = ["timestamp", "level", "event"]
+    if stream.isatty():
+        return structlog.processors.LogfmtRenderer(key_order=first, bool_as_flag=False)
+    return structlog.processors.JSONRenderer(default=repr, ensure_ascii=False)
