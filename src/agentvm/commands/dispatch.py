@@ -1,5 +1,7 @@
 """Dispatch — the one gate between a peer's command and what carries it out, and where errors become answers."""
 
+import time
+
 import msgspec
 
 from agentvm.commands import agent, container, definition, gate, image, message, resource, session
@@ -62,7 +64,7 @@ async def carry_out(call: Call, command: Command[R_co]) -> R_co:
 
 async def answer(peer: Peer, command: Command[Reply], request_id: str | None) -> None:
     """Carries the command out and queues its reply for the peer. Never raises."""
-    call = Call(peer)
+    call, began = Call(peer), time.perf_counter_ns()
     try:
         reply = await carry_out(call, command)
     except AgentVMError as error:
@@ -72,6 +74,8 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None) ->
         problem = AgentVMError("The command failed because of an internal error")
         reply = refuse(peer, problem, request_id, _named(command), command.refused())
     peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
+    if peer.answered is not None:
+        peer.answered(command.name, refused=reply.error_code is not None, micros=(time.perf_counter_ns() - began) // 1000)
     for then in call.after:
         then()
 
