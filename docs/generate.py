@@ -56,7 +56,7 @@ EVENT_NOTES: dict[str, str] = {
     "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
     "`cursor`.",
     "message_start": "A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that "
-    "calls itself.",
+    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer.",
     "message_delta": "Tokens of this model call so far.",
     "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
     "text_content_block_start": "Text begins. The category is 1.x's.",

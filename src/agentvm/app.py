@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -20,13 +19,14 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
-from agentvm.live import Live, configure
+from agentvm.live import Live, open_models, open_oidc
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.observability.log_book import LogBook, open_log_book
+from agentvm.observability.observatory import Observatory, known_by
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import ship
@@ -48,9 +48,6 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
 from agentvm.tenants.vault import Vault
-
-if TYPE_CHECKING:
-    from agentvm.tenants.oidc import Oidc
 
 logger = get_logger(__name__)
 
@@ -92,8 +89,10 @@ class AgentVM:
         new_id: NewId,
         first_key: Secret | None = None,
         settings: Centre | None = None,
+        observatory: Observatory | None = None,
     ) -> None:
-        """Without `settings` the config stays as it is."""
+        """Without `settings` the config stays as it is; without an `observatory` nothing is counted."""
+        self._observatory = observatory
         self._config = config
         self._settings = settings
         self.resources = resources
@@ -119,6 +118,17 @@ class AgentVM:
             raise NotAvailable("This server's settings cannot be looked at or changed while it runs")
         return self._settings
 
+    @property
+    def observatory(self) -> Observatory:
+        if self._observatory is None:
+            raise NotAvailable("Nothing is counted on this server")
+        return self._observatory
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no new work is taken, if so."""
+        return self.runtime.hindrance or (None if self._observatory is None else self._observatory.hindrance)
+
     async def authenticate(self, credential: str | None) -> Principal | None:
         """Who a peer is; None for one that has not said so yet. `Unauthenticated` when the credential is not good."""
         if not self.config.authenticates:
@@ -129,12 +139,15 @@ class AgentVM:
         """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
 
         async def count() -> int:
-            return sum(number for (tenant_id, _), number in self._connected.items() if tenant_id == principal.tenant_id)
+            return self.count_connected(principal.tenant_id)
 
         async def count_own() -> int:
             return self._connected[principal.tenant_id, principal.user_id]
 
         await self.office.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
+
+    def count_connected(self, tenant_id: TenantId) -> int:
+        return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
@@ -150,6 +163,8 @@ class AgentVM:
             office=self.office,
             clock=self.clock,
             new_id=self.new_id,
+            answered=None if self._observatory is None else self._observatory.metrics.answered,
+            delivered=None if self._observatory is None else self._observatory.metrics.fanout_time.observe,
         )
 
     def detach(self, peer: Peer) -> None:
@@ -216,20 +231,7 @@ async def open_agentvm(
         settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
-        runtime = await stack.enter_async_context(
-            open_runtime(
-                store=store,
-                models=rules.models,
-                toolbox=Toolbox(builtin_tools(clock)),
-                clock=clock,
-                new_id=new_id,
-                limits=settings.limits_of,
-                cost=rules.prices.cost,
-                meter=Guarded(rules.metering, office.people.standing),
-                choose=office.own_keys.choose,
-                suspends=config.data_dir is not None,
-            )
-        )
+        runtime, observatory = await _open_runtime(rules, store, clock, new_id, stack)
         for definition in definitions:
             runtime.check(definition)
         vm = AgentVM(
@@ -244,6 +246,7 @@ async def open_agentvm(
             new_id=new_id,
             first_key=await _bootstrap(settings, office),
             settings=settings,
+            observatory=observatory,
         )
         await _open_doors(vm, rules.ended, stack)
         yield vm
@@ -281,7 +284,7 @@ async def _open_rules(
     vault = Vault(store, key=keys.vault, clock=clock)
     settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
     await settings.load()
-    models = await _open_models(settings, drivers, stack, clock)
+    models = await open_models(settings, drivers, stack, clock)
     prices = Prices()
     office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(office.own_keys.aclose)
@@ -289,6 +292,37 @@ async def _open_rules(
     live = Live(None if drivers else models, prices, metering, logs)
     await _follow(settings, live, config.log_level, office.own_keys)
     return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering, logs=logs)
+
+
+async def _open_runtime(
+    rules: _Rules, store: Store, clock: Clock, new_id: NewId, stack: AsyncExitStack
+) -> tuple[Runtime, Observatory]:
+    """The runtime, and who watches it."""
+    settings = rules.settings
+    toolbox = Toolbox(builtin_tools(clock))
+    observatory = Observatory(
+        clock=clock,
+        known=known_by(rules.models.health, lambda: (*settings.config.fallback, *settings.config.prices)),
+        tools=lambda: toolbox.names,
+        database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
+    )
+    runtime = await stack.enter_async_context(
+        open_runtime(
+            store=store,
+            models=rules.models,
+            toolbox=toolbox,
+            clock=clock,
+            new_id=new_id,
+            limits=settings.limits_of,
+            cost=rules.prices.cost,
+            meter=Guarded(rules.metering, rules.office.people.standing),
+            choose=rules.office.own_keys.choose,
+            effectors=(observatory.metrics,),
+            suspends=settings.config.data_dir is not None,
+        )
+    )
+    observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
+    return runtime, observatory
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
@@ -303,8 +337,8 @@ async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) ->
     await vm.office.access.ensure_default_tenant()
     _hear_of_ends(vm, ended)
     tasks = await stack.enter_async_context(open_tasks())
-    tasks.start_soon(vm.keep_doors)
-    tasks.start_soon(vm.keep_clean)
+    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run):
+        tasks.start_soon(keep)
     stack.callback(tasks.cancel_scope.cancel)
 
 
@@ -339,7 +373,7 @@ def _open_office(
         for listener in ended:
             listener(named, why)
 
-    access = Access(store, pepper=pepper, clock=clock, oidc=_oidc(settings.config, clock), ended=tell)
+    access = Access(store, pepper=pepper, clock=clock, oidc=open_oidc(settings.config, clock), ended=tell)
     office = Office(
         access=access,
         people=People(store, access, clock=clock),
@@ -358,29 +392,3 @@ def _open_office(
         store=store,
     )
     return office, ended
-
-
-def _oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
-    if config.oidc_issuer is None or config.oidc_audience is None:
-        return None
-    # Here, because it costs a tenth of a second that few servers need.
-    from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
-
-    settings = OidcSettings(
-        issuer=config.oidc_issuer,
-        audience=config.oidc_audience,
-        jwks_url=config.oidc_jwks_url,
-        tenant_claim=config.oidc_tenant_claim,
-    )
-    return Oidc(settings, clock)
-
-
-async def _open_models(settings: Centre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
-    if given:
-        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
-    models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
-    try:
-        await configure(models, settings.config)
-    except ConfigInvalid as error:
-        raise settings.blamed(error) from None
-    return models

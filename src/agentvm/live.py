@@ -1,12 +1,23 @@
-"""Live — what follows the settings while the server runs: providers, prices, and the log."""
+"""Live — what is opened from the settings, and follows them while the server runs: providers, prices, and the log."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
+from agentvm.config.centre import Centre
+from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
+from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
+from agentvm.model.ids import Clock
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
+
+if TYPE_CHECKING:
+    from agentvm.tenants.oidc import Oidc
 
 
 class Live:
@@ -43,6 +54,18 @@ def keeping(config: ServerConfig) -> Keeping:
     return Keeping(folder=folder, most_bytes=config.log_file_bytes, most_files=config.log_files)
 
 
+async def open_models(settings: Centre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
+    """The providers of the settings; those that are `given` stay as they are."""
+    if given:
+        return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
+    models = await stack.enter_async_context(Models(open_one=open_driver, clock=clock))
+    try:
+        await configure(models, settings.config)
+    except ConfigInvalid as error:
+        raise settings.blamed(error) from None
+    return models
+
+
 async def configure(models: Models, config: ServerConfig) -> None:
     providers = [Provider(name=name, driver=driver, settings=one) for name, (driver, one) in config.wanted.items()]
     await models.configure(providers, default=config.default_model, fallback=config.fallback)
@@ -51,3 +74,19 @@ async def configure(models: Models, config: ServerConfig) -> None:
 def line_up(config: ServerConfig) -> tuple[object, ...]:
     """What the providers are opened with, and who is asked in which order."""
     return config.wanted, config.default_model, config.fallback
+
+
+def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
+    """The identity provider whose tokens are accepted, if there is one."""
+    if config.oidc_issuer is None or config.oidc_audience is None:
+        return None
+    # Here, because it costs a tenth of a second that few servers need.
+    from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
+
+    settings = OidcSettings(
+        issuer=config.oidc_issuer,
+        audience=config.oidc_audience,
+        jwks_url=config.oidc_jwks_url,
+        tenant_claim=config.oidc_tenant_claim,
+    )
+    return Oidc(settings, clock)

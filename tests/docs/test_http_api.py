@@ -27,7 +27,7 @@ def row(route: Route) -> tuple[str, str, str]:
 
 
 def told() -> list[tuple[str, str, str]]:
-    found = re.findall(r"^\| (`[A-Z]+ /v1/[^|]*) \| ([^|]*) \| ([^|]*) \| [^|]+ \|$", PAGE, re.MULTILINE)
+    found = re.findall(r"^\| (`[A-Z]+ /(?:v1/[^|]*|metrics`)) \| ([^|]*) \| ([^|]*) \| [^|]+ \|$", PAGE, re.MULTILINE)
     return [(path, needs, takes.strip()) for path, needs, takes in found]
 
 

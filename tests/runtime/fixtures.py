@@ -30,6 +30,7 @@ from agentvm.drivers.base import (
     UsageReported,
 )
 from agentvm.drivers.models import Models
+from agentvm.ecosystem import Effector
 from agentvm.errors import StoreFailed
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, TurnId, id_factory
@@ -192,6 +193,7 @@ async def open_world(
     meter: Meter | None = None,
     models: Models | None = None,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
+    effectors: Sequence[Effector] = (),
 ) -> AsyncIterator[World]:
     """`models` are asked instead of the driver alone.
 
@@ -219,6 +221,7 @@ async def open_world(
             limits=limits or Limits(),
             suspends=suspends,
             meter=meter,
+            effectors=effectors,
         ) as runtime:
             channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
             runtime.broadcaster.attach(channel)

@@ -24,6 +24,8 @@ from agentvm.errors import AgentVMError
 from agentvm.model.ids import Clock, NewId
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
+from agentvm.observability.log_book import LogBook
+from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
@@ -159,6 +161,7 @@ class Process:
                     store=store,
                 ),
                 definitions=Definitions(),
+                logs=LogBook(hardware.clock, Redactor()),
                 resources=make_centre(store, hardware.clock, hardware.new_id),
                 clock=hardware.clock,
                 new_id=hardware.new_id,

@@ -35,6 +35,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "logs": ("agentvm.cli.logs:logs", "See what the server has logged, and follow it."),
     "errors": ("agentvm.cli.errors:errors", "See what went wrong, by kind."),
     "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
+    "turn": ("agentvm.cli.turn:turn", "See what turns spent their time and money on."),
+    "status": ("agentvm.cli.status:status", "See whether the server is well, and what to do if not."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),
     "version": ("agentvm.cli.version:version", "Print the version."),

@@ -24,7 +24,9 @@ Examples:
 """
 
 DIMENSIONS: dict[str, str] = {
+    "hour": "hour",
     "day": "day",
+    "month": "month",
     "user": "userId",
     "container": "containerId",
     "image": "imageId",

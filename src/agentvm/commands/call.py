@@ -5,6 +5,7 @@ A Peer is one connection's light view of the process: its principal's part of th
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
@@ -24,6 +25,12 @@ from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.tenants.office import Office
 
 
+class Answered(Protocol):
+    """Hears that a command was answered; for who counts them."""
+
+    def __call__(self, command: str, /, *, refused: bool, micros: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """Who asks, and where answers and events go."""
@@ -36,6 +43,9 @@ class Peer:
     office: Office
     clock: Clock
     new_id: NewId
+    answered: Answered | None = None
+    delivered: Callable[[int], None] | None = None
+    """Hears how many microseconds it took until what waited for the peer was on its way."""
 
     @property
     def principal(self) -> Principal:

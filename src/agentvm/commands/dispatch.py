@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import time
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -70,7 +71,7 @@ async def carry_out(call: Call, command: Command[R_co]) -> R_co:
 
 async def answer(peer: Peer, command: Command[Reply], request_id: str | None) -> None:
     """Carries the command out and queues its reply for the peer. Never raises."""
-    call = Call(peer)
+    call, began = Call(peer), time.perf_counter_ns()
     with handling(peer, command, request_id):
         try:
             reply = await carry_out(call, command)
@@ -81,6 +82,9 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None) ->
             problem = AgentVMError("The command failed because of an internal error")
             reply = refuse(peer, problem, request_id, _named(command), command.refused())
         peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
+        if peer.answered is not None:
+            micros = (time.perf_counter_ns() - began) // 1000
+            peer.answered(command.name, refused=reply.error_code is not None, micros=micros)
         for then in call.after:
             then()
 

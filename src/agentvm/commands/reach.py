@@ -7,8 +7,9 @@ exists or not.
 from collections.abc import Awaitable, Mapping
 
 from agentvm.errors import ContainerForbidden
-from agentvm.model.ids import ContainerId, ImageId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
+from agentvm.model.turn import Turn
 from agentvm.storage.base import ContainerStore, Place, TenantStore
 
 
@@ -32,6 +33,10 @@ class Reach:
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._within(self._store.find_session(session_id))
+
+    async def find_turn(self, turn_id: TurnId) -> Turn | None:
+        found = await self._store.find_turn(turn_id)
+        return found if found is not None and self._principal.reaches(found.container_id) else None
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         await self._store.save_reader(self._own(client_id), places)

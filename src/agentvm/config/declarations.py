@@ -194,6 +194,7 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
     log_bytes: Annotated[
         Amount, setting("How much of what happened is kept, of all sessions together; the oldest goes first.")
     ] = 10 * 1024**3
+    disk_free: Annotated[Amount, setting("Bytes left of the disk of the data below which `/v1/status` warns.")] = 1024**3
     idle_seconds: Annotated[SomeSeconds, setting("An agent that nobody uses this long leaves memory.")] = 300.0
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 

@@ -10,12 +10,17 @@ class StreamEvent(EventData):
 
 
 class MessageStart(StreamEvent):
-    """`model` is what the provider calls itself, `asked` the `<provider>/<model>` that the call was made to."""
+    """`model` is what the provider calls itself, `asked` the `<provider>/<model>` that the call was made to.
+
+    `asked_at` is when it was made; `attempt` counts those before it that were not answered, and is absent for the first.
+    """
 
     type = "message_start"
     message_id: str
     model: str
     asked: str | None = None
+    asked_at: int | None = None
+    attempt: int = 1
 
 
 class MessageDelta(StreamEvent):

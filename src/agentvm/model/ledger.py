@@ -59,8 +59,12 @@ class UsageRow(Record):
     image_id: ImageId | None = None
     driver: str | None = None
     model: str | None = None
+    hour: str | None = None
+    """`2026-11-15T10:00Z`."""
     day: str | None = None
     """`2026-11-15`, in UTC."""
+    month: str | None = None
+    """`2026-11`, in UTC."""
     calls: int
     input_tokens: int
     output_tokens: int

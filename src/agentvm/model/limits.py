@@ -32,6 +32,8 @@ class Limits:
     """Characters of a tool's result that are kept: what is beyond would fill the model's window, and every client's."""
     log_bytes: int = 10 * 1024**3
     """How much of it is kept, of all sessions together; the oldest goes first."""
+    disk_free: int = 1024**3
+    """Bytes left of the disk of the data below which the server warns."""
     idle_seconds: float = 300.0
     """An agent that nobody uses this long leaves memory; the next message brings it back."""
     agents: int = 20_000

@@ -1,1 +1,1 @@
-"""Observability — how the server is seen from outside: logs, errors and what is measured."""
+"""Observability — what can be seen from outside: metrics, which listen to events, and logs. Nothing in the runtime knows of it."""

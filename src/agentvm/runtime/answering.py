@@ -105,6 +105,9 @@ class Answering:
                 lineup.skip(asked)
                 return False
             self._tell_fallback(asked)
+            now = self._accepted.state
+            now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=self._ports.clock(), attempt=lineup.attempts)
+            self._accepted.state = now
             await self._ask(asked, prompt, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
@@ -120,7 +123,7 @@ class Answering:
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
         sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent, asked=chosen.name)
+        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
         asked.attempt.made()
         async with aclosing(chosen.driver.run(prompt)) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.

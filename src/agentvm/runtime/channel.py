@@ -1,6 +1,7 @@
 """Channel — carries frames to one peer. A peer that cannot keep up is cut off, not waited for."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ class Subscription:
 class Channel:
     """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
 
-    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_taker", "lagging", "mirror", "on_close", "principal")
+    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_taker", "lagging", "mirror", "on_close", "principal", "since")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
@@ -54,6 +55,8 @@ class Channel:
         # A list and a future, not a deque and an event: most peers are idle most of the time, and those cost 1.5 KB.
         self._frames: list[Frame] = []
         self._bytes = self._large = 0
+        self.since = 0.0
+        """When the first of the frames came that wait, or that were taken last; by `time.monotonic`."""
         self._closing: Closing | None = None
         self._taker: asyncio.Future[None] | None = None
         self.on_close: Callable[[], None] | None = None
@@ -79,6 +82,8 @@ class Channel:
             return False
         if self.mirror is not None:
             self.mirror.send(frame)
+        if not self._frames:
+            self.since = time.monotonic()
         self._frames.append(frame)
         self._bytes += small
         self._large += large

@@ -129,6 +129,11 @@ class Journal:
             await self._store.commit((), forget=needed)
 
     @property
+    def waiting(self) -> int:
+        """Posts that are not committed yet."""
+        return len(self._batch.posts) + (0 if self._flushing.done.is_set() else len(self._flushing.posts))
+
+    @property
     def crowded(self) -> bool:
         return self._batch.size > CROWDED
 

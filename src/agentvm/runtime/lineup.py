@@ -40,6 +40,8 @@ class Lineup:
         self._first_hand: ProviderError | None = None
         """What the chosen one said to this call."""
         self._until: float | None = None
+        self.attempts = 0
+        """How often somebody was asked."""
 
     async def next(self) -> Asked:
         """Who is to be asked; the attempt has begun. Raises a ProviderError when nobody can be."""
@@ -48,6 +50,7 @@ class Lineup:
                 if self._asks[place] > 0 and one.health.wait <= 0:
                     again = self._asks[place] < one.asks
                     self._asks[place] -= 1
+                    self.attempts += 1
                     return Asked(one, one.health.begin(), place, self._candidates[0] if place else None, again)
             await self._wait()
 
@@ -75,6 +78,7 @@ class Lineup:
 
     def skip(self, asked: Asked) -> None:
         """It must not be asked for this call, for another reason than its own."""
+        self.attempts -= 1
         self._asks[asked.place] = 0
 
     async def _wait(self) -> None:

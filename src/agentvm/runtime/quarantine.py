@@ -20,6 +20,9 @@ class Quarantine:
         self._clock = clock
         self._reasons: dict[tuple[TenantId, SessionId], str] = {}
 
+    def __len__(self) -> int:
+        return len(self._reasons)
+
     async def load(self) -> None:
         for tenant_id, session in await self._store.list_quarantined():
             self._reasons[tenant_id, session.session_id] = session.quarantine or ""

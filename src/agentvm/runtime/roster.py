@@ -70,12 +70,17 @@ class Roster:
             del self._by_container[key]
         return True
 
-    def count_running(self, tenant_id: TenantId) -> int:
-        return sum(agent.busy for agent in self._awake.values() if agent.tenant_id == tenant_id)
+    def count_running(self, tenant_id: TenantId | None = None) -> int:
+        """Of one tenant, or of all."""
+        return sum(agent.busy for agent in self._awake.values() if tenant_id in (None, agent.tenant_id))
 
-    def count_waiting(self, tenant_id: TenantId) -> int:
+    def count_waiting(self, tenant_id: TenantId | None = None) -> int:
         """Messages that wait for a turn to end."""
-        return sum(len(agent.inbox) for agent in self._awake.values() if agent.tenant_id == tenant_id)
+        return sum(len(agent.inbox) for agent in self._awake.values() if tenant_id in (None, agent.tenant_id))
+
+    def count_containers(self) -> int:
+        """Those with an agent in memory."""
+        return len({(agent.tenant_id, agent.container_id) for agent in self._awake.values()})
 
     def resting(self) -> Sequence[Agent]:
         """Those that could leave memory, who rested longest first."""

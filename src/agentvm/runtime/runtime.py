@@ -55,12 +55,15 @@ class Runtime:
         self._suspends = suspends
         self.roster = Roster()
         self._draining = False
+        self.evicted = 0
+        """Agents that have left memory because nobody needed them."""
         self.rebuilding: WeakValueDictionary[tuple[TenantId, ImageId], anyio.Lock] = WeakValueDictionary()
         """Held while an image is built anew: two who change it at once shall both be heard."""
         self._suspects: list[tuple[Agent, Accepted]] = []
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
         self.models = ports.models
+        self.journal = ports.journal
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property
@@ -277,6 +280,7 @@ class Runtime:
             else:
                 self.roster.remove(agent)
         self.roster.forget_sleepers(self.broadcaster.is_heard)
+        self.evicted += len(leaving)
         if leaving:
             logger.debug("agents_evicted", agents=len(leaving), left=len(self.roster))
 

@@ -67,6 +67,9 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     """An estimate of what the model was sent, for a call that is cut off before the provider said."""
     asked: str | None = None
     """Who is asked, as `<provider>/<model>`."""
+    asked_at: int | None = None
+    attempt: int = 1
+    """How often somebody was asked for this model call, with this time."""
 
     # The model call in progress.
     message_id: MessageId | None = None
@@ -203,7 +206,7 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         responding=False,
         call_usage=NO_USAGE,
     )
-    start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked)
+    start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked, asked_at=now.asked_at, attempt=now.attempt)
     return started, (start, state.ConversationStart(message_id=message_id))
 
 

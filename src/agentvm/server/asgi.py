@@ -1,6 +1,7 @@
 """ASGI — one port, two worlds: sockets go straight to their peer, everything else through the management API."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from litestar import Litestar, Response, get, head
@@ -14,6 +15,7 @@ from agentvm.errors import AgentVMError, shorten
 from agentvm.log import concerning
 from agentvm.model.ids import Clock
 from agentvm.model.principal import Principal
+from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
@@ -22,11 +24,14 @@ from agentvm.server.http.gate import MAX_BODY, Gate, check_gated
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
-from agentvm.server.websocket import House, Knock, Receive, Send, Watch, serve_socket
+from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
 
 SOCKET_PATHS = ("/ws", "/")
 """`/` too: a runtime that listens by itself is reached without a path."""
+
+GONE = 499
+"""Counted for a request whose sender did not wait for the answer."""
 
 Scope = dict[str, Any]
 
@@ -41,7 +46,7 @@ class Application:
         """The address peers come to."""
         self.gate = Gate(vm, lambda: self.bound_to)
         self.http = management_api(
-            lambda: vm.runtime.hindrance,
+            lambda: vm.hindrance,
             authenticates=vm.config.authenticates,
             behind_gate=handlers(self.gate),
             clock=vm.clock,
@@ -51,13 +56,30 @@ class Application:
         if scope["type"] != "websocket":
             routed = paths.parted(scope)
             with concerning(request_id=request_id_of(routed)):
-                await self.http(routed, receive, send)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+                await self._answer(routed, receive, send)
         elif scope["path"] not in SOCKET_PATHS:
             await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
         elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
             await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
             await self._open_socket(scope, receive, send)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """By Litestar; counted by the template of the path, which says nothing of whose it is."""
+        began, status = time.perf_counter_ns(), GONE
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.http(scope, receive, watched)  # type: ignore[arg-type]  # Litestar types ASGI more narrowly
+        finally:
+            if scope["type"] == "http":
+                route = scope.get("path_template") or OTHER
+                self._vm.observatory.metrics.served(scope["method"], route, status, (time.perf_counter_ns() - began) // 1000)
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever brings credentials is known before the socket opens, or it does not open."""

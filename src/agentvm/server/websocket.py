@@ -1,5 +1,6 @@
 """WebSocket — one peer's socket: reads frames into commands, writes its channel's outbox. The only file that knows both."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -183,6 +184,7 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, send
         if reader is not None:
             await reader.greeted()
         while frames := await outlet.take():
+            since = peer.channel.since
             now = anyio.current_time()
             if now < rested_until:
                 await anyio.sleep(rested_until - now)
@@ -194,6 +196,8 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, send
                     await reader.room()
                 # Let go of one by one: an idle peer holds nothing of what it was sent.
                 await send({"type": "websocket.send", "text": connection.send(frames.pop())})
+            if peer.delivered is not None:
+                peer.delivered(int((time.monotonic() - since) * 1_000_000))
         closing = peer.channel.closing or GONE
         if closing is not GONE:
             if reader is not None:

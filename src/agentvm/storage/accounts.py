@@ -155,10 +155,13 @@ class LedgerStore(Protocol):
         user_id: UserId | None = None,
         containers: Sequence[ContainerId] | None = None,
     ) -> tuple[UsageRow, ...]:
-        """Sums by some of user, container, image, driver, model, day; one row without any of them.
+        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them.
 
         `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum.
         """
+
+    async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
+        """The calls of one turn, in the order they were added."""
 
     async def turn_total(self, turn_id: str) -> tuple[Usage, int]:
         """What the calls of one turn used, and their price."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.model.container import Container
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import Message
@@ -126,6 +126,9 @@ class LogStore(Protocol):
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
 
+    async def last_before(self, at: int) -> int:
+        """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
+
     async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
 
@@ -142,6 +145,8 @@ class TenantStore(Protocol):
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None: ...
 
+    async def find_turn(self, turn_id: TurnId) -> Turn | None: ...
+
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         """In place of what was saved of the reader before. Sessions that are gone are passed over."""
 
@@ -153,6 +158,10 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     directory: Directory
+
+    @property
+    def waiting(self) -> int:
+        """Reads and writes that wait for others to be done."""
 
     def tenant(self, tenant_id: TenantId) -> TenantStore: ...
 

@@ -22,6 +22,7 @@ from agentvm.resources.registry import Author, Draft
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.tenants.rights import TENANT_WIDE
+from agentvm.testing.conformance import records
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 NOON = 1_700_000_000_000
@@ -71,6 +72,8 @@ class Account:
     user_key_id: str
     resource_id: str = ""
     """A prompt that nobody else may see, once there is one: see `World.hide`."""
+    session_id: str = ""
+    turn_id: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,10 +134,16 @@ class World:
         await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
 
     async def hide(self, account: Account) -> None:
-        """Gives the tenant a prompt that nobody else may see."""
+        """Gives the tenant a prompt and a turn that nobody else may see."""
         prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
+        made = records.image(f"img_{account.slug}", "hidden")
+        account.session_id, account.turn_id = made.session_id, f"turn_{account.slug}"
+        hidden = self.vm.office.store.tenant(account.tenant_id).container(made.container_id)
+        await hidden.create(1)
+        await hidden.add_image(made, records.default_session(made))
+        await hidden.log(made.session_id).record(turns=[records.turn(account.turn_id, outcome="completed", ended=2)], now=2)
 
     async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
         """Action, target and result, newest first."""

@@ -58,13 +58,15 @@ class Attempt:
 def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
-        names = dict.fromkeys(("key_id", "user_id", "tenant", "resource_id"), ABSENT)
+        names = dict.fromkeys(("key_id", "user_id", "tenant", "resource_id", "turn_id", "session"), ABSENT)
     else:
         names = {
             "key_id": account.user_key_id,
             "user_id": account.user_id,
             "tenant": account.slug,
             "resource_id": account.resource_id,
+            "turn_id": account.turn_id,
+            "session": account.session_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     return {**names, "uri": uri, "depends_on": uri}

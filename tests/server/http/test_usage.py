@@ -114,3 +114,32 @@ async def test_the_ledger_is_read_in_pages() -> None:
         later = await world.ask("GET", "/v1/usage/entries?since=2023-11-15", key=world.acme.admin)
         assert [entry["key"] for entry in later.items] == ["3"]
         assert (await world.ask("GET", "/v1/usage/entries", key=world.acme.user)).status == 403
+
+
+async def test_a_series_has_every_step_also_those_without_usage() -> None:
+    async with open_world() as world:
+        await spend_some(world)
+        world.clock.now = NOON + 3 * DAY
+        told = (await world.ask("GET", "/v1/usage/series?since=2023-11-13", key=world.acme.admin)).body
+        assert told["by"] == "day"
+        assert [(point["day"], point["calls"], point["price"]) for point in told["items"]] == [
+            ("2023-11-13", 0, 0),
+            ("2023-11-14", 2, 210),
+            ("2023-11-15", 1, 105),
+            ("2023-11-16", 0, 0),
+            ("2023-11-17", 0, 0),
+        ]
+        hours = (await world.ask("GET", "/v1/usage/series?by=hour&since=2023-11-14T21:00&until=2023-11-14T23:00")).items
+        assert [(point["hour"], point["calls"]) for point in hours] == [("2023-11-14T21:00Z", 0), ("2023-11-14T22:00Z", 0)]
+        months = (await world.ask("GET", "/v1/usage/series?by=month&tenant=acme")).items
+        assert (len(months), months[-1]["month"], months[-1]["calls"], months[-1]["margin"]) == (12, "2023-11", 3, 15)
+
+
+async def test_a_series_is_of_what_the_asker_may_see() -> None:
+    async with open_world() as world:
+        await spend_some(world)
+        (point,) = (await world.ask("GET", "/v1/usage/series?since=2023-11-14", key=world.acme.user)).items
+        assert (point["calls"], "margin" in point) == (1, False)
+        assert (await world.ask("GET", "/v1/usage/series?by=week", key=world.acme.user)).code == "invalid_input"
+        nothing = await world.ask("GET", "/v1/usage/series?since=2030-01-01", key=world.acme.user)
+        assert nothing.items == []

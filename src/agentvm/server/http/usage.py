@@ -11,6 +11,7 @@ from msgspec import Meta
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ledger import LedgerEntry, UsageRow
+from agentvm.server.http.calendar import DAY, HOUR, Step, step_name, steps_between
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment, paged
 
 routes = Routes()
@@ -24,7 +25,9 @@ DIMENSIONS: dict[str, str] = {
     "image": "imageId",
     "driver": "driver",
     "model": "model",
+    "hour": "hour",
     "day": "day",
+    "month": "month",
 }
 """What usage can be grouped by, and the member that says it."""
 
@@ -38,6 +41,14 @@ class UsageGiven(Given):
     format: Literal["json", "csv"] | None = None
 
 
+class SeriesGiven(Given):
+    """From the step of `since` to that of `until`, which is now if it is not said."""
+
+    by: Step = "day"
+    since: str | None = None
+    until: str | None = None
+
+
 class EntriesGiven(Given):
     after: Annotated[int, Meta(ge=0, le=BIG)] = 0
     limit: Limit = 100
@@ -49,6 +60,19 @@ class UsageView(UsageRow):
     """`margin` is what is left of the price, and only for the operator."""
 
     margin: int | None = None
+
+
+class Point(UsageView):
+    """One step; `at` is when it begins."""
+
+    at: int
+
+
+class Series(Record):
+    """Every step from the first to the last, also those in which nothing was used."""
+
+    by: Step
+    items: Sequence[Point]
 
 
 class EntryView(LedgerEntry):
@@ -77,6 +101,25 @@ async def report(ask: Ask[UsageGiven]) -> Report | Answer[bytes]:
     return Report(items=items)
 
 
+@routes.add("GET", "/v1/usage/series", needs=LOOKING, takes=SeriesGiven)
+async def series(ask: Ask[SeriesGiven]) -> Series:
+    """See usage over time.
+
+    One row for each hour, day or month (UTC), without gaps. Whose usage it is, is as in `/v1/usage`.
+    """
+    given = ask.given
+    now = ask.vm.clock()
+    until = moment(given.until, "until")
+    last = now if until is None else until - 1
+    since = moment(given.since, "since")
+    starts = steps_between(given.by, _back(given.by, last) if since is None else since, last)
+    found = await _rows(ask, (given.by,), starts[0] if starts else 0, last + 1) if starts else ()
+    rows = {getattr(row, given.by): row for row in found}
+    margin = ask.principal.may("system:admin")
+    points = [_point(at, given.by, rows.get(step_name(given.by, at)), margin=margin) for at in starts]
+    return Series(by=given.by, items=points)
+
+
 @routes.add("GET", "/v1/usage/entries", needs=(ADMIN,), takes=EntriesGiven)
 async def entries(ask: Ask[EntriesGiven]) -> Page[EntryView]:
     """List the entries of the ledger.
@@ -94,7 +137,39 @@ async def entries(ask: Ask[EntriesGiven]) -> Page[EntryView]:
     return paged(items, given.limit, lambda index: str(items[index].number))
 
 
-async def _rows(ask: Ask[UsageGiven], by: Sequence[str], since: int, until: int | None) -> tuple[UsageRow, ...]:
+def _back(by: Step, last: int) -> int:
+    """Where a series begins if nobody says: a day of hours, a month of days, a year of months."""
+    return last - {"hour": 23 * HOUR, "day": 29 * DAY, "month": 335 * DAY}[by]
+
+
+def _point(at: int, by: Step, row: UsageRow | None, *, margin: bool) -> Point:
+    shown = _shown(row or _none(by, at), margin=margin)
+    return Point(at=at, **_members(shown))
+
+
+def _none(by: Step, at: int) -> UsageRow:
+    """Nothing was used."""
+    name = step_name(by, at)
+    return UsageRow(
+        hour=name if by == "hour" else None,
+        day=name if by == "day" else None,
+        month=name if by == "month" else None,
+        calls=0,
+        input_tokens=0,
+        output_tokens=0,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+        thinking_tokens=0,
+        estimated_calls=0,
+        unpriced_calls=0,
+        cost=0,
+        price=0,
+    )
+
+
+async def _rows(
+    ask: Ask[UsageGiven] | Ask[SeriesGiven], by: Sequence[str], since: int, until: int | None
+) -> tuple[UsageRow, ...]:
     ledger, one = ask.accounts.ledger, ask.principal
     if one.may(ADMIN):
         return await ledger.usage(by=by, since=since, until=until)

@@ -110,6 +110,11 @@ class _Lane:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Jobs that no thread has taken yet."""
+        return self._queue.qsize()
+
     async def submit(self, work: Work[T]) -> T:
         await self._room.acquire()
         if self._closed:
@@ -188,6 +193,11 @@ class Database:
     def __init__(self, writer: _Lane, readers: _Lane) -> None:
         self._writer = writer
         self._readers = readers
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that no thread has taken yet."""
+        return sum(lane.waiting for lane in {self._writer, self._readers})
 
     async def write(self, work: Work[T]) -> T:
         """Runs the work in a transaction and returns when it is committed and synced; a failure leaves nothing behind."""

@@ -26,6 +26,11 @@ FROM sessions JOIN log USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND last_seq > ?
 ORDER BY last_seq LIMIT ?
 """
+LAST_BEFORE = """
+SELECT coalesce(max(last_seq), 0)
+FROM sessions JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND made_at < ?
+"""
 MESSAGE = """
 SELECT body
 FROM sessions JOIN messages USING (session_key)
@@ -84,6 +89,14 @@ class SqliteLogStore:
     async def find_turn(self, client_key: str) -> Turn | None:
         def read(connection: apsw.Connection) -> Turn | None:
             return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
+
+        return await self._database.read(read)
+
+    async def last_before(self, at: int) -> int:
+        """The last seq of the chunks that were made before that moment; 0 for none."""
+
+        def read(connection: apsw.Connection) -> int:
+            return int(fetch(connection, LAST_BEFORE, (*self._scope, at))[0][0])
 
         return await self._database.read(read)
 

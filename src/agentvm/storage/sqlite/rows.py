@@ -54,6 +54,12 @@ WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
 TURNS = _TURNS + "ORDER BY accepted_at, position"
 TURN_BY_KEY = _TURNS + "AND client_key = ?"
+TURN = """
+SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
+       user_id
+FROM turns JOIN sessions USING (session_key)
+WHERE turn_id = ? AND tenant_id = ?
+"""
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
        user_id, tenant_id

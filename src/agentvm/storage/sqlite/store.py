@@ -8,7 +8,7 @@ import apsw
 
 from agentvm.errors import SessionNotFound, WritesRefused
 from agentvm.log import get_logger
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
@@ -21,7 +21,7 @@ from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
-from agentvm.storage.sqlite.rows import fetch, read_quarantined, read_unfinished
+from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
@@ -91,6 +91,12 @@ class SqliteTenantStore:
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find("SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ?", session_id)
 
+    async def find_turn(self, turn_id: TurnId) -> Turn | None:
+        def read(connection: apsw.Connection) -> Turn | None:
+            return next((decode_turn(row) for row in fetch(connection, TURN, (turn_id, self._tenant_id))), None)
+
+        return await self._database.read(read)
+
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
 
@@ -123,6 +129,10 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.directory: Directory = SqliteDirectory(database)
+
+    @property
+    def waiting(self) -> int:
+        return self._database.waiting
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
         return SqliteTenantStore(self._database, tenant_id)

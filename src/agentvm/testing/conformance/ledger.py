@@ -70,6 +70,29 @@ async def check_an_entry_comes_back_as_it_was(store: Store) -> None:
     assert [each for _, each in await ledger.list()] == [full, bare]
 
 
+async def check_the_calls_of_a_turn_are_found(store: Store) -> None:
+    ledger = store.accounts(ACME).ledger
+    first, second, other = entry("a", turn="t1"), entry("b", turn="t1"), entry("c", turn="t2")
+    await ledger.add([first, other, second])
+    assert await ledger.of_turn("t1") == (first, second)
+    assert await ledger.of_turn("gone") == ()
+    assert await store.accounts(RIVAL).ledger.of_turn("t1") == ()
+
+
+async def check_usage_is_summed_by_time(store: Store) -> None:
+    ledger = store.accounts(ACME).ledger
+    hour = 3_600_000
+    await ledger.add([entry(str(number), at=at) for number, at in enumerate((0, hour - 1, hour, 31 * DAY))])
+    by_hour = await ledger.usage(by=("hour",))
+    assert [(row.hour, row.calls) for row in by_hour] == [
+        ("1970-01-01T00:00Z", 2),
+        ("1970-01-01T01:00Z", 1),
+        ("1970-02-01T00:00Z", 1),
+    ]
+    by_month = await ledger.usage(by=("month",))
+    assert [(row.month, row.calls) for row in by_month] == [("1970-01", 3), ("1970-02", 1)]
+
+
 async def check_an_entry_is_added_once(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     assert await ledger.add([entry("a", price=1), entry("b", price=2), entry("a", price=50)]) == 2
@@ -339,6 +362,8 @@ def _row(calls: int, *, cost: int = 0, price: int = 0, estimated_calls: int = 0,
 
 CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_an_entry_comes_back_as_it_was,
+    check_the_calls_of_a_turn_are_found,
+    check_usage_is_summed_by_time,
     check_an_entry_is_added_once,
     check_a_commit_enters_what_its_turn_cost,
     check_a_commit_that_fails_bills_nothing,

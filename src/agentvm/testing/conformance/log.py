@@ -64,6 +64,16 @@ async def check_the_log_is_read_from_any_event_on(store: Store) -> None:
     assert await raises(SessionNotFound, rival.range())
 
 
+async def check_the_end_of_what_was_told_before_a_moment_is_known(store: Store) -> None:
+    home = await settle(store, image())
+    for each in (chunk(1, 3, made_at=10), chunk(4, 9, made_at=20)):
+        await store.commit([write(log=each)])
+    log = home.log(SESSION)
+    assert [await log.last_before(at) for at in (10, 11, 20, 21)] == [0, 3, 3, 9]
+    assert await home.log(SessionId("gone")).last_before(99) == 0
+    assert await store.tenant(RIVAL).container(HOME).log(SESSION).last_before(99) == 0
+
+
 async def check_a_trimmed_log_still_knows_how_far_it_has_counted(store: Store) -> None:
     home = await settle(store, image())
     for each in (chunk(1, 3, made_at=1), chunk(4, 4, made_at=2), chunk(5, 9, made_at=3)):
@@ -143,6 +153,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_commit_is_whole_and_passes_over_sessions_that_are_gone,
     check_a_commit_that_fails_leaves_nothing_behind,
     check_the_log_is_read_from_any_event_on,
+    check_the_end_of_what_was_told_before_a_moment_is_known,
     check_a_trimmed_log_still_knows_how_far_it_has_counted,
     check_a_log_that_is_too_large_loses_its_oldest_part,
     check_a_session_is_set_aside_and_released,

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound, StoreFailed
 from agentvm.model.definition import Definition
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.usage import Usage
 from agentvm.storage.base import ContainerStore, Store
@@ -121,6 +121,9 @@ async def check_tenants_never_mix(store: Store) -> None:
     assert await ours.list_messages(SESSION) == (message("m1", "ours"),)
     assert await theirs.list_messages(SESSION) == (message("m1", "theirs"),)
     assert await ours.list_turns(SESSION) == (turn("t1"),)
+    assert await store.tenant(ACME).find_turn(TurnId("t1")) == turn("t1")
+    assert await store.tenant(ACME).find_turn(TurnId("gone")) is None
+    assert await store.tenant(RIVAL).find_turn(TurnId("t1")) == turn("t1", outcome="failed", ended=9)
     assert [(each.name, each.definition_name) for each in await ours.list_images()] == [("renamed", "helper")]
     assert [(each.name, each.definition_name) for each in await theirs.list_images()] == [(image().name, "secret")]
     assert await ours.delete_image(IMAGE) is True

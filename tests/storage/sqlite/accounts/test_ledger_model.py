@@ -39,7 +39,9 @@ VALUE: dict[str, Callable[[LedgerEntry], str | None]] = {
     "image": lambda each: each.image_id,
     "driver": lambda each: each.driver,
     "model": lambda each: each.model,
+    "hour": lambda each: datetime.fromtimestamp(each.at // 1000, UTC).strftime("%Y-%m-%dT%H:00Z"),
     "day": lambda each: datetime.fromtimestamp(each.at // 1000, UTC).date().isoformat(),
+    "month": lambda each: datetime.fromtimestamp(each.at // 1000, UTC).strftime("%Y-%m"),
 }
 
 

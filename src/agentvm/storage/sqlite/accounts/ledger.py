@@ -32,6 +32,13 @@ FROM ledger
 WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ?
 ORDER BY position LIMIT ?
 """
+_OF_TURN = """
+SELECT key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price, input_tokens,
+       output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated
+FROM ledger
+WHERE tenant_id = ? AND turn_id = ?
+ORDER BY position
+"""
 _TURN_TOTAL = """
 SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0),
        coalesce(sum(cache_write_tokens), 0), coalesce(sum(thinking_tokens), 0), coalesce(max(estimated), 0),
@@ -53,7 +60,9 @@ DIMENSIONS: dict[str, tuple[str, str]] = {
     "image": ("image_id", "image_id"),
     "driver": ("driver", "driver"),
     "model": ("model", "model"),
+    "hour": ("hour", "strftime('%Y-%m-%dT%H:00Z', at / 1000, 'unixepoch')"),
     "day": ("day", "date(at / 1000, 'unixepoch')"),
+    "month": ("month", "strftime('%Y-%m', at / 1000, 'unixepoch')"),
 }
 """What usage can be grouped by: the member of `UsageRow`, and the SQL that gives it. No other text gets into a query."""
 
@@ -103,7 +112,7 @@ class SqliteLedgerStore:
         user_id: UserId | None = None,
         containers: Sequence[ContainerId] | None = None,
     ) -> tuple[UsageRow, ...]:
-        """Sums by some of user, container, image, driver, model, day; one row without any of them."""
+        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them."""
         members, query = _usage_query(by, of_user=user_id is not None, of_containers=containers is not None)
         parameters: list[Any] = [self._tenant_id, since, _FOREVER if until is None else until]
         if user_id is not None:
@@ -114,6 +123,14 @@ class SqliteLedgerStore:
         def read(connection: apsw.Connection) -> tuple[UsageRow, ...]:
             found = fetch(connection, query, tuple(parameters))
             return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in found)
+
+        return await self._database.read(read)
+
+    async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
+        """The calls of one turn, in the order they were added."""
+
+        def read(connection: apsw.Connection) -> tuple[LedgerEntry, ...]:
+            return tuple(_decode_entry(row) for row in fetch(connection, _OF_TURN, (self._tenant_id, turn_id)))
 
         return await self._database.read(read)
 

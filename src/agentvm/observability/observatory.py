@@ -1,0 +1,76 @@
+"""Observatory — everything that can be seen of one process, for who asks: the counts, and how things stand."""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from agentvm.drivers.health import ProviderHealth
+from agentvm.errors import NotAvailable
+from agentvm.model.ids import Clock
+from agentvm.observability.exposition import Samples, samples
+from agentvm.observability.gauges import Gauges, Instruments, Runtime, Store
+from agentvm.observability.metrics import Known, Metrics
+from agentvm.observability.process import free_bytes
+from agentvm.observability.report import ServerMetrics, server_report
+from agentvm.observability.sampler import Sampler
+from agentvm.observability.status import Status, judge
+
+NO_SPACE = "no space left on the disk"
+
+
+class Observatory:
+    """The counts, what is looked at once a second, and the rest. `database` is the file of the data; None for none.
+
+    Made before the runtime, which is opened with `metrics` as an effector; `watch` tells it of the runtime.
+    """
+
+    def __init__(
+        self, *, clock: Clock, known: Known, tools: Callable[[], tuple[str, ...]] = tuple, database: Path | None = None
+    ) -> None:
+        path = None if database is None else database.expanduser().absolute()
+        self.metrics = Metrics(clock, known, tools)
+        self.sampler = Sampler(lambda: None if path is None else free_bytes(path.parent))
+        self._clock = clock
+        self._database = path
+        self._instruments: Instruments | None = None
+
+    def watch(self, runtime: Runtime, store: Store, connections: Callable[[], int]) -> None:
+        self._instruments = Instruments(
+            runtime=runtime,
+            store=store,
+            sampler=self.sampler,
+            clock=self._clock,
+            started_at=self.metrics.started_at,
+            database=self._database,
+            connections=connections,
+        )
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no new work can be taken, besides the runtime's own reasons; None when it can."""
+        return NO_SPACE if self.sampler.full else None
+
+    def gauges(self) -> Gauges:
+        if self._instruments is None:
+            raise NotAvailable("The server is still starting; try again")
+        return self._instruments.read()
+
+    def samples(self) -> Samples:
+        return samples(self.metrics, self.gauges())
+
+    def report(self) -> ServerMetrics:
+        return server_report(self.metrics, self.gauges())
+
+    def status(self, disk_warning: int) -> Status:
+        return judge(self.gauges(), disk_warning=disk_warning)
+
+
+def known_by(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:
+    """What the operator knows: the providers and the models they answer with, and what is `named` as `<provider>/<model>`."""
+
+    def known(provider: str, model: str) -> bool:
+        found = {one.name: one.default_model for one in health()}
+        if provider not in found:
+            return False
+        return not model or found[provider] == model or f"{provider}/{model}" in named()
+
+    return known
