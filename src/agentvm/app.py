@@ -33,6 +33,8 @@ from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
+from agentvm.sessions.beside import Beside
+from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import lock_data_dir
@@ -175,6 +177,8 @@ class AgentVM:
         while True:
             try:
                 await self._store.collect(self.clock(), grace=GRACE)
+                undo = self.runtime.limits_of(None).undo_seconds
+                await purge(self._store, self.clock, undo, self.runtime.forget_session)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT)
@@ -214,6 +218,7 @@ async def open_agentvm(
         settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
+        beside = _beside(rules, store, clock)
         runtime = await stack.enter_async_context(
             open_runtime(
                 store=store,
@@ -223,14 +228,13 @@ async def open_agentvm(
                 new_id=new_id,
                 limits=settings.limits_of,
                 cost=rules.prices.cost,
-                meter=Guarded(rules.metering, office.people.standing),
+                meter=rules.metering,
+                effectors=beside.effectors,
                 choose=office.own_keys.choose,
                 suspends=config.data_dir is not None,
             )
         )
-        for definition in definitions:
-            runtime.check(definition)
-        first_key = await _bootstrap(settings, office)
+        _check(runtime, definitions)
         vm = AgentVM(
             config=config,
             store=store,
@@ -240,11 +244,16 @@ async def open_agentvm(
             resources=centre,
             clock=clock,
             new_id=new_id,
-            first_key=first_key,
+            first_key=await _bootstrap(settings, office),
             settings=settings,
         )
-        await _open_doors(vm, rules.ended, stack)
+        await _open_doors(vm, rules.ended, beside, stack)
         yield vm
+
+
+def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
+    for definition in definitions:
+        runtime.check(definition)
 
 
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
@@ -261,7 +270,7 @@ class _Rules:
     office: Office
     ended: list[Ended]
     prices: Prices
-    metering: Metering
+    metering: Guarded
 
 
 async def _open_rules(
@@ -283,7 +292,14 @@ async def _open_rules(
     prices = Prices()
     metering = Metering(prices, office.quotas, clock)
     await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
-    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering)
+    return _Rules(
+        settings=settings,
+        models=models,
+        office=office,
+        ended=ended,
+        prices=prices,
+        metering=Guarded(metering, office.people.standing),
+    )
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
@@ -294,12 +310,23 @@ async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
         raise settings.blamed(error) from None
 
 
-async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) -> None:
+def _beside(rules: _Rules, store: Store, clock: Clock) -> Beside:
+    return Beside(
+        store,
+        clock,
+        by=lambda tenant_id: rules.settings.titles.get(tenant_id) or rules.settings.titles[None],
+        choose=rules.office.own_keys.choose,
+        meter=rules.metering,
+    )
+
+
+async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
     await vm.office.access.ensure_default_tenant()
     _hear_of_ends(vm, ended)
     tasks = await stack.enter_async_context(open_tasks())
     tasks.start_soon(vm.keep_doors)
     tasks.start_soon(vm.keep_clean)
+    tasks.start_soon(beside.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)
 
 

@@ -22,6 +22,9 @@ class Broken:
     def container(self, container_id: str) -> "Broken":
         return self
 
+    def sessions(self, containers: object) -> "Broken":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         async def fail(*arguments: object, **named: object) -> NoReturn:
             raise self._error

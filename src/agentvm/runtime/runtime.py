@@ -61,6 +61,7 @@ class Runtime:
         self.broadcaster = broadcaster
         self.quarantine = ports.quarantine
         self.models = ports.models
+        self.limits_of = ports.limits_of
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property

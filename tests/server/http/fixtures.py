@@ -22,6 +22,7 @@ from agentvm.resources.registry import Author, Draft
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.tenants.rights import TENANT_WIDE
+from agentvm.testing.conformance.records import default_session, image, message, session
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 NOON = 1_700_000_000_000
@@ -71,6 +72,8 @@ class Account:
     user_key_id: str
     resource_id: str = ""
     """A prompt that nobody else may see, once there is one: see `World.hide`."""
+    session_id: str = ""
+    """A session in which a secret was said, as well."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,10 +134,23 @@ class World:
         await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
 
     async def hide(self, account: Account) -> None:
-        """Gives the tenant a prompt that nobody else may see."""
+        """Gives the tenant a prompt that nobody else may see, and a session in which a secret was said."""
         prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
+        account.session_id = await self.say(account, f"said by {account.slug}")
+
+    async def say(self, account: Account, *texts: str, container: str = "private") -> str:
+        """A session of the tenant, in which this was said; its id."""
+        home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId(container))
+        await home.create(self.clock())
+        image_id, session_id = self.vm.new_id("img"), SessionId(self.vm.new_id("sess"))
+        built = image(image_id, container, now=self.clock())
+        await home.add_image(built, default_session(built))
+        await home.add_session(session(session_id, image_id, container, now=self.clock()))
+        told = [message(f"{session_id}-{number}", text) for number, text in enumerate(texts)]
+        await home.log(session_id).record(messages=told, now=self.clock())
+        return session_id
 
     async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
         """Action, target and result, newest first."""

@@ -21,6 +21,7 @@ from agentvm.server.http import (
     resource_versions,
     resources,
     secrets,
+    sessions,
     tenants,
     usage,
     users,
@@ -48,6 +49,7 @@ NOUNS = (
     resource_resolve,
     resource_versions,
     resource_bundles,
+    sessions,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
