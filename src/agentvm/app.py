@@ -292,14 +292,8 @@ async def _open_rules(
     prices = Prices()
     metering = Metering(prices, office.quotas, clock)
     await _follow(settings, Live(None if drivers else models, prices, metering), config.log_level)
-    return _Rules(
-        settings=settings,
-        models=models,
-        office=office,
-        ended=ended,
-        prices=prices,
-        metering=Guarded(metering, office.people.standing),
-    )
+    guarded = Guarded(metering, office.people.standing)
+    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=guarded)
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
