@@ -177,8 +177,7 @@ class AgentVM:
         while True:
             try:
                 await self._store.collect(self.clock(), grace=GRACE)
-                undo = self.runtime.limits_of(None).undo_seconds
-                await purge(self._store, self.clock, undo, self.runtime.forget_session)
+                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT)
