@@ -36,6 +36,11 @@ EVENT_NOTES: dict[str, str] = {
     "agent_unregistered": "An agent ended.",
     "session_created": "A session was added to an image.",
     "session_title_updated": "A session was given a title, or lost it.",
+    "session_updated": "A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then.",
+    "session_deleted": "A session was deleted. It can be restored until `restorableUntil`.",
+    "session_restored": "A deleted session is back.",
+    "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
+    "say who they are.",
     "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
     "interrupted": "An interrupt was accepted. If a turn was running, its own end follows.",
     "message_persisted": "The user's message is stored.",
@@ -123,6 +128,23 @@ COMMAND_NOTES: dict[str, str] = {
     "session_resume": "Starts the session's agent, or finds it (`reused`). Subscribes. Emits `agent_registered` for a new "
     "one. Fails with `session_not_found`, `shutting_down`.",
     "session_messages": "The history, oldest first. Subscribes. Fails with `session_not_found`.",
+    "session_browse": "Lists the sessions of a container, or of all that the asker may reach: pinned ones first, then by when "
+    "something was last said. What does not move meanwhile is on exactly one page. Fails with `invalid_input`.",
+    "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
+    "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
+    "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
+    "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "session_mark_read": "Says how far the asker has read. A mark never goes back; what was read on one `device` counts "
+    "for all. Emits `session_read`. Fails with `session_not_found`, `not_found` for the message, `invalid_input`.",
+    "session_pin": "Pins a session, or with `pinned: false` unpins it. Emits `session_updated`. Fails with "
+    "`session_not_found`.",
+    "session_archive": "Takes a session out of the usual list, or with `archived: false` puts it back. Emits "
+    "`session_updated`. Fails with `session_not_found`.",
+    "session_delete": "Ends the session's agent and takes the session out of every list and search. Until `restorableUntil` it "
+    "can be restored. Emits `session_deleted`. Fails with `session_not_found`, and with `conflict` for the default session of "
+    "an image, which goes with the image.",
+    "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
+    "is too late.",
     "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import anyio
 
@@ -19,22 +19,22 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
-from agentvm.live import Live, open_models, open_oidc
+from agentvm.live import Live, Rules, open_models, open_oidc, open_watched, tend
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.observability.log_book import LogBook, open_log_book
-from agentvm.observability.observatory import Observatory, known_by
+from agentvm.observability.observatory import Observatory
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.shipped import ship
-from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.channel import Channel, Closing
-from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
-from agentvm.runtime.tools import Toolbox
+from agentvm.sessions.beside import Beside
+from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
@@ -192,6 +192,7 @@ class AgentVM:
         while True:
             try:
                 await self._store.collect(self.clock(), grace=GRACE)
+                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT)
@@ -231,9 +232,9 @@ async def open_agentvm(
         settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
-        runtime, observatory = await _open_runtime(rules, store, clock, new_id, stack)
-        for definition in definitions:
-            runtime.check(definition)
+        beside = tend(rules, store, clock)
+        runtime, observatory = await open_watched(rules, store, clock, new_id, beside, stack)
+        _check(runtime, definitions)
         vm = AgentVM(
             config=config,
             store=store,
@@ -248,26 +249,18 @@ async def open_agentvm(
             settings=settings,
             observatory=observatory,
         )
-        await _open_doors(vm, rules.ended, stack)
+        await _open_doors(vm, rules.ended, beside, stack)
         yield vm
+
+
+def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
+    for definition in definitions:
+        runtime.check(definition)
 
 
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:
     path = None if config.data_dir is None else stack.enter_context(lock_data_dir(config.data_dir)) / DATABASE
     return await stack.enter_async_context(open_store(path))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rules:
-    """What a runtime works by."""
-
-    settings: Centre
-    models: Models
-    office: Office
-    ended: list[Ended]
-    prices: Prices
-    metering: Metering
-    logs: LogBook
 
 
 async def _open_rules(
@@ -278,7 +271,7 @@ async def _open_rules(
     clock: Clock,
     *,
     overrides: bool,
-) -> _Rules:
+) -> Rules:
     logs = await stack.enter_async_context(open_log_book(clock, Redactor(config.secrets)))
     keys = await _load_server_key(config, store)
     vault = Vault(store, key=keys.vault, clock=clock)
@@ -291,38 +284,8 @@ async def _open_rules(
     metering = Metering(prices, office.quotas, clock)
     live = Live(None if drivers else models, prices, metering, logs)
     await _follow(settings, live, config.log_level, office.own_keys)
-    return _Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=metering, logs=logs)
-
-
-async def _open_runtime(
-    rules: _Rules, store: Store, clock: Clock, new_id: NewId, stack: AsyncExitStack
-) -> tuple[Runtime, Observatory]:
-    """The runtime, and who watches it."""
-    settings = rules.settings
-    toolbox = Toolbox(builtin_tools(clock))
-    observatory = Observatory(
-        clock=clock,
-        known=known_by(rules.models.health, lambda: (*settings.config.fallback, *settings.config.prices)),
-        tools=lambda: toolbox.names,
-        database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
-    )
-    runtime = await stack.enter_async_context(
-        open_runtime(
-            store=store,
-            models=rules.models,
-            toolbox=toolbox,
-            clock=clock,
-            new_id=new_id,
-            limits=settings.limits_of,
-            cost=rules.prices.cost,
-            meter=Guarded(rules.metering, rules.office.people.standing),
-            choose=rules.office.own_keys.choose,
-            effectors=(observatory.metrics,),
-            suspends=settings.config.data_dir is not None,
-        )
-    )
-    observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
-    return runtime, observatory
+    guarded = Guarded(metering, office.people.standing)
+    return Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=guarded, logs=logs)
 
 
 async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
@@ -333,12 +296,13 @@ async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
         raise settings.blamed(error) from None
 
 
-async def _open_doors(vm: AgentVM, ended: list[Ended], stack: AsyncExitStack) -> None:
+async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
     await vm.office.access.ensure_default_tenant()
     _hear_of_ends(vm, ended)
     tasks = await stack.enter_async_context(open_tasks())
     for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run):
         tasks.start_soon(keep)
+    tasks.start_soon(beside.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)
 
 

@@ -1,7 +1,8 @@
-"""Live — what is opened from the settings, and follows them while the server runs: providers, prices, and the log."""
+"""Live — what is opened from the settings, and follows them while the server runs: providers, prices, the log, the runtime."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
@@ -11,9 +12,19 @@ from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
-from agentvm.model.ids import Clock
+from agentvm.model.ids import Clock, NewId
 from agentvm.observability.log_book import Keeping, LogBook
+from agentvm.observability.observatory import Observatory, known_by
+from agentvm.runtime.builtin_tools import builtin_tools
+from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.tools import Toolbox
+from agentvm.sessions.beside import Beside
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
+from agentvm.tenants.office import Office
+from agentvm.tenants.people import Guarded
 from agentvm.tenants.price import Prices
 
 if TYPE_CHECKING:
@@ -90,3 +101,58 @@ def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
         tenant_claim=config.oidc_tenant_claim,
     )
     return Oidc(settings, clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a runtime works by."""
+
+    settings: Centre
+    models: Models
+    office: Office
+    ended: list[Ended]
+    prices: Prices
+    metering: Guarded
+    logs: LogBook
+
+
+async def open_watched(
+    rules: Rules, store: Store, clock: Clock, new_id: NewId, beside: Beside, stack: AsyncExitStack
+) -> tuple[Runtime, Observatory]:
+    """The runtime, and who watches it."""
+    settings = rules.settings
+    toolbox = Toolbox(builtin_tools(clock))
+    observatory = Observatory(
+        clock=clock,
+        known=known_by(rules.models.health, lambda: (*settings.config.fallback, *settings.config.prices)),
+        tools=lambda: toolbox.names,
+        database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
+    )
+    runtime = await stack.enter_async_context(
+        open_runtime(
+            store=store,
+            models=rules.models,
+            toolbox=toolbox,
+            clock=clock,
+            new_id=new_id,
+            limits=settings.limits_of,
+            cost=rules.prices.cost,
+            meter=rules.metering,
+            choose=rules.office.own_keys.choose,
+            effectors=(observatory.metrics, *beside.effectors),
+            suspends=settings.config.data_dir is not None,
+        )
+    )
+    observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
+    return runtime, observatory
+
+
+def tend(rules: Rules, store: Store, clock: Clock) -> Beside:
+    """What is done beside turns: titles, and the upkeep of the search."""
+    return Beside(
+        store,
+        clock,
+        by=lambda tenant_id: rules.settings.titles.get(tenant_id) or rules.settings.titles[None],
+        choose=rules.office.own_keys.choose,
+        meter=rules.metering,
+    )

@@ -48,7 +48,7 @@ class Open(Protocol):
 
 @asynccontextmanager
 async def local(script: Script) -> AsyncIterator[AgentX]:
-    config = ServerConfig(data_dir=None, grace=0)
+    config = ServerConfig(data_dir=None, grace=0, titles="off")
     source = local_runtime(config, definitions=[POET], drivers={"scripted": ScriptedDriver(script)})
     async with create_agentx(source) as agentx:
         yield agentx

@@ -13,6 +13,7 @@ from agentvm.app import OPEN_ACCESS, AgentVM, open_agentvm
 from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer, refuse_unreadable
 from agentvm.config import ServerConfig
+from agentvm.config.server import TitlesBy
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Quota
@@ -129,10 +130,14 @@ class Vanishing:
 
 @asynccontextmanager
 async def open_desk(
-    driver: Driver | None = None, *, definitions: Sequence[Definition] = (), limits: Limits | None = None
+    driver: Driver | None = None,
+    *,
+    definitions: Sequence[Definition] = (),
+    limits: Limits | None = None,
+    titles: TitlesBy = "off",
 ) -> AsyncIterator[Desk]:
     numbers = iter(range(1_000, 1_000_000))
-    config = ServerConfig(data_dir=None, limits=limits or Limits())
+    config = ServerConfig(data_dir=None, limits=limits or Limits(), titles=titles)
     drivers = {"scripted": driver or ScriptedDriver()}
     async with open_agentvm(config, definitions=definitions, drivers=drivers, clock=lambda: next(numbers)) as vm:
         yield Desk(vm, vm.attach())

@@ -33,6 +33,9 @@ class Broken:
     def accounts(self, tenant_id: str) -> "Broken":
         return self
 
+    def sessions(self, containers: object) -> "Broken":
+        return self
+
     @property
     def quotas(self) -> "Broken":
         return self

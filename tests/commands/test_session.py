@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from tests.commands.fixtures import Vanishing, open_desk
 
-from agentvm.commands.session import MAX_TITLE
+from agentvm.commands.session_centre import MAX_TITLE
 
 pytestmark = pytest.mark.anyio
 

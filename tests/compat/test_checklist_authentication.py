@@ -21,7 +21,7 @@ OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 @asynccontextmanager
 async def guarded(*names: str) -> AsyncIterator[tuple[str, list[str]]]:
     """A server's address, and a key for each of these users."""
-    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on")
+    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", titles="off")
     async with start_server(config, drivers={"scripted": ScriptedDriver(Play())}) as server:
         office, keys = server.server.vm.office, list[str]()
         for name in names:

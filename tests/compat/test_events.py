@@ -68,6 +68,10 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "session_created": SESSION,
     "session_title_updated": SESSION,
     # Ours: additive, so that lists update by themselves and reasoning can be shown.
+    "session_updated": SESSION,
+    "session_deleted": SESSION,
+    "session_restored": SESSION,
+    "session_read": SESSION,
     "image_created": LIFECYCLE,
     "image_updated": LIFECYCLE,
     "image_deleted": LIFECYCLE,
@@ -80,6 +84,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "resync_required": SESSION,
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
+RARE |= {"session_updated", "session_deleted", "session_restored", "session_read"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

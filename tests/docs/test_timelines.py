@@ -81,7 +81,7 @@ async def play(watcher: Watcher, timeline: str) -> None:
 
 @pytest.mark.parametrize("timeline", ["plain", "tool", "interrupted", "failed"])
 async def test_a_client_sees_the_timeline_of_the_page(timeline: str) -> None:
-    config = ServerConfig(port=0, data_dir=None)
+    config = ServerConfig(port=0, data_dir=None, titles="off")
     with anyio.fail_after(30):
         async with start_server(config, drivers={"scripted": ScriptedDriver(talk)}) as server, connect(server.ws_url) as socket:
             watcher = Watcher(socket)

@@ -46,7 +46,7 @@ class Paced(ScriptedDriver):
 
 
 async def main(port: int, data_dir: Path, grace: float) -> None:
-    config = ServerConfig(port=port, data_dir=data_dir, grace=grace)
+    config = ServerConfig(port=port, data_dir=data_dir, grace=grace, titles="off")
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with start_server(config, drivers={"scripted": Paced(script)}) as server:
             sys.stdout.write(f"{server.port}\n")

@@ -24,7 +24,7 @@ Message = dict[str, Any]
 @asynccontextmanager
 async def open_listener(driver: Driver | None = None) -> AsyncIterator[tuple[AgentVM, Listener]]:
     """An AgentVM in memory, and the listener that would serve it."""
-    config = ServerConfig(data_dir=None)
+    config = ServerConfig(data_dir=None, titles="off")
     async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}) as vm:
         yield vm, Listener(vm)
 

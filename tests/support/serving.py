@@ -37,7 +37,7 @@ async def serving(
     port: int = 0,
 ) -> AsyncIterator[Served]:
     model = ScriptedDriver(script)
-    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits())
+    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits(), titles="off")
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)
 

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("agentvm.cli.usage:usage", "See what was used and what it costs."),
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
+    "session": ("agentvm.cli.session:session", "List, find, read and keep what was said."),
     "resource": ("agentvm.cli.resource:resource", "Publish, find and move what agents are made of."),
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
+from agentvm.commands.session_centre import SessionCentre
 from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
@@ -131,6 +132,14 @@ class Call:
         if found is None:
             raise ImageNotFound(image_id)
         return found
+
+    @property
+    def sessions(self) -> SessionCentre:
+        """What can be done with sessions as such."""
+        peer = self.peer
+        return SessionCentre(
+            store=peer.store, principal=peer.principal, tenant_id=peer.tenant_id, runtime=peer.runtime, clock=peer.clock
+        )
 
     async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
         container_id = await self.peer.store.find_session(session_id)

@@ -4,13 +4,14 @@ A thing in such a container is answered exactly as one that does not exist. Nami
 exists or not.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 
 from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.storage.base import ContainerStore, Place, TenantStore
+from agentvm.storage.sessions import SessionStore
 
 
 class Reach:
@@ -37,6 +38,15 @@ class Reach:
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         found = await self._store.find_turn(turn_id)
         return found if found is not None and self._principal.reaches(found.container_id) else None
+
+    def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
+        """Containers must be named by those who do not reach all: see `reached`."""
+        if containers is None and self._principal.containers is not None:
+            raise ValueError("the sessions of all containers are not within reach")
+        for container_id in containers or ():
+            if not self._principal.reaches(container_id):
+                raise ContainerForbidden(container_id)
+        return self._store.sessions(containers)
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         await self._store.save_reader(self._own(client_id), places)

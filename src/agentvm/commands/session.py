@@ -2,18 +2,18 @@
 
 from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
-from agentvm.errors import ImageNotFound, InvalidInput, SessionNotFound
+from agentvm.commands.session_centre import check_search, check_title, found_shown, shown
+from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.events.base import Scope
-from agentvm.events.lifecycle import SessionCreated, SessionTitleUpdated
+from agentvm.events.lifecycle import SessionCreated
 from agentvm.model.ids import SessionId
 from agentvm.protocol import commands as ask
-
-MAX_TITLE = 300
+from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
     peer = call.peer
-    _check_title(command.title)
+    check_title(command.title)
     store, image = await call.image(command.image_id)
     session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
     await store.add_session(session)
@@ -48,17 +48,10 @@ async def list_of_image(call: Call, command: ask.SessionList) -> ask.SessionList
 
 
 async def set_title(call: Call, command: ask.SessionSetTitle) -> ask.SessionReply:
-    peer = call.peer
-    _check_title(command.title)
-    store, session = await call.session(command.session_id)
-    changed = await store.set_title(session.session_id, command.title, peer.clock())
-    if changed is None:
-        raise SessionNotFound(command.session_id)
-    peer.subscribe(changed)
-    scope = Scope(container_id=changed.container_id, image_id=changed.image_id)
-    told = SessionTitleUpdated(session_id=changed.session_id, title=changed.title, updated_at=changed.updated_at)
-    peer.runtime.tell(peer.tenant_id, scope, told)
-    return ask.SessionReply(session=changed)
+    check_title(command.title)
+    _, session = await call.session(command.session_id)
+    call.peer.subscribe(session)
+    return ask.SessionReply(session=await call.sessions.rename(command.session_id, command.title))
 
 
 async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
@@ -87,7 +80,72 @@ async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessa
     return ask.SessionMessagesReply(session_id=session.session_id, messages=await store.list_messages(session.session_id))
 
 
-def _check_title(title: str | None) -> None:
-    """Titles are told to all who work with the container, and shown in every list."""
-    if title is not None and len(title) > MAX_TITLE:
-        raise InvalidInput(f"A title has at most {MAX_TITLE} characters, not {len(title)}")
+async def browse(call: Call, command: ask.SessionBrowse) -> ask.SessionBrowseReply:
+    centre = call.sessions
+    wanted = SessionQuery(
+        image_id=command.image_id,
+        archived=None if command.archived == "all" else command.archived,
+        pinned=command.pinned,
+        since=command.since,
+        until=command.until,
+        title=command.title,
+        after=command.cursor,
+        limit=command.limit,
+    )
+    found = await (await centre.within(command.container_id)).list(wanted, centre.reader(command.device))
+    sessions = tuple(shown(item) for item in found.items)
+    return ask.SessionBrowseReply(sessions=sessions, total=found.total, next_cursor=found.next)
+
+
+async def pin(call: Call, command: ask.SessionPin) -> ask.SessionReply:
+    return ask.SessionReply(session=await call.sessions.keep(command.session_id, pinned=command.pinned))
+
+
+async def archive(call: Call, command: ask.SessionArchive) -> ask.SessionReply:
+    return ask.SessionReply(session=await call.sessions.keep(command.session_id, archived=command.archived))
+
+
+async def delete(call: Call, command: ask.SessionDelete) -> ask.SessionDeleteReply:
+    deleted, until = await call.sessions.delete(command.session_id)
+    return ask.SessionDeleteReply(session_id=deleted.session_id, restorable_until=until)
+
+
+async def restore(call: Call, command: ask.SessionRestore) -> ask.SessionReply:
+    return ask.SessionReply(session=await call.sessions.restore(command.session_id))
+
+
+async def mark_read(call: Call, command: ask.SessionMarkRead) -> ask.SessionMarkReadReply:
+    marked = await call.sessions.mark_read(
+        command.session_id, cursor=command.cursor, message_id=command.message_id, device=command.device
+    )
+    return ask.SessionMarkReadReply(session_id=marked.session_id, unread=marked.unread)
+
+
+async def history(call: Call, command: ask.SessionHistory) -> ask.SessionHistoryReply:
+    wanted = MessageQuery(order=command.order, cursor=command.cursor, around=command.around, limit=command.limit)
+    page = await call.sessions.messages(command.session_id, wanted)
+    return ask.SessionHistoryReply(
+        session_id=command.session_id,
+        messages=page.messages,
+        total=page.total,
+        next_cursor=page.next,
+        previous_cursor=page.previous,
+    )
+
+
+async def search(call: Call, command: ask.SessionSearch) -> ask.SessionSearchReply:
+    wanted = MessageSearch(
+        text=check_search(command.q),
+        image_id=command.image_id,
+        session_id=command.session_id,
+        role=command.role,
+        tool=command.tool,
+        since=command.since,
+        until=command.until,
+        after=command.cursor,
+        limit=command.limit,
+        now=call.peer.clock(),
+    )
+    page = await (await call.sessions.within(command.container_id)).search(wanted)
+    found = tuple(found_shown(item) for item in page.items)
+    return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next)

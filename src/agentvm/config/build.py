@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agentvm.config.catalogue import PRICES, Value
 from agentvm.config.file import refuse
 from agentvm.config.layers import Given, Layer, Values, merge
-from agentvm.config.server import ProviderConfig, ServerConfig
+from agentvm.config.server import ProviderConfig, ServerConfig, TitlesBy
 from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
 from agentvm.model.limits import Limits
@@ -64,6 +64,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         markup=flat["billing.markup"],
         prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
+        titles=flat["sessions.titles"],
         limits=build_limits(values),
         layers=layers,
     )
@@ -78,6 +79,11 @@ def build_limits(values: Values) -> Limits:
         max_tokens=flat["defaults.maxTokens"],
         silence_seconds=flat["defaults.timeout"] / 1000,
     )
+
+
+def build_titles(values: Values) -> TitlesBy:
+    by: TitlesBy = values["sessions.titles"].value  # type: ignore[assignment]  # Its declaration says so.
+    return by
 
 
 def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
@@ -126,6 +132,7 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "system.oidc.tenantClaim": config.oidc_tenant_claim,
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
+        "sessions.titles": config.titles,
         "defaults.maxTokens": config.limits.max_tokens,
         "defaults.timeout": round(config.limits.silence_seconds * 1000),
         "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,

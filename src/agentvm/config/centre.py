@@ -14,12 +14,12 @@ from typing import Protocol, TypeVarTuple
 import anyio
 
 from agentvm.config import history
-from agentvm.config.build import build, build_limits
+from agentvm.config.build import build, build_limits, build_titles
 from agentvm.config.catalogue import find
 from agentvm.config.edits import Edit, check_server, check_tenant, read_edit
 from agentvm.config.history import Seals, State
 from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
-from agentvm.config.server import ServerConfig
+from agentvm.config.server import ServerConfig, TitlesBy
 from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
@@ -96,6 +96,8 @@ class Centre:
         self._system: Values = {}
         self._limits: dict[TenantId | None, Limits] = {}
         self._defaults: dict[TenantId, str] = {}
+        self.titles: dict[TenantId | None, TitlesBy] = {}
+        """How sessions get their titles: of tenants that have said so, and of all others."""
         self.config = ServerConfig()
         """What the server runs with: settings that need a restart are as they were at its start."""
 
@@ -199,6 +201,7 @@ class Centre:
         self._scopes.pop(tenant_id, None)
         self._limits.pop(tenant_id, None)
         self._defaults.pop(tenant_id, None)
+        self.titles.pop(tenant_id, None)
 
     def _has(self, tenant_id: TenantId | None, key: str, value: object) -> bool:
         """Whether the override is that already. One that cannot be opened any more is replaced."""
@@ -335,6 +338,7 @@ class Centre:
     def _look_up(self) -> None:
         self._limits = {None: build_limits(self._system)}
         self._defaults = {}
+        self.titles = {None: build_titles(self._system)}
         for tenant_id in self._scopes:
             if tenant_id is not None:
                 self._look_up_tenant(tenant_id)
@@ -342,6 +346,7 @@ class Centre:
     def _look_up_tenant(self, tenant_id: TenantId) -> None:
         values = overlay(self._system, self._scope(tenant_id).layer)
         self._limits[tenant_id] = build_limits(values)
+        self.titles[tenant_id] = build_titles(values)
         self._defaults.pop(tenant_id, None)
         try:
             default = _default(self.config, values)

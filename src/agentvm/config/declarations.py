@@ -196,6 +196,9 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
     ] = 10 * 1024**3
     disk_free: Annotated[Amount, setting("Bytes left of the disk of the data below which `/v1/status` warns.")] = 1024**3
     idle_seconds: Annotated[SomeSeconds, setting("An agent that nobody uses this long leaves memory.")] = 300.0
+    undo_seconds: Annotated[Seconds, setting("How long a deleted session can be restored; then it is gone for good.")] = (
+        7 * 86_400.0
+    )
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 
 
@@ -216,6 +219,17 @@ class BillingGroup(Group, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
 
 
+class SessionsGroup(Group, frozen=True, kw_only=True):
+    titles: Annotated[
+        Literal["model", "first-words", "off"],
+        setting(
+            "How a session without a title gets one after its first exchange: a small model call, which is billed, the first "
+            "words of the user's message, or not at all.",
+            tenant="any",
+        ),
+    ] = "first-words"
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -224,3 +238,4 @@ class Root(Group, frozen=True, kw_only=True):
     defaults: DefaultsGroup = DefaultsGroup()
     limits: LimitsGroup = LimitsGroup()
     billing: BillingGroup = BillingGroup()
+    sessions: SessionsGroup = SessionsGroup()

@@ -20,6 +20,8 @@ from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 
+TitlesBy = Literal["model", "first-words", "off"]
+
 DEFAULT_PORT = 8080
 DEFAULT_DATA_DIR = Path("~/.agentvm")
 
@@ -83,6 +85,8 @@ class ServerConfig:
     """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
     allow_unpriced: bool | None = None
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
+    titles: TitlesBy = "first-words"
+    """How a session without a title gets one after its first exchange."""
     limits: Limits = field(default_factory=Limits)
     layers: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
     """Where the values come from, if they were loaded."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId, UserId
 
 
 class ContainerEvent(EventData):
@@ -75,6 +75,48 @@ class SessionTitleUpdated(SessionEvent):
     session_id: SessionId
     title: str | None
     updated_at: int
+
+
+class SessionUpdated(SessionEvent):
+    """It was pinned or archived, or no longer is."""
+
+    type = "session_updated"
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    updated_at: int
+    pinned_at: int | None = None
+    archived_at: int | None = None
+
+
+class SessionDeleted(SessionEvent):
+    """It is out of every list and search; until then it can be restored."""
+
+    type = "session_deleted"
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    deleted_at: int
+    restorable_until: int
+
+
+class SessionRestored(SessionEvent):
+    type = "session_restored"
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str | None
+    updated_at: int
+
+
+class SessionRead(SessionEvent):
+    """Somebody has read it, up to where `unread` answers are left; for their other devices."""
+
+    type = "session_read"
+    session_id: SessionId
+    unread: int
+    read_at: int
+    user_id: UserId | None = None
 
 
 class SessionDestroyed(SessionEvent):

@@ -36,5 +36,7 @@ class Limits:
     """Bytes left of the disk of the data below which the server warns."""
     idle_seconds: float = 300.0
     """An agent that nobody uses this long leaves memory; the next message brings it back."""
+    undo_seconds: float = 7 * 86_400.0
+    """How long a deleted session can be restored."""
     agents: int = 20_000
     """Idle agents in memory; beyond them those that rested longest leave."""

@@ -1,9 +1,12 @@
 """Records — definitions, images, agents and resources as clients see them: what is stored, and what runs, in one."""
 
+from typing import Literal
+
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.resource import ResourceType, Visibility
+from agentvm.model.session import Session
 
 
 class DefinitionRecord(Definition):
@@ -51,6 +54,35 @@ class AgentRecord(Record):
     container_id: ContainerId
     image_id: ImageId
     session_id: SessionId
+
+
+class SessionRecord(Session):
+    """A session as who asks sees it. `unread` are the answers beyond what they have read, at most 1,000."""
+
+    unread: int
+    cursor: str | None = None
+    """The place of its last message, for `session_mark_read`."""
+
+
+class FoundRecord(Record):
+    """A message that a search has found. `position` is its number in the session, from 0."""
+
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str | None
+    message_id: MessageId
+    role: Literal["user", "assistant", "tool"]
+    at: int
+    position: int
+    snippet: str
+    """HTML: the text around what was found, escaped, with `<mark>` about the words."""
+    cursor: str
+    """Its place, for `session_history`."""
+    tool: str | None = None
+    before: str | None = None
+    """The beginning of what was said just before."""
+    after: str | None = None
 
 
 class ResourceRecord(Record):

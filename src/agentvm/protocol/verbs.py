@@ -222,8 +222,7 @@ class SessionManager:
         self._link = link
 
     async def create(self, image_id: str, title: str | None = None) -> "SessionHandle":
-        reply = await self._link.ask(ask.SessionCreate(image_id=ImageId(image_id), title=title))
-        return SessionHandle(self._link, _there(reply.session))
+        return self._handle(await self._link.ask(ask.SessionCreate(image_id=ImageId(image_id), title=title)))
 
     async def get(self, session_id: str) -> "SessionHandle | None":
         found = (await self._link.ask(ask.SessionGet(session_id=SessionId(session_id)))).session
@@ -234,7 +233,41 @@ class SessionManager:
         return tuple(SessionHandle(self._link, session) for session in reply.sessions)
 
     async def set_title(self, session_id: str, title: str | None) -> "SessionHandle":
-        reply = await self._link.ask(ask.SessionSetTitle(session_id=SessionId(session_id), title=title))
+        return self._handle(await self._link.ask(ask.SessionSetTitle(session_id=SessionId(session_id), title=title)))
+
+    async def browse(
+        self, container_id: str | None = None, *, title: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> ask.SessionBrowseReply:
+        """Of a container, or of all within reach: pinned ones first, then by when something was last said."""
+        return await self._link.ask(ask.SessionBrowse(container_id=container_id, title=title, cursor=cursor, limit=limit))
+
+    async def search(self, text: str, *, cursor: str | None = None, limit: int = 20) -> ask.SessionSearchReply:
+        """What was said within reach, the best first."""
+        return await self._link.ask(ask.SessionSearch(q=text, cursor=cursor, limit=limit))
+
+    async def history(self, session_id: str, *, newest: bool = False, cursor: str | None = None) -> ask.SessionHistoryReply:
+        """Messages page by page, from either end."""
+        wanted = ask.SessionHistory(session_id=SessionId(session_id), cursor=cursor)
+        return await self._link.ask(msgspec.structs.replace(wanted, order="newest") if newest else wanted)
+
+    async def pin(self, session_id: str, *, pinned: bool = True) -> "SessionHandle":
+        return self._handle(await self._link.ask(ask.SessionPin(session_id=SessionId(session_id), pinned=pinned)))
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> "SessionHandle":
+        return self._handle(await self._link.ask(ask.SessionArchive(session_id=SessionId(session_id), archived=archived)))
+
+    async def delete(self, session_id: str) -> int:
+        """Until when it can be restored, in ms."""
+        return (await self._link.ask(ask.SessionDelete(session_id=SessionId(session_id)))).restorable_until
+
+    async def restore(self, session_id: str) -> "SessionHandle":
+        return self._handle(await self._link.ask(ask.SessionRestore(session_id=SessionId(session_id))))
+
+    async def mark_read(self, session_id: str, cursor: str | None = None) -> int:
+        """Up to that place, or the end; how many answers are left."""
+        return (await self._link.ask(ask.SessionMarkRead(session_id=SessionId(session_id), cursor=cursor))).unread
+
+    def _handle(self, reply: ask.SessionReply) -> "SessionHandle":
         return SessionHandle(self._link, _there(reply.session))
 
 

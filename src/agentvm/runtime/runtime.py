@@ -64,6 +64,7 @@ class Runtime:
         self.quarantine = ports.quarantine
         self.models = ports.models
         self.journal = ports.journal
+        self.limits_of = ports.limits_of
         self.replay = Replay(ports.store, ports.journal.find)
 
     @property

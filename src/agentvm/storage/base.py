@@ -21,6 +21,7 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.resources import ResourceStore
+from agentvm.storage.sessions import SessionStore
 from agentvm.storage.settings import Change, SettingsStore
 
 
@@ -147,6 +148,9 @@ class TenantStore(Protocol):
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None: ...
 
+    def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
+        """The sessions of these containers; None for all of the tenant's."""
+
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         """In place of what was saved of the reader before. Sessions that are gone are passed over."""
 
@@ -201,6 +205,15 @@ class Store(Protocol):
 
         In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
         it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped.
+        """
+
+    async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        """Drops sessions that were deleted until then, with all that was said in them; which, at most so many at a time."""
+
+    async def tend_search(self, *, limit: int = 200) -> bool:
+        """Does some of what keeps the search complete and quick. Whether there may be more to do.
+
+        Asked for after a start, until there is no more, and now and then while messages are stored.
         """
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:

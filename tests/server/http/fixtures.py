@@ -23,6 +23,7 @@ from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.tenants.rights import TENANT_WIDE
 from agentvm.testing.conformance import records
+from agentvm.testing.conformance.records import default_session, image, message, session
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 NOON = 1_700_000_000_000
@@ -73,6 +74,7 @@ class Account:
     resource_id: str = ""
     """A prompt that nobody else may see, once there is one: see `World.hide`."""
     session_id: str = ""
+    """A session in which a secret was said, as well."""
     turn_id: str = ""
 
 
@@ -134,16 +136,27 @@ class World:
         await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
 
     async def hide(self, account: Account) -> None:
-        """Gives the tenant a prompt and a turn that nobody else may see."""
+        """Gives the tenant a prompt and a turn that nobody else may see, and a session in which a secret was said."""
         prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
-        made = records.image(f"img_{account.slug}", "hidden")
-        account.session_id, account.turn_id = made.session_id, f"turn_{account.slug}"
-        hidden = self.vm.office.store.tenant(account.tenant_id).container(made.container_id)
-        await hidden.create(1)
-        await hidden.add_image(made, records.default_session(made))
-        await hidden.log(made.session_id).record(turns=[records.turn(account.turn_id, outcome="completed", ended=2)], now=2)
+        account.session_id = await self.say(account, f"said by {account.slug}")
+        account.turn_id = f"turn_{account.slug}"
+        home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private"))
+        ended = records.turn(account.turn_id, outcome="completed", ended=2)
+        await home.log(SessionId(account.session_id)).record(turns=[ended], now=2)
+
+    async def say(self, account: Account, *texts: str, container: str = "private") -> str:
+        """A session of the tenant, in which this was said; its id."""
+        home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId(container))
+        await home.create(self.clock())
+        image_id, session_id = self.vm.new_id("img"), SessionId(self.vm.new_id("sess"))
+        built = image(image_id, container, now=self.clock())
+        await home.add_image(built, default_session(built))
+        await home.add_session(session(session_id, image_id, container, now=self.clock()))
+        told = [message(f"{session_id}-{number}", text) for number, text in enumerate(texts)]
+        await home.log(session_id).record(messages=told, now=self.clock())
+        return session_id
 
     async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
         """Action, target and result, newest first."""

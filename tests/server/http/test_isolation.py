@@ -15,6 +15,7 @@ from agentvm.server.http import ROUTES
 from agentvm.server.http.gate import gated
 from agentvm.server.http.route import Route
 from agentvm.storage.resources import Search
+from agentvm.storage.sessions import SessionQuery
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +36,7 @@ BODIES: dict[str, object] = {
     "changes": {"defaults": {"maxTokens": 9}},
     "to": 0,
     "from": 0,
+    "q": "x",
 }
 """Something sensible for each member that some route takes and that names nothing of a tenant."""
 
@@ -58,7 +60,8 @@ class Attempt:
 def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
-        names = dict.fromkeys(("key_id", "user_id", "tenant", "resource_id", "turn_id", "session"), ABSENT)
+        wanted = ("key_id", "user_id", "tenant", "resource_id", "turn_id", "session", "session_id")
+        names = dict.fromkeys(wanted, ABSENT)
     else:
         names = {
             "key_id": account.user_key_id,
@@ -67,6 +70,7 @@ def named(account: Account | None) -> dict[str, str]:
             "resource_id": account.resource_id,
             "turn_id": account.turn_id,
             "session": account.session_id,
+            "session_id": account.session_id,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     return {**names, "uri": uri, "depends_on": uri}
@@ -152,6 +156,7 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.secrets.list(),
         await accounts.ledger.wallet(),
         await world.vm.resources.store.resources(account.tenant_id).search(Search(scope="own")),
+        await world.vm.office.store.tenant(account.tenant_id).sessions(None).list(SessionQuery(archived=None)),
         await world.vm.office.store.read_settings(),
         await accounts.audit.list(),
     )
@@ -213,5 +218,12 @@ async def test_nothing_of_another_tenant_is_in_any_answer(route: Route) -> None:
             path = path.replace(f"{{{name}:str}}", quote(value, safe=""))
         for query in ("", f"?userId={world.acme.user_id}"):
             reply = await world.ask("GET", path + query, key=world.bolt.admin)
-            for secret in (world.acme.tenant_id, world.acme.user_key_id, world.acme.user_id, "secret of", "prompt of acme"):
+            for secret in (
+                world.acme.tenant_id,
+                world.acme.user_key_id,
+                world.acme.user_id,
+                "secret of",
+                "prompt of acme",
+                "said by acme",
+            ):
                 assert secret.encode() not in reply.raw

@@ -1,10 +1,17 @@
 """Session commands — histories."""
 
-from agentvm.model.ids import ImageId, SessionId
+from typing import Annotated, Literal
+
+import msgspec
+
+from agentvm.model.ids import ImageId, MessageId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.protocol.commands.base import Command, Reply, SubscribingReply
 from agentvm.protocol.commands.image import ImageRunReply
+from agentvm.protocol.records import FoundRecord, SessionRecord
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
 
 
 class SessionReply(SubscribingReply):
@@ -64,3 +71,126 @@ class SessionMessages(Command[SessionMessagesReply]):
     name = "session_messages"
     reply_type = SessionMessagesReply
     session_id: SessionId
+
+
+class SessionBrowseReply(Reply):
+    """`total` is how many there are on all pages."""
+
+    sessions: tuple[SessionRecord, ...]
+    total: int
+    next_cursor: str | None = None
+
+
+class SessionBrowse(Command[SessionBrowseReply]):
+    """Every member narrows the list. `archived` is false unless it is said; `all` for both.
+
+    `since` and `until` are about when something was last said, in ms. `device` counts what is unread for that device.
+    """
+
+    name = "session_browse"
+    reply_type = SessionBrowseReply
+    container_id: str | None = None
+    image_id: ImageId | None = None
+    archived: bool | Literal["all"] = False
+    pinned: bool | None = None
+    since: int | None = None
+    until: int | None = None
+    title: str | None = None
+    device: str | None = None
+    cursor: str | None = None
+    limit: Limit = 50
+
+
+class SessionPin(Command[SessionReply]):
+    name = "session_pin"
+    reply_type = SessionReply
+    session_id: SessionId
+    pinned: bool = True
+
+
+class SessionArchive(Command[SessionReply]):
+    name = "session_archive"
+    reply_type = SessionReply
+    session_id: SessionId
+    archived: bool = True
+
+
+class SessionDeleteReply(Reply):
+    session_id: SessionId
+    restorable_until: int
+
+
+class SessionDelete(Command[SessionDeleteReply]):
+    name = "session_delete"
+    reply_type = SessionDeleteReply
+    session_id: SessionId
+
+
+class SessionRestore(Command[SessionReply]):
+    name = "session_restore"
+    reply_type = SessionReply
+    session_id: SessionId
+
+
+class SessionMarkReadReply(Reply):
+    session_id: SessionId
+    unread: int
+
+
+class SessionMarkRead(Command[SessionMarkReadReply]):
+    """Up to the place that a `cursor` names, or that message; to the end if neither is said."""
+
+    name = "session_mark_read"
+    reply_type = SessionMarkReadReply
+    session_id: SessionId
+    cursor: str | None = None
+    message_id: MessageId | None = None
+    device: str | None = None
+
+
+class SessionHistoryReply(Reply):
+    """`nextCursor` goes on in the same order, `previousCursor` the other way."""
+
+    session_id: SessionId
+    messages: tuple[Message, ...]
+    total: int
+    next_cursor: str | None = None
+    previous_cursor: str | None = None
+
+
+class SessionHistory(Command[SessionHistoryReply]):
+    """`around` is a message: those around it, oldest first."""
+
+    name = "session_history"
+    reply_type = SessionHistoryReply
+    session_id: SessionId
+    order: Literal["oldest", "newest"] = "oldest"
+    cursor: str | None = None
+    around: MessageId | None = None
+    limit: Limit = 50
+
+
+class SessionSearchReply(Reply):
+    """`capped` when there are more than are ranked; then the newest 10,000 were."""
+
+    found: tuple[FoundRecord, ...]
+    total: int
+    capped: bool = False
+    next_cursor: str | None = None
+
+
+class SessionSearch(Command[SessionSearchReply]):
+    """`q` are the words; every other member narrows the search."""
+
+    name = "session_search"
+    reply_type = SessionSearchReply
+    q: str
+    container_id: str | None = None
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+    role: Literal["user", "assistant", "tool"] | None = None
+    tool: str | None = None
+    since: int | None = None
+    until: int | None = None
+    cursor: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20

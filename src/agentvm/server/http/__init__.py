@@ -23,6 +23,7 @@ from agentvm.server.http import (
     resource_versions,
     resources,
     secrets,
+    sessions,
     tenants,
     turns,
     usage,
@@ -55,6 +56,7 @@ NOUNS = (
     resource_resolve,
     resource_versions,
     resource_bundles,
+    sessions,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)

@@ -23,6 +23,8 @@ from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge
+from agentvm.storage.sqlite.sessions.index import tend
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
 logger = get_logger(__name__)
@@ -89,7 +91,12 @@ class SqliteTenantStore:
         return await self._find("SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ?", image_id)
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._find("SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ?", session_id)
+        return await self._find(
+            "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL", session_id
+        )
+
+    def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
+        return SqliteSessionStore(self._database, self._tenant_id, containers)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         def read(connection: apsw.Connection) -> Turn | None:
@@ -202,6 +209,12 @@ class SqliteStore:
 
     async def collect(self, now: int, *, grace: int) -> int:
         return await self._database.write(lambda connection: collect(connection, now, grace))
+
+    async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
+
+    async def tend_search(self, *, limit: int = 200) -> bool:
+        return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: apsw.Connection) -> int:

@@ -1,0 +1,51 @@
+"""Wording — a title from what somebody said: its first words, cut where people would."""
+
+import re
+import unicodedata
+
+LONGEST = 48
+"""Columns of a title; a Chinese character takes two."""
+LEAST = 16
+"""A shorter one goes on beyond the end of a sentence."""
+
+_ENDS = frozenset(".!?。！？；;…")
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_MARKUP = re.compile(r"^[#>*\-\s]+|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}")
+
+
+def first_words(text: str) -> str | None:
+    """None when there is nothing that could be one."""
+    plain = " ".join(_MARKUP.sub("", line) for line in _CODE.sub(" ", text[:4_000]).splitlines())
+    plain = " ".join("".join(letter if letter.isprintable() else " " for letter in plain).split())
+    if not any(letter.isalnum() for letter in plain):
+        return None
+    return _cut(plain)
+
+
+def tidy(said: str) -> str | None:
+    """What a model said as a title: one line, without quotation marks and a full stop."""
+    lines = [line.strip() for line in said.strip().splitlines() if line.strip()]
+    if not lines:
+        return None
+    line = re.sub(r"^(?:title|标题)\s*[:：]\s*", "", lines[0], flags=re.IGNORECASE)
+    return first_words(line.strip("\"'“”‘’「」《》*# ").rstrip(".。"))
+
+
+def _cut(plain: str) -> str:
+    """Up to the end of a sentence, or of a word, or anywhere where a language has no spaces."""
+    columns, space = 0, 0
+    for place, letter in enumerate(plain):
+        wide = 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        if columns + wide > LONGEST:
+            # Not back to the beginning: an address is one long word.
+            kept = plain[:space] if space > place // 2 else plain[:place]
+            return kept.rstrip(" ,，、;；:：-–—(（") + "…"
+        columns += wide
+        if letter == " ":
+            space = place
+        elif wide == 2:
+            space = place + 1
+        following = plain[place + 1 : place + 2]
+        if letter in _ENDS and columns >= LEAST and (wide == 2 or following in ("", " ")):
+            return plain[: place + 1].rstrip(".。;；")
+    return plain.rstrip(".。;；")

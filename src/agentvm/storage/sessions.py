@@ -1,0 +1,174 @@
+"""SessionStore — the sessions of some containers of one tenant: listed, kept, read and searched.
+
+Obtained by `store.tenant(t).sessions(containers)`. Whatever is asked of it, sessions of other containers are not there, and
+neither are deleted ones, but for `restore`. Conformance: `agentvm.testing.conformance.sessions`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from agentvm.model.ids import ImageId, MessageId, SessionId
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+
+Role = Literal["user", "assistant", "tool"]
+Order = Literal["oldest", "newest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who has read something: a user, or nobody in particular; on all devices, or on one of them."""
+
+    user: str = ""
+    device: str = ""
+
+
+ANYBODY = Reader()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuery:
+    """Which sessions; every member that is not None narrows the list. `after` is the `next` of the page before."""
+
+    image_id: ImageId | None = None
+    archived: bool | None = False
+    """None for both."""
+    pinned: bool | None = None
+    since: int | None = None
+    """Active then or later."""
+    until: int | None = None
+    """Active before then."""
+    title: str | None = None
+    """Somewhere in the title, whatever the case."""
+    after: str | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A session as its reader sees it. `unread` are answers and errors beyond what they have read, at most 1,000.
+
+    `cursor` is the place of the last message.
+    """
+
+    session: Session
+    unread: int
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    items: tuple[Listed, ...]
+    total: int
+    """Of all pages."""
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageQuery:
+    """Which messages of a session: those after `cursor`, or before it if the newest come first.
+
+    With `around` those around that message, oldest first.
+    """
+
+    order: Order = "oldest"
+    cursor: str | None = None
+    around: MessageId | None = None
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """`next` is the cursor to go on in the same order; None at the end. `previous` to go on the other way."""
+
+    messages: tuple[Message, ...]
+    total: int
+    next: str | None
+    previous: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSearch:
+    """Which messages. Every word of `text` must be in one, or one that begins with it."""
+
+    text: str
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+    role: Role | None = None
+    tool: str | None = None
+    since: int | None = None
+    until: int | None = None
+    archived: bool | None = None
+    after: str | None = None
+    limit: int = 20
+    now: int = 0
+    """What is recent is so from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that was found. `position` is its number in the session, from 0; `snippet` is HTML with `<mark>`.
+
+    `before` and `after` are the beginnings of what was said just before and after it.
+    """
+
+    session: Session
+    message_id: MessageId
+    role: Role
+    tool: str | None
+    at: int
+    position: int
+    snippet: str
+    before: str | None
+    after: str | None
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPage:
+    """`capped` when there were more than are ranked: the newest of them were."""
+
+    items: tuple[Found, ...]
+    total: int
+    capped: bool
+    next: str | None
+
+
+class SessionStore(Protocol):
+    """The sessions of some containers."""
+
+    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+        """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
+
+        `InvalidInput` for an `after` that is no `next`.
+        """
+
+    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None: ...
+
+    async def keep(
+        self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
+    ) -> Session | None:
+        """Changes what is not None; as it is now, or None when there is none. What is so already keeps its time."""
+
+    async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
+        """Gives a session a title that has none; None when it has one, or is gone."""
+
+    async def delete(self, session_id: SessionId, now: int) -> Session | None:
+        """Out of every list and search, until it is restored or purged. The default session of an image: `Conflict`."""
+
+    async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
+        """Brings back one that was deleted after then; one that was not deleted is returned as it is."""
+
+    async def mark_read(
+        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
+    ) -> Listed | None:
+        """Read up to that place or message, by default to the end; never less than before. None when there is none.
+
+        What somebody has read on one device they have read. `NotFound` for a message that is not there.
+        """
+
+    async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
+        """None when there is no such session. `NotFound` for an `around` that is not there."""
+
+    async def search(self, wanted: MessageSearch) -> FoundPage:
+        """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""

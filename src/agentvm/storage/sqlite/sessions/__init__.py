@@ -1,0 +1,138 @@
+"""SqliteSessionStore — the sessions of some containers of one tenant in SQLite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from agentvm.errors import Conflict
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
+from agentvm.model.session import Session
+from agentvm.storage.sessions import (
+    ANYBODY,
+    FoundPage,
+    Listed,
+    MessagePage,
+    MessageQuery,
+    MessageSearch,
+    Reader,
+    SessionPage,
+    SessionQuery,
+)
+from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, scope
+from agentvm.storage.sqlite.sessions.reading import mark, read_messages
+from agentvm.storage.sqlite.sessions.search import search_messages
+
+_IS_DEFAULT = "SELECT 1 FROM images WHERE tenant_id = ? AND session_id = ?"
+_SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
+_PURGE = """
+DELETE FROM sessions
+WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
+RETURNING tenant_id, session_id
+"""
+
+
+class SqliteSessionStore:
+    """See `agentvm.storage.sessions.SessionStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
+        self._database = database
+        self._scope = (tenant_id, None if containers is None else tuple(containers))
+
+    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+        return await self._database.read(lambda connection: list_sessions(connection, *self._scope, wanted, reader))
+
+    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
+        return await self._database.read(lambda connection: read_listed(connection, *self._scope, session_id, reader))
+
+    async def keep(
+        self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
+    ) -> Session | None:
+        given = (("pinned_at", pinned), ("archived_at", archived))
+        changes = [
+            (column, f"coalesce({column}, {int(now)})" if wanted else "NULL") for column, wanted in given if wanted is not None
+        ]
+        return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
+
+    async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is None or found.title is not None:
+                return None
+            connection.execute("UPDATE sessions SET title = ?, updated_at = ? WHERE session_key = ?", (title, now, key))
+            return self._find(connection, session_id)[1]
+
+        return await self._database.write(work)
+
+    async def delete(self, session_id: SessionId, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is None:
+                return None
+            if fetch(connection, _IS_DEFAULT, (self._scope[0], session_id)):
+                raise Conflict(f"{session_id} is the default session of {found.image_id}: delete the image, or archive it")
+            connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
+            return self._find(connection, session_id, deleted=True)[1]
+
+        return await self._database.write(work)
+
+    async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id, deleted=True)
+            if found is None or found.deleted_at is None:
+                return self._find(connection, session_id)[1]
+            if found.deleted_at <= deleted_after:
+                return None
+            connection.execute("UPDATE sessions SET deleted_at = NULL, updated_at = ? WHERE session_key = ?", (now, key))
+            return self._find(connection, session_id)[1]
+
+        return await self._database.write(work)
+
+    async def mark_read(
+        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
+    ) -> Listed | None:
+        def work(connection: apsw.Connection) -> Listed | None:
+            key, found = self._find(connection, session_id)
+            if found is None:
+                return None
+            mark(connection, key, reader, now, cursor=cursor, message_id=message_id)
+            return read_listed(connection, *self._scope, session_id, reader)
+
+        return await self._database.write(work)
+
+    async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
+        def read(connection: apsw.Connection) -> MessagePage | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else read_messages(connection, key, wanted)
+
+        return await self._database.read(read)
+
+    async def search(self, wanted: MessageSearch) -> FoundPage:
+        return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted))
+
+    async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is not None and changes:
+                connection.execute(f"UPDATE sessions SET {changes}, updated_at = ? WHERE session_key = ?", (now, key))
+                found = self._find(connection, session_id)[1]
+            return found
+
+        return await self._database.write(work)
+
+    def _find(self, connection: apsw.Connection, session_id: SessionId, *, deleted: bool = False) -> tuple[int, Session | None]:
+        values: dict[str, Any] = {"session": session_id}
+        where = scope(*self._scope, values, deleted=deleted)
+        for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
+            return key, decode_session(tuple(row))
+        return 0, None
+
+
+def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:
+    """Drops sessions that nobody can restore any more, with all that was said in them; which they were."""
+    return [
+        (TenantId(tenant_id), SessionId(session_id))
+        for tenant_id, session_id in fetch(connection, _PURGE, (deleted_before, limit))
+    ]

@@ -1,0 +1,102 @@
+"""Reading — the messages of a session page by page, and how far somebody has read them."""
+
+from typing import Any
+
+import apsw
+
+from agentvm.errors import NotFound
+from agentvm.model.ids import MessageId
+from agentvm.model.message import Message, decode_message
+from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
+from agentvm.storage.sqlite.rows import fetch
+from agentvm.storage.sqlite.sessions.index import COUNTED
+from agentvm.storage.sqlite.sessions.places import read_place, write_place
+
+_AFTER = "SELECT position, body FROM messages WHERE session_key = ? AND position > ? ORDER BY position LIMIT ?"
+_BEFORE = "SELECT position, body FROM messages WHERE session_key = ? AND position < ? ORDER BY position DESC LIMIT ?"
+_PLACE = "SELECT position FROM messages WHERE session_key = ? AND message_id = ?"
+_COUNT = "SELECT count(*) FROM messages WHERE session_key = ?"
+_LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
+_ANSWERS = "SELECT answers FROM sessions WHERE session_key = ?"
+_ANSWERS_AFTER = f"""
+SELECT count(*)
+FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND m.position > ? AND f.kind IN {COUNTED}
+"""
+# Whoever was quicker or further stays: a mark never goes back.
+_MARK = """
+INSERT INTO read_marks (session_key, reader, device, position, answers, at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, reader, device) DO UPDATE
+SET position = excluded.position, answers = excluded.answers, at = excluded.at
+WHERE excluded.position > position
+"""
+_BEYOND = 2**62
+
+Row = tuple[int, Message]
+
+
+def read_messages(connection: apsw.Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
+    total: int = fetch(connection, _COUNT, (session_key,))[0][0]
+    if wanted.around is not None:
+        return _around(connection, session_key, wanted.around, wanted.limit, total)
+    newest = wanted.order == "newest"
+    start = _BEYOND if newest else 0
+    if wanted.cursor is not None:
+        (start,) = read_place(wanted.cursor, tuple[int])
+    found = _read(connection, _BEFORE if newest else _AFTER, (session_key, start, wanted.limit + 1))
+    page = found[: wanted.limit]
+    more = len(found) > len(page) > 0
+    return MessagePage(
+        messages=tuple(message for _, message in page),
+        total=total,
+        next=write_place(page[-1][0]) if more else None,
+        previous=write_place(page[0][0]) if page and wanted.cursor is not None else None,
+    )
+
+
+def mark(
+    connection: apsw.Connection,
+    session_key: int,
+    reader: Reader,
+    now: int,
+    *,
+    cursor: str | None,
+    message_id: MessageId | None,
+) -> None:
+    last: int = fetch(connection, _LAST, (session_key,))[0][0]
+    position = last
+    if cursor is not None:
+        # No further than there is something to be read.
+        position = min(last, read_place(cursor, tuple[int])[0])
+    elif message_id is not None:
+        position = find(connection, session_key, message_id)
+    answers: int = fetch(connection, _ANSWERS, (session_key,))[0][0]
+    known = answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0]
+    for device in dict.fromkeys(("", reader.device)):
+        connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
+
+
+def find(connection: apsw.Connection, session_key: int, message_id: MessageId) -> int:
+    found = fetch(connection, _PLACE, (session_key, message_id))
+    if not found:
+        raise NotFound(f"There is no message {message_id} in this session")
+    return int(found[0][0])
+
+
+def _around(connection: apsw.Connection, session_key: int, message_id: MessageId, limit: int, total: int) -> MessagePage:
+    place = find(connection, session_key, message_id)
+    half = limit // 2
+    before = _read(connection, _BEFORE, (session_key, place, half + 1))
+    after = _read(connection, _AFTER, (session_key, place - 1, limit - min(half, len(before)) + 1))
+    room = limit - min(half, len(before))
+    page = [*reversed(before[:half]), *after[:room]]
+    return MessagePage(
+        messages=tuple(message for _, message in page),
+        total=total,
+        next=write_place(page[-1][0]) if len(after) > room else None,
+        previous=write_place(page[0][0]) if len(before) > half else None,
+    )
+
+
+def _read(connection: apsw.Connection, query: str, values: tuple[Any, ...]) -> list[Row]:
+    return [(position, decode_message(body)) for position, body in fetch(connection, query, values)]
