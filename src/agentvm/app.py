@@ -35,7 +35,7 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from agentvm.tenants.oidc import Oidc
 
 logger = get_logger(__name__)
-
-DATABASE = "agentvm.db"
 
 REVOKED = Closing(4401, "credentials revoked")
 SUSPENDED = Closing(4403, "suspended")

@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
     "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
+    "backup": ("agentvm.cli.backup:backup", "Write everything a server keeps into one file."),
+    "restore": ("agentvm.cli.restore:restore", "Put a backup into a data directory."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),
     "doctor": ("agentvm.cli.doctor:doctor", "Check the installation and say what to do."),
     "version": ("agentvm.cli.version:version", "Print the version."),
