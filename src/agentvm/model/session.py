@@ -1,7 +1,14 @@
-"""Session — a history that belongs to an image. It has no status: it only holds messages and a title."""
+"""Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
+
+
+class Fork(Record):
+    """Where a history was taken from: that session, up to and with that message."""
+
+    session_id: SessionId
+    message_id: MessageId
 
 
 class Session(Record):
@@ -13,3 +20,16 @@ class Session(Record):
     updated_at: int
     quarantine: str | None = None
     """Why it takes no messages until it is released; None for nearly every session."""
+    pinned_at: int | None = None
+    archived_at: int | None = None
+    deleted_at: int | None = None
+    """Since when it is out of every list and search; for a while it can be restored, then it is gone."""
+    forked_from: Fork | None = None
+    last_message_at: int | None = None
+    preview: str | None = None
+    """The beginning of what was said last."""
+
+    @property
+    def active_at(self) -> int:
+        """When something was last said in it; before that, when it was made."""
+        return self.created_at if self.last_message_at is None else self.last_message_at

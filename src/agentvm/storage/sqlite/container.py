@@ -31,8 +31,9 @@ WHERE tenant_id = ? AND container_id = ? AND image_id = ?
 _PLACE_OF_IMAGE = "SELECT position, digest FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
 _ADD_SNAPSHOT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 _ADD_SESSION = """
-INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at, pinned_at, archived_at,
+                      forked_session, forked_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
@@ -146,7 +147,8 @@ class SqliteContainerStore:
     async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None:
         def write(connection: apsw.Connection) -> Session | None:
             connection.execute(
-                "UPDATE sessions SET title = ?, updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?",
+                "UPDATE sessions SET title = ?, updated_at = ? "
+                "WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at IS NULL",
                 (title, now, *self._key, session_id),
             )
             return rows.read_session(connection, self._key, session_id)
@@ -169,7 +171,9 @@ class SqliteContainerStore:
         return bool(found.fetchall())
 
     def _insert_session(self, connection: apsw.Connection, image_id: ImageId, session: Session) -> None:
-        about = (session.title, session.created_at, session.updated_at)
+        fork = session.forked_from
+        origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
+        about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
         connection.execute(_ADD_SESSION, (*self._key, image_id, session.session_id, *about))
 
 

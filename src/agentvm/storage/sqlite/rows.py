@@ -12,11 +12,11 @@ import msgspec
 
 from agentvm.model.container import Container
 from agentvm.model.definition import Definition
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import Message, decode_message
 from agentvm.model.resource import Locked
-from agentvm.model.session import Session
+from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 
@@ -34,13 +34,16 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
-_SESSION_COLUMNS = "SELECT session_id, image_id, container_id, title, created_at, updated_at, quarantine"
-_SESSIONS = f"""
-{_SESSION_COLUMNS}
-FROM sessions
-WHERE tenant_id = ? AND container_id = ?
+SESSION_COLUMNS = """
+s.session_id, s.image_id, s.container_id, s.title, s.created_at, s.updated_at, s.quarantine, s.pinned_at, s.archived_at,
+s.deleted_at, s.forked_session, s.forked_message, s.last_message_at, s.preview
 """
-QUARANTINED = f"{_SESSION_COLUMNS}, tenant_id FROM sessions WHERE quarantine IS NOT NULL ORDER BY session_key"
+_SESSIONS = f"""
+SELECT {SESSION_COLUMNS}
+FROM sessions AS s
+WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+"""
+QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
 CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
 IMAGE = _IMAGES + "AND image_id = ?"
 IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
@@ -170,13 +173,28 @@ def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:
 
 
 def _decode_sessions(rows: Iterable[tuple[Any, ...]]) -> Iterator[Session]:
-    for session_id, image_id, container_id, title, created_at, updated_at, quarantine in rows:
-        yield Session(
-            session_id=session_id,
-            image_id=image_id,
-            container_id=container_id,
-            title=title,
-            created_at=created_at,
-            updated_at=updated_at,
-            quarantine=quarantine,
-        )
+    return map(decode_session, rows)
+
+
+def decode_session(row: tuple[Any, ...]) -> Session:
+    """Of `SESSION_COLUMNS`."""
+    session_id, image_id, container_id, title, created_at, updated_at, quarantine, *kept = row
+    pinned_at, archived_at, deleted_at, forked_session, forked_message, last_message_at, preview = kept
+    forked = None
+    if forked_session is not None:
+        forked = Fork(session_id=SessionId(forked_session), message_id=MessageId(forked_message))
+    return Session(
+        session_id=session_id,
+        image_id=image_id,
+        container_id=container_id,
+        title=title,
+        created_at=created_at,
+        updated_at=updated_at,
+        quarantine=quarantine,
+        pinned_at=pinned_at,
+        archived_at=archived_at,
+        deleted_at=deleted_at,
+        forked_from=forked,
+        last_message_at=last_message_at,
+        preview=preview,
+    )

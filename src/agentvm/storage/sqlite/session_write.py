@@ -1,6 +1,7 @@
 """Session writes — what a commit adds to one session, as SQL. Encoded before it is queued: the writer's time is everybody's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import apsw
 
@@ -9,9 +10,16 @@ from agentvm.model.message import encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
+"""
+# What was said last is the latest that is stored, also when the clock was set back.
+_SAID = """
+UPDATE sessions
+SET last_message_at = max(coalesce(last_message_at, 0), ?), preview = coalesce(?, preview), answers = answers + ?
+WHERE session_key = ?
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
 _ADD_MESSAGE = """
@@ -31,7 +39,8 @@ _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) 
 
 def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then."""
-    bodies = [(message.id, encode_message(message)) for message in write.messages]
+    bodies = [(message.id, encode_message(message), entry_of(message)) for message in write.messages]
+    container = key_of(write.tenant_id, write.container_id)
     turns = [
         (
             turn.turn_id,
@@ -56,10 +65,27 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
             raise SessionNotFound(write.session_id)
         session_key, image_id = touched[0]
         connection.execute(_TOUCH_IMAGE, (write.now, *scope, image_id))
-        connection.executemany(_ADD_MESSAGE, ((session_key, *body) for body in bodies))
+        if bodies:
+            _add_messages(connection, session_key, container, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         bill(connection)
 
     return work
+
+
+def _add_messages(
+    connection: apsw.Connection, session_key: Any, container: str, bodies: Sequence[tuple[str, bytes, Entry]]
+) -> None:
+    """With what the search and the lists know of them. One that is already there counts for nothing."""
+    added = []
+    for message_id, body, entry in bodies:
+        connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
+        if connection.changes():
+            index(connection, connection.last_insert_rowid(), session_key, container, entry)
+            added.append(entry)
+    if added:
+        preview = next((said for entry in reversed(added) if (said := entry.preview) is not None), None)
+        answers = sum(entry.kind in COUNTED for entry in added)
+        connection.execute(_SAID, (max(entry.at for entry in added), preview, answers, session_key))

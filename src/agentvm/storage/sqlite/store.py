@@ -89,7 +89,9 @@ class SqliteTenantStore:
         return await self._find("SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ?", image_id)
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
-        return await self._find("SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ?", session_id)
+        return await self._find(
+            "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL", session_id
+        )
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]

@@ -1,31 +1,7 @@
-import pytest
-
 from agentvm.model.ids import TenantId
-from agentvm.storage.sqlite.resources.words import MOST_CHARACTERS, query, scope_of, words
+from agentvm.storage.sqlite.resources.words import query, scope_of
 
 ACME = TenantId("acme")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ""),
-        ("  !? \n", ""),
-        ("Hello, World", "hello world"),
-        ("CAFÉ Straße", "cafe strasse"),
-        ("read_file docs.intro", "read file docs intro"),
-        ("北京烤鸭", "北 京 烤 鸭"),
-        ("it’s", "it's"),
-        ("a\ud800b \x00", "a b"),
-    ],
-)
-def test_a_text_is_cut_into_words(text: str, expected: str) -> None:
-    assert words(text) == expected
-
-
-def test_a_long_text_is_searched_by_its_beginning() -> None:
-    text = "a " * MOST_CHARACTERS
-    assert len(words(text)) <= MOST_CHARACTERS
 
 
 def test_what_is_asked_is_quoted_and_within_what_the_asker_may_find() -> None:

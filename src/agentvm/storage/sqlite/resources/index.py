@@ -5,8 +5,9 @@ import apsw
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceVersion, latest_of
 from agentvm.storage.sqlite.resources.rows import RESOURCES, VERSION_COLUMNS, decode_version, encode
-from agentvm.storage.sqlite.resources.words import scope_of, words
+from agentvm.storage.sqlite.resources.words import scope_of
 from agentvm.storage.sqlite.rows import fetch
+from agentvm.storage.sqlite.words import words
 
 _VERSIONS = f"""
 SELECT v.version_key, {VERSION_COLUMNS}

@@ -23,8 +23,8 @@ from agentvm.storage.sqlite.resources.rows import (
     decode_resource,
     encode,
 )
-from agentvm.storage.sqlite.resources.words import words
 from agentvm.storage.sqlite.rows import fetch
+from agentvm.storage.sqlite.words import words
 
 _FIND = """
 SELECT resource_key, visibility, latest_key FROM resources

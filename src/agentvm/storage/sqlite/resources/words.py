@@ -1,33 +1,19 @@
-"""Words — how texts are cut for the search, the same way when they are stored and when they are asked for.
+"""Words — what the search for resources asks the index; how texts are cut is said in `agentvm.storage.sqlite.words`.
 
-Words are cut as Unicode says, without case, marks and variants of letters. Chinese and Japanese characters are words of their
-own, so a word of two is a phrase and is found inside a sentence. What a user types is only ever words: nothing of it is syntax.
+What a user types is only ever words: nothing of it is syntax.
 """
 
 import hashlib
 from typing import Literal
 
 from agentvm.model.ids import TenantId
+from agentvm.storage.sqlite.words import MOST_CHARACTERS, words
 
-MOST_CHARACTERS = 100_000
-"""Of a text; what is beyond is not searched. The writer's time is everybody's."""
 _MOST_TERMS = 32
-# Unicode takes read_file and docs.intro for one word; who looks for a file does not.
-_WITHIN = str.maketrans({"_": " ", ".": " ", ":": " ", "’": "'"})
 _OPEN = "public"
 
 # Of scope, name, tags, description, text.
 WEIGHTS = "0.0, 4.0, 3.0, 2.0, 1.0"
-
-
-def words(text: str) -> str:
-    """The words of a text, with spaces between them."""
-    # Here, because these tables take longer to load than everything else of the database, and few processes need them.
-    from apsw import unicode  # noqa: PLC0415
-
-    cut = unicode.word_iter(unicode.casefold(text[:MOST_CHARACTERS].translate(_WITHIN)))
-    # Not before it is cut: without marks there are no spaces either.
-    return " ".join(word if word.isascii() else unicode.strip(word) for word in cut)
 
 
 def scope_of(tenant_id: TenantId, *, is_open: bool) -> str:

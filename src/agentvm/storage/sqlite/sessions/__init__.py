@@ -1,0 +1,1 @@
+"""Sessions — listing, keeping and finding them in SQLite."""

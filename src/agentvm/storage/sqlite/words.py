@@ -1,0 +1,42 @@
+"""Words — how texts are cut for every search, the same way when they are stored and when they are asked for.
+
+Words are cut as Unicode says, without case, marks and variants of letters. Chinese and Japanese characters are words of their
+own, so a word of two is a phrase and is found inside a sentence.
+"""
+
+import re
+from collections.abc import Iterator
+
+MOST_CHARACTERS = 100_000
+"""Of a text; what is beyond is not searched. The writer's time is everybody's."""
+LONGEST_WORD = 64
+"""Characters of a word that count: longer ones are keys and addresses."""
+# Unicode takes read_file and docs.intro for one word; who looks for a file does not.
+_WITHIN = str.maketrans({"_": " ", ".": " ", ":": " ", "’": "'"})
+# What SQLite's `ascii` tokenizer takes for no part of a word.
+_BETWEEN = re.compile(r"[\x00-/:-`{-\x7f]+")
+
+
+def words(text: str) -> str:
+    """The words of a text, with spaces between them."""
+    # Here, because these tables take longer to load than everything else of the database, and few processes need them.
+    from apsw import unicode  # noqa: PLC0415
+
+    cut = unicode.word_iter(unicode.casefold(text[:MOST_CHARACTERS].translate(_WITHIN)))
+    # Not before it is cut: without marks there are no spaces either.
+    return " ".join(word if word.isascii() else unicode.strip(word) for word in cut)
+
+
+def terms(text: str) -> list[str]:
+    """The words of a text as the index holds them, one by one: none of them is cut any further."""
+    return [term[:LONGEST_WORD] for term in _BETWEEN.split(words(text).lower()) if term]
+
+
+def places(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Where the words of a text begin and end in it, each with its terms."""
+    from apsw import unicode  # noqa: PLC0415
+
+    # The library's own types say that it yields text.
+    found: Iterator[tuple[int, int, str]] = unicode.word_iter_with_offsets(text[:MOST_CHARACTERS].translate(_WITHIN))  # type: ignore[assignment]
+    for start, end, word in found:
+        yield start, end, terms(word)
