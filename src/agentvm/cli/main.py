@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),
     "provider": ("agentvm.cli.provider:provider", "See how the providers of models are."),
+    "export": ("agentvm.cli.carrying:export", "Take sessions out of a server, as an archive or as a page."),
+    "import": ("agentvm.cli.carrying:import_", "Bring sessions into a server."),
     "backup": ("agentvm.cli.backup:backup", "Write everything a server keeps into one file."),
     "restore": ("agentvm.cli.restore:restore", "Put a backup into a data directory."),
     "model": ("agentvm.cli.model:model", "Install and list the weights of embedded models."),

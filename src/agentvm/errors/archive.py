@@ -7,3 +7,13 @@ class BackupInvalid(Unprocessable):
     """It is no backup, or a damaged one: nothing was put in place."""
 
     code = "backup_invalid"
+
+
+class ArchiveInvalid(Unprocessable):
+    """It is no archive of sessions, or one that does not hold together: nothing was written. `details` say where."""
+
+    code = "archive_invalid"
+
+
+class ArchiveTooLarge(Unprocessable):
+    code = "archive_too_large"

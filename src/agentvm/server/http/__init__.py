@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from agentvm.app import AgentVM
 from agentvm.server.http import (
     audit,
+    carrying,
     config,
     keys,
     providers,
@@ -48,6 +49,7 @@ NOUNS = (
     resource_resolve,
     resource_versions,
     resource_bundles,
+    carrying,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
