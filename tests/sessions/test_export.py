@@ -104,3 +104,13 @@ async def test_nothing_is_an_archive_too() -> None:
         spool, _ = await take_in(other, body)
         assert spool.counts.images == 0
         await fill(other)
+
+
+async def test_what_is_monotonous_comes_back_in() -> None:
+    messages = [UserMessage(id=MessageId(f"m{n}"), timestamp=1, role="user", content=" " * 4_000_000) for n in range(3)]
+    async with open_store(None) as store, open_store(None) as other:
+        await put(store, *history(messages))
+        body = await archive(store)
+        assert len(body) < 12_000_000 / 300
+        await take_in(other, body)
+        assert await archive(other) == body

@@ -141,6 +141,13 @@ async def test_a_manifest_must_be_there_and_be_short(good: bytes, monkeypatch: p
     assert isinstance(refusal(good), ArchiveTooLarge)
 
 
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if little could be taken, so that little must be packed."""
+    monkeypatch.setattr(reading, "MAX_UNPACKED", 50_000_000)
+
+
+@pytest.mark.usefixtures("little")
 async def test_a_bomb_is_not_unpacked(good: bytes) -> None:
     def bomb(files: Files, manifest: dict[str, Any]) -> None:
         files[SECOND] += b'{"type":"message","message":{"a":"' + b"x" * 300_000_000 + b'"}}\n'
@@ -148,6 +155,7 @@ async def test_a_bomb_is_not_unpacked(good: bytes) -> None:
     assert isinstance(refusal(changed(good, bomb)), ArchiveTooLarge)
 
 
+@pytest.mark.usefixtures("little")
 async def test_a_blob_that_is_used_over_and_over_is_a_bomb_too(good: bytes) -> None:
     def repeat(files: Files, manifest: dict[str, Any]) -> None:
         body = bytes(1_000_000)

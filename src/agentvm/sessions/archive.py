@@ -22,14 +22,14 @@ KIND: Final = "agentvm.sessions"
 MAX_ARCHIVE = 512 * 1024 * 1024
 """Bytes of the file."""
 MAX_UNPACKED = 2 * 1024 * 1024 * 1024
-"""Bytes of all that is in it; a binary part counts as often as it is used."""
+"""Bytes of all that is in it; a binary part counts as often as it is used.
+
+There is no bound on how well it is packed: what people say may be as monotonous as a bomb, and must come back in.
+"""
 MAX_FILES = 60_000
 MAX_LINE = 100 * 1024 * 1024
 MAX_BLOB = 100 * 1024 * 1024
 MAX_MANIFEST = 16 * 1024 * 1024
-MAX_RATIO = 200
-"""How many bytes one byte of the file may become, beyond `SMALL`."""
-SMALL = 1024 * 1024
 
 MANIFEST = "manifest.json"
 IMAGES = "images.jsonl"

@@ -31,10 +31,8 @@ from agentvm.sessions.archive import (
     MAX_FILES,
     MAX_LINE,
     MAX_MANIFEST,
-    MAX_RATIO,
     MAX_UNPACKED,
     NAME,
-    SMALL,
     File,
     Manifest,
     session_file,
@@ -77,7 +75,7 @@ def read_archive(file: BinaryIO, spool: Spool) -> None:
     try:
         _check_end(file)
         with zipfile.ZipFile(file) as archive:
-            _Reader(archive, spool, _size(file)).read()
+            _Reader(archive, spool).read()
     except _UNPACKING as error:
         raise invalid(f"It is no archive of sessions, or is damaged: {shorten(str(error))}") from None
 
@@ -105,10 +103,10 @@ def _check_end(file: BinaryIO) -> None:
 class _Reader:
     """One archive while it is read."""
 
-    def __init__(self, archive: zipfile.ZipFile, spool: Spool, size: int) -> None:
+    def __init__(self, archive: zipfile.ZipFile, spool: Spool) -> None:
         self._archive = archive
         self._spool = spool
-        self._left = min(MAX_UNPACKED, max(SMALL, MAX_RATIO * size))
+        self._left = MAX_UNPACKED
         self._blobs: dict[str, File] = {}
         self._used: set[str] = set()
 
@@ -261,6 +259,4 @@ class _Reader:
     def _spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise ArchiveTooLarge(
-                f"The archive holds too much: at most {MAX_UNPACKED:,} bytes, and {MAX_RATIO} times what it has itself"
-            )
+            raise ArchiveTooLarge(f"The archive holds more than {MAX_UNPACKED:,} bytes; export the containers one by one")
