@@ -55,6 +55,7 @@ bench: setup ## Run every benchmark in its quick form
 	.venv/bin/python -m bench.turns --clients 20 --turns 10 --rounds 1
 	.venv/bin/python -m bench.density --users 1000 --containers 10000
 	.venv/bin/python -m bench.disk --turns 100
+	.venv/bin/python -m bench.backup --megabytes 64 --seconds 2
 	.venv/bin/python -m bench.recovery --turns 100
 	.venv/bin/python -m bench.replay --clients 500 --sessions 20
 	.venv/bin/python -m bench.stop --turns 50 --stops 20

@@ -18,7 +18,7 @@ PAGE = read("docs/http-api.md")
 def row(route: Route) -> tuple[str, str, str]:
     needs = " or ".join(f"`{name}`" for name in route.needs) or "known"
     takes = ", ".join(
-        (["bytes"] if route.body == "bytes" else [])
+        (["bytes"] if route.body != "json" else [])
         + [f"`{member.encode_name}`{'' if member.required else '?'}" for member in msgspec.structs.fields(route.takes)]
         + [f"`?{member.encode_name}`{'' if member.required else '?'}" for member in msgspec.structs.fields(route.query)]
     )

@@ -1,5 +1,6 @@
 import pytest
 
+import agentvm.errors.archive
 import agentvm.errors.resource  # noqa: F401  # Its classes enter themselves.
 from agentvm import errors
 from agentvm.errors import (

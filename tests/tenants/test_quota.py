@@ -385,3 +385,14 @@ async def test_a_limit_of_a_user_that_cannot_be_counted_for_one_refuses_nobody()
 
     async with opened(Quota(metric="containers", hard=1, user_id=ALICE)) as (quotas, _, _):
         await quotas.check(ACME, ALICE, "containers", count)
+
+
+async def test_what_is_only_counted_here_is_refused_beyond_its_limit_and_renewed() -> None:
+    async with opened(Quota(metric="export_bytes_per_day", hard=10)) as (quotas, _, clock):
+        await quotas.refuse(ACME, ALICE, "export_bytes_per_day", 10)
+        await quotas.count(ACME, ALICE, "export_bytes_per_day", 7)
+        await quotas.refuse(ACME, BOB, "export_bytes_per_day", 3)
+        with pytest.raises(QuotaExceeded):
+            await quotas.refuse(ACME, BOB, "export_bytes_per_day", 4)
+        clock.now += 86_400_000
+        await quotas.refuse(ACME, BOB, "export_bytes_per_day", 10)

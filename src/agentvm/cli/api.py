@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, BinaryIO, Concatenate, ParamSpec
 from urllib.parse import quote, urlsplit
 
 import click
@@ -21,6 +21,9 @@ from agentvm.version import VERSION
 
 TIMEOUT = 30.0
 """Seconds until a server that says nothing is given up."""
+LONG = 600.0
+"""The same for what is large."""
+BLOCK = 1 << 16
 PAGE = 1000
 """Items asked for at once."""
 _MAX_SHOWN = 500
@@ -108,6 +111,26 @@ class Api:
             return answer.content
         raise _failure(answer, self.url)
 
+    def download(self, target: BinaryIO, *path: str, **query: str | int | None) -> int:
+        """What is too large to hold goes into the file as it comes; how many bytes. A transfer that breaks off is a failure."""
+        size = 0
+        with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query), timeout=LONG) as answer:
+            if not answer.is_success:
+                answer.read()
+                raise _failure(answer, self.url)
+            for chunk in answer.iter_bytes():
+                target.write(chunk)
+                size += len(chunk)
+        return size
+
+    def upload(self, source: BinaryIO, *path: str, **query: str | int | None) -> Item:
+        """Sends a file as it is read."""
+        with self._explained():
+            answer = self._client.post(_place(path), params=self._wanted(query), content=_blocks(source), timeout=LONG)
+        if not answer.is_success:
+            raise _failure(answer, self.url)
+        return _object(answer.content)
+
     def _wanted(self, query: Query) -> dict[str, str | int]:
         return {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
 
@@ -121,14 +144,6 @@ class Api:
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
-
-
-def _place(path: tuple[str, ...]) -> str:
-    for part in path:
-        if part in ("", ".", ".."):
-            # In a path they would mean something else.
-            raise click.UsageError(f"{part!r} is the name of nothing.")
-    return "/v1/" + "/".join(quote(part, safe="") for part in path)
 
 
 def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:
@@ -167,6 +182,19 @@ def confirm(question: str, *, yes: bool) -> None:
         raise click.UsageError("There is nobody to ask. If you are sure, give --yes.") from None
     if not agreed:
         raise click.ClickException("Nothing was done.")
+
+
+def _place(path: tuple[str, ...]) -> str:
+    for part in path:
+        if part in ("", ".", ".."):
+            # In a path they would mean something else.
+            raise click.UsageError(f"{part!r} is the name of nothing.")
+    return "/v1/" + "/".join(quote(part, safe="") for part in path)
+
+
+def _blocks(source: BinaryIO) -> Iterator[bytes]:
+    while block := source.read(BLOCK):
+        yield block
 
 
 def _object(content: bytes) -> Item:

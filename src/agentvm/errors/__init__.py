@@ -7,7 +7,8 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── UnknownCommand · ResourceUriInvalid
     │   └── Unprocessable       well formed, but what it says does not hold together
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
-    │       └── ResourceVisibilityConflict · PromptUnresolved
+    │       ├── ResourceVisibilityConflict · PromptUnresolved
+    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound

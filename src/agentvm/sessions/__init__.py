@@ -1,1 +1,1 @@
-"""Sessions — what goes on beside the turns: titles, and keeping the search quick and the deleted gone."""
+"""Sessions — what goes on beside the turns: titles and the upkeep of the search; and carrying sessions out and in."""

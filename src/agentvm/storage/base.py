@@ -20,6 +20,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
+from agentvm.storage.carry import Carrier
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.sessions import SessionStore
 from agentvm.storage.settings import Change, SettingsStore
@@ -172,6 +173,9 @@ class Store(Protocol):
     def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
     def resources(self, tenant_id: TenantId) -> ResourceStore: ...
+
+    def carrier(self, tenant_id: TenantId) -> Carrier: ...
+
     def settings(self, tenant_id: TenantId | None) -> SettingsStore:
         """What was changed of a tenant's settings; None for those of the server itself."""
 

@@ -96,14 +96,22 @@ class Quotas:
 
     async def hit(self, tenant_id: TenantId, user_id: UserId | None) -> None:
         """Counts one request."""
-        book = await self.book(tenant_id)
+        await self.refuse(tenant_id, user_id, "requests_per_minute", 1)
+        await self.count(tenant_id, user_id, "requests_per_minute", 1)
+
+    async def refuse(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
+        """`QuotaExceeded` if that much more of something that is only counted here would be too much."""
         now = self._clock()
-        counters = book.applying(user_id, ("requests_per_minute",))
-        for counter in counters:
+        for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
             renew(counter, now)
-            refuse_beyond(counter, 1, now)
-        for counter in counters:
-            counter.used += 1
+            refuse_beyond(counter, adding, now)
+
+    async def count(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
+        """Something that is only counted here: until the server ends, or its window does."""
+        now = self._clock()
+        for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
+            renew(counter, now)
+            counter.used += adding
 
     async def check(
         self,

@@ -201,11 +201,19 @@ async def request(app: Any, method: str, path: str, headers: Sequence[tuple[byte
     sent: list[dict[str, Any]] = []
     bare, _, query = path.partition("?")
 
+    given, answered = iter([content]), anyio.Event()
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": content, "more_body": False}
+        for content in given:
+            return {"type": "http.request", "body": content, "more_body": False}
+        # The peer has no more to say, and stays until it has the answer.
+        await answered.wait()
+        return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
         sent.append(message)
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            answered.set()
 
     scope = {
         "type": "http",
@@ -224,5 +232,5 @@ async def request(app: Any, method: str, path: str, headers: Sequence[tuple[byte
     }
     with anyio.fail_after(10):
         await app(scope, receive, send)
-    answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return Reply(sent[0]["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))
+    headers_back = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return Reply(sent[0]["status"], headers_back, b"".join(message.get("body", b"") for message in sent[1:]))

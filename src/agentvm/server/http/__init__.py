@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
     audit,
+    carrying,
     config,
     errors,
     keys,
@@ -57,6 +58,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    carrying,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)

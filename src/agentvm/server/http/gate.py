@@ -7,8 +7,9 @@ that is neither public nor made here is refused when the server starts (`check_g
 """
 
 import functools
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import parse_qsl
 
 import anyio
@@ -16,6 +17,7 @@ import msgspec
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
+from litestar.response import Stream
 from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
@@ -61,7 +63,7 @@ class Gate:
         self.streams = Streams()
 
     def handler(self, route: Route) -> HTTPRouteHandler:
-        async def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
+        async def serve(request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
             return await self._serve(route, request)
 
         # The status is the answer's own; this one only keeps Litestar from thinking of 204.
@@ -74,7 +76,7 @@ class Gate:
         )
         return made(serve)
 
-    async def _serve(self, route: Route, request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def _serve(self, route: Route, request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
         headers = request.scope["headers"]
         if reason := refusal(headers, bound_to=self._bound_to(), allowed=self._vm.config.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
@@ -150,6 +152,8 @@ class Gate:
             also_concerning(tenant_id=ask.tenant_id)
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
+            if route.body == "file":
+                return await _with_file(route, ask, request)
             body = await _body(request)
             if route.body == "bytes":
                 ask.body = body
@@ -231,6 +235,30 @@ async def _body(request: Request[Any, Any, Any]) -> bytes:
         raise HTTPException(status_code=408) from None
 
 
+async def _with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any]) -> object:
+    """A body that may be large is on the disk, and not waited for as a whole."""
+    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
+        chunks = aiter(request.stream())
+        while chunk := await _next(chunks):
+            file.write(chunk)
+        ask.file = cast("BinaryIO", file)
+        return await route.function(ask)
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes:
+    """Empty at the end."""
+    try:
+        with anyio.fail_after(BODY_SECONDS):
+            # An empty chunk is not the end.
+            while not (chunk := await anext(chunks)):
+                pass
+            return chunk
+    except StopAsyncIteration:
+        return b""
+    except TimeoutError:
+        raise HTTPException(status_code=408) from None
+
+
 def _read(body: bytes, kind: type[Given]) -> Given:
     try:
         given = msgspec.json.decode(body or b"{}", type=kind)
@@ -257,8 +285,12 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     return given
 
 
-def _response(answer: object) -> Response[bytes]:
+def _response(answer: object) -> Response[bytes] | Stream:
     known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
+    # Answers hold keys and money: no cache on the way may keep them.
+    headers = {"Cache-Control": "no-store", **known.headers}
+    if isinstance(known.content, AsyncIterator):
+        return Stream(known.content, status_code=known.status, media_type=known.media_type, headers=headers)
     match known.content:
         case None:
             content = b""
@@ -266,6 +298,4 @@ def _response(answer: object) -> Response[bytes]:
             content = raw
         case record:
             content = msgspec.json.encode(record)
-    # Answers hold keys and money: no cache on the way may keep them.
-    headers = {"Cache-Control": "no-store", **known.headers}
     return Response(content, status_code=known.status, media_type=known.media_type, headers=headers)

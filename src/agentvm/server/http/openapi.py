@@ -7,7 +7,7 @@ is in the document. The errors that any such route can have are known here; a ro
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -144,7 +144,7 @@ def _operation(route: Route, schemas: _Schemas) -> Json:
         operation["description"] = " ".join(more.split())
     if route.own:
         operation["x-own"] = True
-    if route.body == "bytes":
+    if route.body != "json":
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     elif _has_body(route) and (members := list(schemas.members(route.takes))):
         content = {JSON: {"schema": schemas.of(route.takes)}}
@@ -220,7 +220,9 @@ def _given_back(route: Route) -> list[Any]:
 
 
 def _content(kind: Any) -> Sequence[Any]:
-    return get_args(kind) if get_origin(kind) is Answer else (kind,)
+    given = get_args(kind) if get_origin(kind) is Answer else (kind,)
+    # Bytes, whether they come at once or one after the other.
+    return [bytes if get_origin(one) is AsyncIterator else one for one in given]
 
 
 def _either(*kinds: Any) -> Iterator[Any]:

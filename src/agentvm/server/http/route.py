@@ -6,7 +6,7 @@ A noun's file lists its routes. Nothing here is served: `agentvm.server.http.gat
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Generic, Literal, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, BinaryIO, Final, Generic, Literal, TypedDict, TypeVar, Unpack
 
 from msgspec import Meta
 
@@ -72,6 +72,8 @@ class Ask(Generic[G]):
     """Of the type that the route names as `query`; a function says it again: `query: ThatType = ask.query`."""
     body: bytes = b""
     """As it came, for a route with `body="bytes"`."""
+    file: BinaryIO | None = None
+    """The body, put aside, for a route with `body="file"`; gone when the function has answered."""
     accept: str = ""
     if_match: str | None = None
     if_none_match: str | None = None
@@ -92,7 +94,10 @@ class Ask(Generic[G]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Generic[T_co]):
-    """An answer that is more than a record with 200. Bytes go out as they are, `None` as no body, a stream as it comes."""
+    """An answer that is more than a record with 200. Bytes go out as they are, `None` as an empty body.
+
+    Bytes that come one after the other go out as they come. What fails then can only be cut off: check everything before.
+    """
 
     content: T_co
     status: int = 200
@@ -123,7 +128,7 @@ class Route:
     """The body of POST and PUT, the query of the others."""
     query: type[Given] = Nothing
     """The query of POST and PUT."""
-    body: Literal["json", "bytes"] = "json"
+    body: Literal["json", "bytes", "file"] = "json"
     most_body: int | None = None
     """Its own bound in bytes; else that of all."""
     statuses: tuple[int, ...] = ()
@@ -145,7 +150,7 @@ class About(TypedDict, total=False):
     """What most routes need not say; the same members of `Route` say what they mean."""
 
     query: type[Given]
-    body: Literal["json", "bytes"]
+    body: Literal["json", "bytes", "file"]
     most_body: int
     statuses: tuple[int, ...]
     media_type: str

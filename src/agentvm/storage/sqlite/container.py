@@ -37,6 +37,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
+_Build = tuple[str, str, bytes, bytes | None, bytes | None]
+
 
 class SqliteContainerStore:
     """See `agentvm.storage.base.ContainerStore`."""
@@ -67,11 +69,9 @@ class SqliteContainerStore:
         def write(connection: apsw.Connection) -> None:
             if not self._exists(connection):
                 raise ContainerNotFound(self._key[1])
-            connection.execute(_ADD_SNAPSHOT, (image.digest, body))
-            named = (image.image_id, image.session_id, image.name, image.description)
-            connection.execute(_ADD_IMAGE, (*self._key, *named, *build, image.created_at, image.updated_at))
+            _insert_image(connection, self._key, image, body, build)
             lock_image(connection, self._key[0], connection.last_insert_rowid(), image.lock)
-            self._insert_session(connection, image.image_id, default_session)
+            _insert_session(connection, self._key, image.image_id, default_session)
 
         await self._database.write(write)
 
@@ -133,7 +133,7 @@ class SqliteContainerStore:
             )
             if not found.fetchall():
                 raise ImageNotFound(session.image_id)
-            self._insert_session(connection, session.image_id, session)
+            _insert_session(connection, self._key, session.image_id, session)
 
         await self._database.write(write)
 
@@ -170,11 +170,34 @@ class SqliteContainerStore:
         found = connection.execute("SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?", self._key)
         return bool(found.fetchall())
 
-    def _insert_session(self, connection: apsw.Connection, image_id: ImageId, session: Session) -> None:
-        fork = session.forked_from
-        origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
-        about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
-        connection.execute(_ADD_SESSION, (*self._key, image_id, session.session_id, *about))
+
+def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image) -> int:
+    """Without what it is locked to; the number of its row."""
+    _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
+    return connection.last_insert_rowid()
+
+
+def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:
+    _insert_session(connection, (tenant_id, session.container_id), session.image_id, session)
+
+
+def _insert_image(
+    connection: apsw.Connection,
+    key: rows.Key,
+    image: Image,
+    body: bytes,
+    build: tuple[str, str, bytes, bytes | None, bytes | None],
+) -> None:
+    connection.execute(_ADD_SNAPSHOT, (image.digest, body))
+    named = (image.image_id, image.session_id, image.name, image.description)
+    connection.execute(_ADD_IMAGE, (*key, *named, *build, image.created_at, image.updated_at))
+
+
+def _insert_session(connection: apsw.Connection, key: rows.Key, image_id: ImageId, session: Session) -> None:
+    fork = session.forked_from
+    origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
+    about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
+    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about))
 
 
 def _snapshot(image: Image) -> bytes:
@@ -185,7 +208,7 @@ def _snapshot(image: Image) -> bytes:
     return body
 
 
-def _encode_build(image: Image) -> tuple[str, str, bytes, bytes | None, bytes | None]:
+def _encode_build(image: Image) -> _Build:
     """What a build decides, as columns."""
     config, source, lock = rows.encode_build(image)
     return image.definition_name, image.digest, config, source, lock

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentvm.errors import ConfigInvalid, DataDirInUse
+from agentvm.storage.sqlite.placing import finish_placing
 
 LOCK_NAME = "agentvm.lock"
 DATABASE = "agentvm.db"
@@ -58,6 +59,8 @@ def lock_data_dir(path: Path) -> Generator[Path]:
                 f"The data directory {directory} cannot be locked: {error.strerror}. "
                 "Choose one on a local disk with free space, with --data-dir."
             ) from error
+        # A restore that was decided on and did not come to its end is no state to work on.
+        finish_placing(directory)
         yield directory
     finally:
         os.close(descriptor)

@@ -17,6 +17,7 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.resources import SqliteResourceStore
@@ -149,6 +150,9 @@ class SqliteStore:
 
     def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
         return SqliteResourceStore(self._database, tenant_id)
+
+    def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
+        return SqliteCarrier(self._database, tenant_id)
 
     def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
         return SqliteSettingsStore(self._database, tenant_id)

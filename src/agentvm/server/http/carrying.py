@@ -1,0 +1,165 @@
+"""Carrying — `/v1/export` and `/v1/import`: sessions from one server to another, and pages of them for people."""
+
+from collections.abc import AsyncIterator
+from typing import Final, Literal
+
+import msgspec
+
+from agentvm.commands.reach import Reach
+from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput, NotFound, PermissionDenied, SessionNotFound
+from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
+from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
+from agentvm.sessions.archive import MAX_ARCHIVE
+from agentvm.sessions.export import Source, Wanted, export_archive
+from agentvm.sessions.intake import ImportReport, Kind, destinations, plan, report, stage, write
+from agentvm.sessions.people import HTML, MARKDOWN, export_pages
+from agentvm.sessions.spool import Spool
+
+routes = Routes()
+
+Format = Literal["archive", "markdown", "html"]
+_FORMS: Final[dict[Format, tuple[str, str]]] = {
+    "archive": ("application/zip", "sessions.zip"),
+    "markdown": ("text/markdown; charset=utf-8", "sessions.md"),
+    "html": ("text/html; charset=utf-8", "sessions.html"),
+}
+METRIC = "export_bytes_per_day"
+
+
+class ExportGiven(Given):
+    """At most one of `session`, `container` and `user`; without any, everything that the asker reaches."""
+
+    session: str | None = None
+    container: str | None = None
+    user: str | None = None
+    format: Format = "archive"
+
+
+class ImportGiven(Given):
+    """`container` is where everything goes; an archive of ours knows it otherwise. `from` is who wrote the file."""
+
+    container: str | None = None
+    from_: Kind = msgspec.field(default="archive", name="from")
+    dry_run: bool = False
+
+
+@routes.add(
+    "GET", "/v1/export", needs=("sessions:export",), takes=ExportGiven, action="session.export", media_type="application/zip",
+    raises=(NotFound,),
+)  # fmt: skip
+async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
+    """Export sessions: one, a container's, a user's, or all of them.
+
+    As an archive that can be imported elsewhere, or as a page for people. It is sent as it is made. The same sessions give the
+    same bytes.
+    """
+    given = ask.given
+    ask.target = given.session or given.container or given.user or "*"
+    source = Source(Reach(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
+    wanted = await _wanted(ask, source)
+    size = await source.measure(wanted)
+    await ask.office.quotas.refuse(ask.tenant_id, ask.principal.user_id, METRIC, size)
+    if given.format == "archive":
+        content = export_archive(source, wanted)
+    else:
+        content = export_pages(source, wanted, HTML if given.format == "html" else MARKDOWN)
+    media_type, name = _FORMS[given.format]
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "X-Content-Type-Options": "nosniff",
+        # Should a browser show it all the same, it is a page of nobody.
+        "Content-Security-Policy": "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'",
+    }
+    return Answer(content=_counted(ask, content), media_type=media_type, headers=headers)
+
+
+async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async for chunk in content:
+        await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, METRIC, len(chunk))
+        yield chunk
+
+
+async def _wanted(ask: Ask[ExportGiven], source: Source) -> list[Wanted]:
+    given = ask.given
+    if sum(one is not None for one in (given.session, given.container, given.user)) > 1:
+        raise InvalidInput("Give one of session, container and user")
+    if given.session is not None:
+        found = await source.store.find_session(SessionId(given.session))
+        if found is None:
+            raise SessionNotFound(given.session)
+        return [Wanted(found, SessionId(given.session))]
+    if given.container is not None:
+        container_id = check_container_id(given.container)
+        if await source.store.container(container_id).get() is None:
+            raise ContainerNotFound(container_id)
+        return [Wanted(container_id)]
+    there = await source.store.list_containers()
+    if given.user is None:
+        return [Wanted(container_id) for container_id in there]
+    bound = await _bound(ask, given.user)
+    return [Wanted(container_id) for container_id in there if container_id in bound]
+
+
+async def _bound(ask: Ask[ExportGiven], named: str) -> frozenset[ContainerId]:
+    """What belongs to a user: for themselves, and for those who manage users."""
+    users = ask.accounts.users
+    user = await users.get(UserId(named)) or await users.find(named)
+    if user is None or user.user_id != ask.principal.user_id:
+        if not (ask.principal.may("tenants:admin") or ask.principal.may("system:admin")):
+            raise PermissionDenied("tenants:admin")
+        if user is None:
+            raise NotFound("There is no such user")
+    return frozenset(await users.bound(user.user_id))
+
+
+@routes.add(
+    "POST", "/v1/import", needs=("images:write",), takes=Nothing, query=ImportGiven, body="file", most_body=MAX_ARCHIVE,
+    action="session.import", raises=(ArchiveInvalid, ArchiveTooLarge, ContainerForbidden),
+)  # fmt: skip
+async def import_(ask: Ask[Nothing]) -> ImportReport:
+    """Import sessions: an archive of ours, or what ChatGPT, Claude or Open WebUI exported.
+
+    All of it, or nothing. Ids are kept if they are free; otherwise they are replaced, and the answer says so.
+    """
+    query: ImportGiven = ask.query
+    container_id = None if query.container is None else check_container_id(query.container)
+    ask.target = container_id or "*"
+    if ask.file is None:
+        raise InvalidInput("There is nothing to import")
+    if container_id is not None:
+        _check_reach(ask, container_id)
+    vm, carrier = ask.vm, ask.office.store.carrier(ask.tenant_id)
+    with Spool() as spool:
+        await stage(ask.file, query.from_, spool, container_id=container_id, new_id=vm.new_id)
+        renamed = await plan(spool, carrier, container_id=container_id, new_id=vm.new_id)
+        await _admit(ask, spool, container_id)
+        if query.dry_run:
+            # What would be added is not added, so it does not count.
+            await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -spool.size)
+        else:
+            await write(spool, renamed, carrier, vm.clock)
+        return report(spool, renamed, dry_run=query.dry_run)
+
+
+def _check_reach(ask: Ask[Nothing], container_id: ContainerId) -> None:
+    if not ask.principal.reaches(container_id):
+        raise ContainerForbidden(container_id)
+
+
+async def _admit(ask: Ask[Nothing], spool: Spool, container_id: ContainerId | None) -> None:
+    """Whether there is room for it, and whether all of it goes where the asker may write."""
+    tenant, user, quotas = ask.office.store.tenant(ask.tenant_id), ask.principal.user_id, ask.office.quotas
+    new = 0
+    for target, adding in destinations(spool, container_id).items():
+        _check_reach(ask, target)
+        store = tenant.container(target)
+        new += await store.get() is None
+
+        async def count(images: int = len(await store.list_images())) -> int:
+            return images
+
+        await quotas.check(ask.tenant_id, user, "images_per_container", count, adding)
+    if new:
+        await quotas.check(ask.tenant_id, user, "containers", ask.accounts.quotas.count_containers, new)
+    await quotas.check(ask.tenant_id, user, "storage_bytes", ask.accounts.quotas.storage_bytes, spool.size)

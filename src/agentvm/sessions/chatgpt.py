@@ -1,0 +1,69 @@
+"""ChatGPT — `conversations.json` of its data export: a tree of messages, and the node that was looked at last.
+
+Each conversation has `title`, `create_time`, `update_time` (seconds), `mapping` (id to `{id, parent, children, message}`) and
+`current_node`. A message has `author.role`, `create_time`, `recipient`, and a `content` whose `content_type` is `text`, `code`,
+`multimodal_text`, `execution_output`, `thoughts` or something newer. Files are not in it: only that there was one is known.
+"""
+
+from collections.abc import Iterator
+
+from agentvm.sessions.foreign import (
+    Conversation,
+    Json,
+    as_json,
+    branch,
+    conversations,
+    dict_of,
+    list_of,
+    seconds,
+    text_of,
+    texts,
+    thoughts,
+)
+from agentvm.sessions.line import Unfit
+
+
+def parse(raw: object) -> Iterator[Conversation]:
+    for one in conversations(raw):
+        mapping = one.get("mapping")
+        if not isinstance(mapping, dict):
+            raise Unfit("there is no `mapping`: is it from ChatGPT?", "mapping")
+        made = Conversation(text_of(one.get("title")), seconds(one.get("create_time")), seconds(one.get("update_time")))
+        for node in branch(mapping, one.get("current_node"), "parent"):
+            if message := dict_of(node.get("message")):
+                _add(made, message)
+        yield made
+
+
+def _add(made: Conversation, message: Json) -> None:
+    if dict_of(message.get("metadata")).get("is_visually_hidden_from_conversation") is True:
+        return
+    content, at = dict_of(message.get("content")), seconds(message.get("create_time"))
+    text = _text(content)
+    match text_of(dict_of(message.get("author")).get("role")):
+        case "user":
+            made.user(texts(text), at)
+        case "assistant" if (to := text_of(message.get("recipient"))) not in ("", "all"):
+            made.call(to, as_json(text), at)
+        case "assistant" if content.get("content_type") == "thoughts":
+            found = (text_of(dict_of(one).get("content")) for one in list_of(content.get("thoughts")))
+            made.assistant(thoughts("\n\n".join(found)), at)
+        case "assistant":
+            made.assistant(texts(text), at)
+        case "tool":
+            made.result(text, at)
+        case _:
+            # What the program tells its model is no part of what was said.
+            return
+
+
+def _text(content: Json) -> str:
+    if "parts" not in content:
+        return text_of(content.get("text")) or text_of(content.get("result"))
+    parts = (part if isinstance(part, str) else _pointed(dict_of(part)) for part in list_of(content["parts"]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _pointed(part: Json) -> str:
+    kind = text_of(part.get("content_type"))
+    return text_of(part.get("text")) or (f"[{kind.removesuffix('_asset_pointer') or 'file'}]")

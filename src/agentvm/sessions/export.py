@@ -1,0 +1,159 @@
+"""Export — sessions out of a store, as they are read: an archive, or pages for people.
+
+Nothing is held but a page of messages at a time. Each session is of one moment: turns that are still running, and their
+messages, are left for the next export.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio.to_thread
+import msgspec
+
+from agentvm.errors import SessionNotFound
+from agentvm.model.ids import ContainerId, MessageId, SessionId
+from agentvm.model.image import Image
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+from agentvm.sessions import line
+from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
+from agentvm.storage.base import TenantStore
+from agentvm.storage.carry import Carrier, History
+
+CHUNK = 256 * 1024
+"""Bytes that are worth sending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is exported of a container: one session, or all."""
+
+    container_id: ContainerId
+    session_id: SessionId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """An image with those of its sessions that leave."""
+
+    image: Image
+    sessions: tuple[Session, ...]
+
+
+class Source:
+    """Where sessions leave from: a tenant's store as somebody may see it."""
+
+    def __init__(self, store: TenantStore, carrier: Carrier) -> None:
+        self.store = store
+        self.carrier = carrier
+
+    async def measure(self, wanted: Sequence[Wanted]) -> int:
+        return sum([await self.carrier.measure(one.container_id, one.session_id) for one in wanted])
+
+    async def list(self, wanted: Sequence[Wanted]) -> list[Leaving]:
+        """In an order that is the same wherever the same sessions are."""
+        found: list[Leaving] = []
+        for one in sorted(wanted, key=lambda one: one.container_id):
+            container = self.store.container(one.container_id)
+            chosen = None if one.session_id is None else await container.get_session(one.session_id)
+            if one.session_id is not None and chosen is None:
+                raise SessionNotFound(one.session_id)
+            for image in sorted(await container.list_images(), key=lambda image: (image.created_at, image.image_id)):
+                if chosen is not None and image.image_id != chosen.image_id:
+                    continue
+                sessions = (chosen,) if chosen is not None else await container.list_sessions(image.image_id)
+                ordered = tuple(sorted(sessions, key=lambda session: (session.created_at, session.session_id)))
+                found.append(Leaving(_led(image, ordered), ordered))
+        return found
+
+    async def messages(self, session: Session, history: History) -> AsyncIterator[tuple[Message, ...]]:
+        after: int | None = 0
+        while after is not None:
+            page = await self.carrier.read(session.container_id, session.session_id, history, after)
+            yield page.messages
+            after = page.next
+
+
+def _led(image: Image, sessions: Sequence[Session]) -> Image:
+    """With a default session that comes along."""
+    ids = [session.session_id for session in sessions]
+    return image if not ids or image.session_id in ids else msgspec.structs.replace(image, session_id=ids[0])
+
+
+async def export_archive(source: Source, wanted: Sequence[Wanted]) -> AsyncIterator[bytes]:
+    """The bytes of the archive as they come to be."""
+    leaving = await source.list(wanted)
+    out = _Outgoing(source)
+    out.images(leaving)
+    for one in leaving:
+        for session in one.sessions:
+            async for chunk in out.session(session):
+                yield chunk
+    yield await anyio.to_thread.run_sync(out.finish)
+
+
+class _Outgoing:
+    """An archive while it is written."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._writer = ArchiveWriter()
+        self._images = self._sessions = self._messages = self._turns = 0
+        self._blobs: set[str] = set()
+
+    def images(self, leaving: Sequence[Leaving]) -> None:
+        with self._writer.write(IMAGES) as member:
+            for one in leaving:
+                member.add(line.of_image(one.image))
+        self._images = len(leaving)
+
+    async def session(self, session: Session) -> AsyncIterator[bytes]:
+        history = await self._source.carrier.history(session.container_id, session.session_id)
+        self._sessions += 1
+        self._turns += len(history.turns)
+        holders: dict[MessageId, list[str]] = {}
+        with self._writer.write(session_file(self._sessions)) as member:
+            member.add(line.of_session(session))
+            await anyio.to_thread.run_sync(member.add, b"".join(map(line.of_turn, history.turns)))
+            async for page in self._source.messages(session, history):
+                await anyio.to_thread.run_sync(self._add_page, member, page, holders)
+                if chunk := self._writer.take():
+                    yield chunk
+        for message_id, digests in holders.items():
+            await self._add_blobs(session, message_id, digests)
+            yield self._writer.take()
+
+    def _add_page(self, member: MemberWriter, page: tuple[Message, ...], holders: dict[MessageId, list[str]]) -> None:
+        self._messages += len(page)
+        for message in page:
+            text, digests = line.of_message(message)
+            member.add(text)
+            for digest in digests:
+                if digest not in self._blobs:
+                    self._blobs.add(digest)
+                    holders.setdefault(message.id, []).append(digest)
+
+    async def _add_blobs(self, session: Session, message_id: MessageId, digests: Sequence[str]) -> None:
+        """Read once more: a member cannot be begun before the one before it has ended, and all blobs may not fit in memory."""
+        log = self._source.store.container(session.container_id).log(session.session_id)
+        found = await log.get_messages([message_id])
+        if not found:
+            # Deleted meanwhile. What was sent has no end yet, so nobody takes it for an archive.
+            raise SessionNotFound(session.session_id)
+        await anyio.to_thread.run_sync(self._write_blobs, line.blobs_of(found[0]), digests)
+
+    def _write_blobs(self, blobs: Mapping[str, bytes], digests: Sequence[str]) -> None:
+        for digest in digests:
+            with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
+                member.add(blobs[digest])
+
+    def finish(self) -> bytes:
+        counts = Counts(
+            images=self._images,
+            sessions=self._sessions,
+            messages=self._messages,
+            turns=self._turns,
+            blobs=len(self._blobs),
+        )
+        self._writer.finish(counts)
+        return self._writer.take()

@@ -1,0 +1,78 @@
+"""Intake — what comes in: read and checked as a whole, then written at once, or not at all."""
+
+from collections.abc import Callable, Mapping
+from typing import BinaryIO, Literal
+
+import anyio.to_thread
+
+from agentvm.errors import InvalidInput
+from agentvm.model.base import Record
+from agentvm.model.ids import Clock, ContainerId, NewId
+from agentvm.sessions import chatgpt, claude, openwebui
+from agentvm.sessions.archive import Counts
+from agentvm.sessions.foreign import Parse, read_foreign
+from agentvm.sessions.reading import read_archive
+from agentvm.sessions.spool import Renamed, Spool
+from agentvm.storage.carry import Carrier
+
+Kind = Literal["archive", "chatgpt", "claude", "openwebui"]
+
+FOREIGN: Mapping[Kind, Parse] = {"chatgpt": chatgpt.parse, "claude": claude.parse, "openwebui": openwebui.parse}
+
+
+class ImportReport(Record, omit_defaults=False):
+    """What was imported, or would be. `renamed` are ids that were taken here, with the new ones."""
+
+    counts: Counts
+    containers: tuple[str, ...]
+    renamed: dict[str, str]
+    bytes: int
+    dry_run: bool
+
+
+async def stage(file: BinaryIO, kind: Kind, spool: Spool, *, container_id: ContainerId | None, new_id: NewId) -> None:
+    """Checks everything. Others' conversations have no container of their own, so one must be named."""
+    work: Callable[[], None]
+    if kind == "archive":
+
+        def work() -> None:
+            read_archive(file, spool)
+
+    elif container_id is None:
+        raise InvalidInput("Say where the conversations go: `container` is needed")
+    else:
+        target, parse = container_id, FOREIGN[kind]
+
+        def work() -> None:
+            read_foreign(file, parse, spool, target, new_id)
+
+    await anyio.to_thread.run_sync(work)
+
+
+async def plan(spool: Spool, carrier: Carrier, *, container_id: ContainerId | None, new_id: NewId) -> Renamed:
+    """Ids are kept if they are free here; otherwise all that has them gets new ones."""
+    taken = await carrier.taken([*spool.images, *spool.sessions])
+    return Renamed(
+        images={old: new_id("img") for old in spool.images if old in taken},
+        sessions={old: new_id("sess") for old in sorted(spool.sessions) if old in taken},
+        container=container_id,
+    )
+
+
+def destinations(spool: Spool, container_id: ContainerId | None) -> dict[ContainerId, int]:
+    """How many images go into which container."""
+    return spool.containers if container_id is None or not spool.images else {container_id: len(spool.images)}
+
+
+async def write(spool: Spool, renamed: Renamed, carrier: Carrier, clock: Clock) -> None:
+    await carrier.add(lambda: spool.load(renamed), clock())
+
+
+def report(spool: Spool, renamed: Renamed, *, dry_run: bool) -> ImportReport:
+    return ImportReport(
+        counts=spool.counts,
+        containers=tuple(sorted(destinations(spool, renamed.container))),
+        renamed={**renamed.images, **renamed.sessions},
+        bytes=spool.size,
+        dry_run=dry_run,
+    )

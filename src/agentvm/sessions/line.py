@@ -1,0 +1,181 @@
+"""Line — a record as a line of an archive, and back, without losing or adding anything.
+
+What belongs to the server is left out: whose container a session is in stands at its image, who sent a message and how far
+somebody has read are accounts, and what follows from the messages is made again. Binary parts are blobs beside the lines.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agentvm.errors import shorten
+from agentvm.model.base import Record
+from agentvm.model.image import Image
+from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+
+_OF_SESSION = ("containerId", "deletedAt", "lastMessageAt", "preview")
+_OF_TURN = ("containerId", "imageId", "sessionId", "userId")
+_ID = re.compile(r"[A-Za-z0-9_.:@+-]{1,200}")
+MAX_TIME = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+Json = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+
+
+class Unfit(ValueError):
+    """What a line says does not fit; `member` is where in it."""
+
+    def __init__(self, why: str, member: str | None = None) -> None:
+        super().__init__(why)
+        self.member = member
+
+
+def of_image(image: Image) -> bytes:
+    return _encode({"type": "image", "image": msgspec.to_builtins(image)}) + b"\n"
+
+
+def of_session(session: Session) -> bytes:
+    return _encode({"type": "session", "session": _without(session, _OF_SESSION)}) + b"\n"
+
+
+def of_turn(turn: Turn) -> bytes:
+    return _encode({"type": "turn", "turn": _without(turn, _OF_TURN)}) + b"\n"
+
+
+def of_message(message: Message) -> tuple[bytes, list[str]]:
+    """The line, and the digests of what it leaves to blobs, in order."""
+    said = msgspec.to_builtins(message)
+    digests: list[str] = []
+    if isinstance(message, UserMessage) and not isinstance(message.content, str):
+        for part, shown in zip(message.content, said["content"], strict=True):
+            if isinstance(part, ImagePart | FilePart) and (body := blob_of(part.data)) is not None:
+                digests.append(digest_of(body))
+                del shown["data"]
+                shown["blob"] = digests[-1]
+    return _encode({"type": "message", "message": said}) + b"\n", digests
+
+
+def blobs_of(message: Message) -> dict[str, bytes]:
+    if not isinstance(message, UserMessage) or isinstance(message.content, str):
+        return {}
+    parts = (part for part in message.content if isinstance(part, ImagePart | FilePart))
+    return {digest_of(body): body for part in parts if (body := blob_of(part.data)) is not None}
+
+
+def blob_of(data: str) -> bytes | None:
+    """The bytes of base64 that comes out the same again; None for anything else, such as a URL."""
+    try:
+        body = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return body if body and base64.b64encode(body).decode() == data else None
+
+
+def digest_of(body: bytes) -> str:
+    return f"sha256:{hashlib.sha256(body).hexdigest()}"
+
+
+def read_line(body: bytes) -> tuple[str, Json]:
+    """What kind of record it is, and its members."""
+    try:
+        raw = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unfit(f"it is not JSON that can be read: {shorten(str(error))}") from None
+    if not isinstance(raw, dict) or len(raw) != 2 or not isinstance(kind := raw.get("type"), str):
+        raise Unfit("it must be an object with `type` and what that says")
+    if not isinstance(said := raw.get(kind), dict):
+        raise Unfit(f"there is no object `{shorten(kind)}` in it", shorten(kind))
+    return kind, said
+
+
+def to_image(said: Json) -> Image:
+    image: Image = _exactly(said, Image)
+    _check(image.image_id, image.session_id, image.created_at, image.updated_at)
+    return image
+
+
+def to_session(said: Json, container_id: str) -> Session:
+    for member in _OF_SESSION:
+        _refuse(said, member)
+    session: Session = _exactly({**said, "containerId": container_id}, Session)
+    _check(session.session_id, session.image_id, session.created_at, session.updated_at)
+    _check(session.pinned_at or 0, session.archived_at or 0)
+    if session.forked_from is not None:
+        _check(session.forked_from.session_id, session.forked_from.message_id)
+    return session
+
+
+def to_turn(said: Json, session: Session) -> Turn:
+    for member in _OF_TURN:
+        _refuse(said, member)
+    about = {"containerId": session.container_id, "imageId": session.image_id, "sessionId": session.session_id}
+    turn: Turn = _exactly({**said, **about}, Turn)
+    _check(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
+    if turn.outcome is None or turn.ended_at is None:
+        raise Unfit("a turn must have ended: only such turns are carried", "turn.outcome")
+    if not 0 <= turn.attempts < 1_000:
+        raise Unfit("that many attempts mean nothing", "turn.attempts")
+    return turn
+
+
+def to_message(said: Json, blob: Callable[[str], bytes]) -> Message:
+    content = said.get("content")
+    if said.get("subtype") == "user" and isinstance(content, list):
+        said = {**said, "content": [_with_data(part, blob) for part in content]}
+    message: Message = _exactly(said, Message)
+    _check(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
+    return message
+
+
+def _with_data(part: object, blob: Callable[[str], bytes]) -> object:
+    if not isinstance(part, dict) or "blob" not in part:
+        return part
+    digest = part["blob"]
+    if "data" in part or not isinstance(digest, str) or part.get("type") not in ("image", "file"):
+        raise Unfit("a blob stands for the data of an image or a file", "message.content")
+    data = base64.b64encode(blob(digest)).decode()
+    # In the place where data stands, so that it is the same record.
+    return {"type": part["type"], "data": data, **{name: value for name, value in part.items() if name not in ("type", "blob")}}
+
+
+def _without(record: Record, members: tuple[str, ...]) -> Json:
+    return {name: value for name, value in msgspec.to_builtins(record).items() if name not in members}
+
+
+def _refuse(said: Json, member: str) -> None:
+    if member in said:
+        raise Unfit(f"`{member}` does not belong in an archive", member)
+
+
+def _exactly(said: Json, kind: Any) -> Any:
+    """A record that says what the line says, no less: a member that nobody knows would be lost."""
+    try:
+        record = msgspec.convert(said, type=kind)
+        # What cannot be written again cannot be stored either: half of a surrogate pair.
+        again = msgspec.json.decode(_encode(record))
+    except msgspec.ValidationError as error:
+        raise Unfit(shorten(str(error))) from None
+    except (RecursionError, UnicodeError, ValueError, OverflowError) as error:
+        raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
+    if again != said:
+        odd = sorted(str(name) for name in said.keys() | again.keys() if said.get(name, ...) != again.get(name, ...))
+        raise Unfit(f"{shorten(', '.join(odd))}: something in it means nothing here, or is not written as it should be", odd[0])
+    return record
+
+
+def _check(*values: str | int) -> None:
+    """Ids that can be named in URLs and logs; times that are times."""
+    for value in values:
+        if isinstance(value, str):
+            if not _ID.fullmatch(value):
+                raise Unfit(f"{shorten(value)!r} is no id: it may have letters, digits and _.:@+-, up to 200")
+        elif not 0 <= value <= MAX_TIME:
+            raise Unfit(f"{value} is no time in milliseconds")

@@ -1,0 +1,53 @@
+"""Open WebUI — its export of chats: a tree of messages for each chat, and the message that was looked at last.
+
+Each item has `title`, `created_at`, `updated_at` (seconds) and `chat`; that has `history.messages` (id to `{id, parentId, role,
+content, timestamp, files}`) and `history.currentId`. Older ones only have the list `chat.messages`. Images are `data:` URIs.
+"""
+
+from collections.abc import Iterator
+
+from agentvm.model.message import ImagePart, TextPart, UserPart
+from agentvm.sessions.foreign import (
+    Conversation,
+    Json,
+    branch,
+    conversations,
+    data_uri,
+    dict_of,
+    list_of,
+    seconds,
+    text_of,
+    texts,
+)
+from agentvm.sessions.line import Unfit
+
+
+def parse(raw: object) -> Iterator[Conversation]:
+    for one in conversations(raw):
+        chat = one.get("chat")
+        if not isinstance(chat, dict):
+            raise Unfit("there is no `chat`: is it from Open WebUI?", "chat")
+        title = text_of(one.get("title")) or text_of(chat.get("title"))
+        made = Conversation(title, seconds(one.get("created_at")), seconds(one.get("updated_at")))
+        history = dict_of(chat.get("history"))
+        shown = branch(dict_of(history.get("messages")), history.get("currentId"), "parentId")
+        for message in shown or map(dict_of, list_of(chat.get("messages"))):
+            at = seconds(message.get("timestamp"))
+            match message.get("role"):
+                case "user":
+                    made.user(_parts(message), at)
+                case "assistant":
+                    made.assistant(texts(text_of(message.get("content"))), at)
+                case _:
+                    pass
+        yield made
+
+
+def _parts(message: Json) -> Iterator[UserPart]:
+    yield from texts(text_of(message.get("content")))
+    for file in map(dict_of, list_of(message.get("files"))):
+        name = text_of(file.get("name")) or None
+        if (found := data_uri(text_of(file.get("url")))) is not None and found[0].startswith("image/"):
+            yield ImagePart(data=found[1], media_type=found[0], name=name)
+        else:
+            yield TextPart(text=f"[{name or text_of(file.get('type')) or 'file'}]")

@@ -1,0 +1,174 @@
+"""Pages for people — sessions as Markdown, and as HTML that needs nothing else and trusts nothing that was said."""
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+
+import msgspec
+
+from agentvm.model.image import Image
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCallMessage,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agentvm.model.session import Session
+from agentvm.sessions.export import Source, Wanted
+from agentvm.sessions.line import blob_of
+
+_SHOWN = re.compile(r"image/(?:png|jpeg|gif|webp)")
+_FENCE = re.compile(r"`{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a page is made: what it begins and ends with, and how a session and a message look."""
+
+    head: str
+    foot: str
+    session: Callable[[Image, Session], str]
+    message: Callable[[Message], str]
+
+
+async def export_pages(source: Source, wanted: Sequence[Wanted], look: Look) -> AsyncIterator[bytes]:
+    """One page of all sessions, as it is made."""
+    yield look.head.encode()
+    for leaving in await source.list(wanted):
+        for session in leaving.sessions:
+            yield look.session(leaving.image, session).encode()
+            history = await source.carrier.history(session.container_id, session.session_id)
+            async for page in source.messages(session, history):
+                if text := "".join(map(look.message, page)):
+                    yield text.encode("utf-8", "replace")
+    yield look.foot.encode()
+
+
+def _when(at: int) -> str:
+    try:
+        return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return str(at)
+
+
+def _title(image: Image, session: Session) -> str:
+    return " ".join((session.title or image.name).split()) or "Session"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def _fenced(text: str, language: str = "") -> str:
+    """In a fence that is longer than any in the text, so that nothing gets out of it."""
+    longest = max((len(found) for found in _FENCE.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}\n\n"
+
+
+def _named(part: ImagePart | FilePart) -> str:
+    name = part.name if isinstance(part, ImagePart) else part.filename
+    return name or part.media_type
+
+
+def _markdown_session(image: Image, session: Session) -> str:
+    title = re.sub(r"([\\`*_\[\]<>#])", r"\\\1", _title(image, session))
+    return f"# {title}\n\n{_when(session.created_at)}\n\n"
+
+
+def _markdown_message(message: Message) -> str:
+    match message:
+        case UserMessage(content=content):
+            shown = content if isinstance(content, str) else "\n\n".join(map(_markdown_part, content))
+            return f"## User\n\n{shown}\n\n"
+        case AssistantMessage(content=parts):
+            return "## Assistant\n\n" + "".join(_markdown_said(part) for part in parts) if parts else ""
+        case ToolCallMessage(tool_call=call):
+            return f"### Tool call: {' '.join(call.name.split())}\n\n{_fenced(_json(call.input), 'json')}"
+        case ToolResultMessage(tool_result=result):
+            return f"### Tool result: {' '.join(result.name.split())}\n\n{_fenced(result.output.value)}"
+        case ErrorMessage():
+            return f"## Error\n\n{_fenced(message.content)}"
+
+
+def _markdown_part(part: UserPart) -> str:
+    return part.text if isinstance(part, TextPart) else f"*[{part.media_type}: {_named(part)}]*"
+
+
+def _markdown_said(part: TextPart | ThinkingPart) -> str:
+    if isinstance(part, TextPart):
+        return f"{part.text}\n\n"
+    return "".join(f"> {line}\n" for line in part.reasoning.splitlines()) + "\n"
+
+
+def _html_session(image: Image, session: Session) -> str:
+    return f"<h1>{escape(_title(image, session))}</h1>\n<p class=when>{_when(session.created_at)}</p>\n"
+
+
+def _html_message(message: Message) -> str:
+    body, kind = "".join(_html_parts(message)), message.role
+    if not body:
+        return ""
+    who = escape(kind.capitalize())
+    return f"<section class={kind}><h2>{who} <small>{_when(message.timestamp)}</small></h2>\n{body}</section>\n"
+
+
+def _html_parts(message: Message) -> Iterator[str]:
+    match message:
+        case UserMessage(content=content):
+            yield from (_pre(content),) if isinstance(content, str) else map(_html_part, content)
+        case AssistantMessage(content=parts):
+            yield from map(_html_said, parts)
+        case ToolCallMessage(tool_call=call):
+            yield f"<details><summary>Tool call: {escape(call.name)}</summary>{_pre(_json(call.input))}</details>\n"
+        case ToolResultMessage(tool_result=result):
+            yield f"<details><summary>Tool result: {escape(result.name)}</summary>{_pre(result.output.value)}</details>\n"
+        case ErrorMessage():
+            yield _pre(message.content)
+
+
+def _html_said(part: TextPart | ThinkingPart) -> str:
+    if isinstance(part, TextPart):
+        return _pre(part.text)
+    return f"<details><summary>Thinking</summary>{_pre(part.reasoning)}</details>\n"
+
+
+def _html_part(part: UserPart) -> str:
+    if isinstance(part, TextPart):
+        return _pre(part.text)
+    named = escape(_named(part))
+    if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) and blob_of(part.data) is not None:
+        return f'<p><img src="data:{part.media_type};base64,{part.data}" alt="{named}"></p>\n'
+    return f"<p>[{escape(part.media_type)}: {named}]</p>\n"
+
+
+def _pre(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>\n"
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;font:inherit}details pre{font:14px/1.4 monospace}"
+    "section{border-left:4px solid #ccc;padding-left:1rem;margin:1rem 0}section.user{border-color:#48c}"
+    "section.error{border-color:#c44}small,.when{color:#777;font-weight:normal}img{max-width:100%}"
+)
+# Nothing is fetched and nothing is run, whatever was said.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+MARKDOWN = Look("", "", _markdown_session, _markdown_message)
+HTML = Look(
+    f'<!doctype html>\n<html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+    f'<meta name="viewport" content="width=device-width"><title>Sessions</title><style>{_STYLE}</style></head><body>\n',
+    "</body></html>\n",
+    _html_session,
+    _html_message,
+)

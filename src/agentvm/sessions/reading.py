@@ -1,0 +1,262 @@
+"""Reading — an archive that may come from anybody: checked to the last byte before anything is made of it.
+
+It is never unpacked onto the disk under a name of its own choosing. Members have the names of the format, each once, and are
+what the manifest says; what is beyond a bound is not unpacked at all. Errors say where: the file, the line, the member.
+"""
+
+import hashlib
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, BinaryIO
+
+import msgspec
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.definition import snapshot_of
+from agentvm.model.image import Image
+from agentvm.sessions import line
+from agentvm.sessions.archive import (
+    BLOBS,
+    FORMAT,
+    IMAGES,
+    MANIFEST,
+    MAX_ARCHIVE,
+    MAX_BLOB,
+    MAX_FILES,
+    MAX_LINE,
+    MAX_MANIFEST,
+    MAX_UNPACKED,
+    NAME,
+    File,
+    Manifest,
+    session_file,
+)
+from agentvm.sessions.line import Unfit
+from agentvm.sessions.spool import Spool
+
+BLOCK = 256 * 1024
+_END = struct.Struct("<4s4H2LH")
+_MOST_ENTRY = 46 + 128
+"""Bytes of an entry of the directory, with a name of ours."""
+_UNPACKING = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    OverflowError,
+)
+"""What the reader of ZIP files says of one that is damaged, or made to mislead."""
+
+
+def invalid(why: str, file: str | None = None, number: int | None = None, member: str | None = None) -> ArchiveInvalid:
+    """With the place of the error, for people and for programs."""
+    place = "" if file is None else f"{file}{'' if number is None else f', line {number}'}: "
+    details = {"file": file, "line": number, "member": member}
+    return ArchiveInvalid(
+        f"The archive is refused, and nothing was written. {place}{why}",
+        details={name: value for name, value in details.items() if value is not None},
+    )
+
+
+def read_archive(file: BinaryIO, spool: Spool) -> None:
+    """Puts all that is in the archive on the spool. It takes a while: use a thread.
+
+    `ArchiveInvalid` or `ArchiveTooLarge` for anything but a whole and sound one.
+    """
+    try:
+        _check_end(file)
+        with zipfile.ZipFile(file) as archive:
+            _Reader(archive, spool).read()
+    except _UNPACKING as error:
+        raise invalid(f"It is no archive of sessions, or is damaged: {shorten(str(error))}") from None
+
+
+def _size(file: BinaryIO) -> int:
+    return file.seek(0, os.SEEK_END)
+
+
+def _check_end(file: BinaryIO) -> None:
+    """Before the directory is read: a general reader takes as much memory as it says."""
+    size = _size(file)
+    if size > MAX_ARCHIVE:
+        raise ArchiveTooLarge(f"The archive has {size:,} bytes, and may have {MAX_ARCHIVE:,}")
+    if size < _END.size:
+        raise invalid("It is no archive of sessions: it is too short")
+    file.seek(size - _END.size)
+    magic, _, _, here, entries, length, _, comment = _END.unpack(file.read(_END.size))
+    if magic != b"PK\x05\x06" or comment:
+        raise invalid("It is no archive of sessions, or is cut off: there is no end of a ZIP")
+    if entries != here or entries > MAX_FILES or length > MAX_FILES * _MOST_ENTRY:
+        raise ArchiveTooLarge(f"The archive has more than {MAX_FILES:,} files")
+    file.seek(0)
+
+
+class _Reader:
+    """One archive while it is read."""
+
+    def __init__(self, archive: zipfile.ZipFile, spool: Spool) -> None:
+        self._archive = archive
+        self._spool = spool
+        self._left = MAX_UNPACKED
+        self._blobs: dict[str, File] = {}
+        self._used: set[str] = set()
+
+    def read(self) -> None:
+        self._check_members()
+        manifest = self._manifest()
+        files = {file.name: file for file in manifest.files}
+        self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": one for name, one in files.items() if name.startswith(BLOBS)}
+        ours = [IMAGES, *(session_file(number) for number in range(1, manifest.counts.sessions + 1))]
+        if [name for name in files if not name.startswith(BLOBS)] != ours:
+            raise invalid("the files must be images.jsonl and the sessions in order", MANIFEST, member="files")
+        images = list(self._images(files[IMAGES]))
+        waiting: dict[str, Image] = {image.image_id: image for image in images}
+        if len(waiting) < len(images):
+            raise invalid("an image is there twice", IMAGES, member="image.imageId")
+        for name in ours[1:]:
+            self._session(files[name], waiting)
+        for image in waiting.values():
+            # Those without a session.
+            self._place(IMAGES, None, self._spool.add_image, image)
+        if unused := sorted(self._blobs.keys() - self._used):
+            raise invalid(f"The blob {unused[0]} belongs to nothing", BLOBS + unused[0].removeprefix("sha256:"))
+        self._place(IMAGES, None, lambda _: self._spool.check(), None)
+        self._spool.counts = msgspec.structs.replace(self._spool.counts, blobs=len(self._blobs))
+        if manifest.counts != self._spool.counts:
+            raise invalid("the counts are not those of what is there", MANIFEST, member="counts")
+
+    def _check_members(self) -> None:
+        seen: set[str] = set()
+        for entry in self._archive.infolist():
+            name = shorten(entry.filename)
+            if not NAME.fullmatch(entry.filename):
+                raise invalid(f"{name!r} does not belong in an archive of sessions")
+            if entry.filename in seen:
+                raise invalid(f"{name} is there twice")
+            seen.add(entry.filename)
+            if not (stat.S_ISREG(mode := entry.external_attr >> 16) or stat.S_IFMT(mode) == 0):
+                raise invalid(f"{name} is a link or something else; only plain files belong in it")
+            if entry.flag_bits & 0x41:
+                raise invalid(f"{name} is encrypted")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise invalid(f"{name} is packed in a way that is not used here")
+
+    def _manifest(self) -> Manifest:
+        if MANIFEST not in self._archive.namelist():
+            raise invalid(f"There is no {MANIFEST} in it")
+        with self._archive.open(MANIFEST) as member:
+            body = member.read(MAX_MANIFEST + 1)
+        if len(body) > MAX_MANIFEST:
+            raise ArchiveTooLarge(f"{MANIFEST} has more than {MAX_MANIFEST:,} bytes")
+        try:
+            raw = msgspec.json.decode(body)
+            if isinstance(raw, dict) and raw.get("format") != FORMAT:
+                said = shorten(repr(raw.get("format")))
+                raise invalid(f"the format is {said}, and here only {FORMAT} is known: use a newer AgentVM", MANIFEST)
+            manifest = msgspec.convert(raw, type=Manifest)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid(f"it cannot be read: {shorten(str(error))}", MANIFEST) from None
+        there = [entry.filename for entry in self._archive.infolist()]
+        if [*(file.name for file in manifest.files), MANIFEST] != there:
+            raise invalid("it names other files than there are, or in another order", MANIFEST, member="files")
+        return manifest
+
+    def _images(self, file: File) -> Iterator[Image]:
+        for number, body in self._lines(file):
+            kind, said = self._place(file.name, number, line.read_line, body)
+            if kind != "image":
+                raise invalid(f"here only images belong, and this is: {shorten(kind)}", file.name, number, "type")
+            image: Image = self._place(file.name, number, line.to_image, said)
+            if snapshot_of(image.definition)[0] != image.digest:
+                raise invalid("the digest is not that of the definition", file.name, number, "image.digest")
+            yield image
+
+    def _session(self, file: File, waiting: dict[str, Image]) -> None:
+        session = None
+        for number, body in self._lines(file):
+            kind, said = self._place(file.name, number, line.read_line, body)
+            if (kind == "session") != (session is None):
+                raise invalid("the first line, and no other, is the session", file.name, number, "type")
+            if session is None:
+                image = self._image_of(said, waiting, file.name)
+                session = self._place(file.name, number, partial(line.to_session, container_id=image.container_id), said)
+                self._place(file.name, number, self._spool.add_session, session)
+            elif kind == "turn":
+                turn = self._place(file.name, number, partial(line.to_turn, session=session), said)
+                self._place(file.name, number, self._spool.add_turn, turn)
+            elif kind == "message":
+                message = self._place(file.name, number, partial(line.to_message, blob=self._blob), said)
+                self._place(file.name, number, self._spool.add_message, message)
+            else:
+                raise invalid(f"nothing is known of: {shorten(kind)}", file.name, number, "type")
+        if session is None:
+            raise invalid("there is no session in it", file.name)
+
+    def _image_of(self, said: line.Json, waiting: dict[str, Image], file: str) -> Image:
+        """The session's image, put on the spool before it if it is the first."""
+        image_id = said.get("imageId")
+        if not isinstance(image_id, str):
+            raise invalid("there is no imageId", file, 1, "session.imageId")
+        if image_id in waiting:
+            image = waiting.pop(image_id)
+            self._place(file, 1, self._spool.add_image, image)
+        known = self._spool.images.get(image_id)
+        if known is None:
+            raise invalid(f"its image {shorten(image_id)} is not in {IMAGES}", file, 1, "session.imageId")
+        return known
+
+    def _place(self, file: str, number: int | None, work: Any, given: object) -> Any:
+        try:
+            return work(given)
+        except Unfit as error:
+            raise invalid(str(error), file, number, error.member) from None
+        except InvalidInput as error:
+            if isinstance(error, ArchiveInvalid | ArchiveTooLarge):
+                raise
+            raise invalid(str(error), file, number) from None
+
+    def _lines(self, file: File) -> Iterator[tuple[int, bytes]]:
+        digest, size, number = hashlib.sha256(), 0, 0
+        with self._archive.open(file.name) as member:
+            while body := member.readline(MAX_LINE + 1):
+                number += 1
+                size += len(body)
+                self._spend(len(body))
+                if len(body) > MAX_LINE:
+                    raise ArchiveTooLarge(f"{file.name}, line {number} has more than {MAX_LINE:,} bytes")
+                if size > file.size:
+                    break
+                digest.update(body)
+                if not body.endswith(b"\n"):
+                    raise invalid("the line has no end", file.name, number)
+                yield number, body
+        if size != file.size or digest.hexdigest() != file.sha256:
+            raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)
+
+    def _blob(self, digest: str) -> bytes:
+        file = self._blobs.get(digest)
+        if file is None:
+            raise Unfit(f"the blob {shorten(digest)} is not there", "message.content")
+        if file.size > MAX_BLOB:
+            raise ArchiveTooLarge(f"{file.name} has {file.size:,} bytes, and may have {MAX_BLOB:,}")
+        self._spend(file.size)
+        with self._archive.open(file.name) as member:
+            body = member.read(file.size + 1)
+        if len(body) != file.size or line.digest_of(body) != digest or f"sha256:{file.sha256}" != digest:
+            raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)
+        self._used.add(digest)
+        return body
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ArchiveTooLarge(f"The archive holds more than {MAX_UNPACKED:,} bytes; export the containers one by one")

@@ -1,0 +1,64 @@
+"""Carrier — how sessions leave a tenant and come into one: read in pages, written all at once.
+
+Conformance: `agentvm.testing.conformance.carry`.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentvm.model.ids import ContainerId, SessionId, TurnId
+from agentvm.model.image import Image
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One moment of a session: its turns that have ended, those that have not, and how far its messages went."""
+
+    turns: tuple[Turn, ...]
+    running: frozenset[TurnId]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some messages of a session; `next` is where the following ones begin, None at the end."""
+
+    messages: tuple[Message, ...]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Messages and turns of the session that came last before it."""
+
+    messages: tuple[Message, ...] = ()
+    turns: tuple[Turn, ...] = ()
+
+
+Carried = Image | Session | Said
+"""What comes in, in order: an image, then its sessions, each with what was said in it."""
+
+
+class Carrier(Protocol):
+    """The sessions of one tenant, for those who move them."""
+
+    async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
+        """Bytes of the messages in a container, or in one session of it."""
+
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> History: ...
+
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+        """The next messages of that moment: a few megabytes at most, but at least one."""
+
+    async def taken(self, ids: Collection[str]) -> frozenset[str]:
+        """Which of them an image or a session of the tenant has already."""
+
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        """All that is loaded, in one commit, with containers as needed; `load` may be called again.
+
+        Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile.
+        """

@@ -1,0 +1,72 @@
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.desk import Desk, avm, open_desk
+from tests.cli.fake_server import Asked, answering
+from tests.storage.sqlite.backups import names_in
+
+pytestmark = pytest.mark.anyio
+
+CLAUDE = [{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]
+
+
+async def bring(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "claude.json").write_text(json.dumps(CLAUDE))
+    said = await desk.ok("import", str(tmp_path / "claude.json"), "--from", "claude", "--container", "notes")
+    assert said == "Imported 1 images, 1 sessions, 1 messages into notes.\n"
+
+
+async def test_sessions_go_from_one_server_to_another_and_come_out_the_same(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.zip", tmp_path / "second.zip"
+    async with open_desk() as desk:
+        await bring(desk, tmp_path)
+        assert (await desk.ok("export", "-o", str(first))).startswith(f"Exported to {first}: ")
+        again = await desk.avm("export", "-o", str(first))
+        assert (again.code, "--force" in again.err) == (1, True)
+        assert (await desk.record("export", "-o", str(first), "--force"))["bytes"] == first.stat().st_size
+        renamed = await desk.ok("import", str(first))
+        assert renamed.count("that id was taken") == 2
+    async with open_desk() as desk:
+        assert "Would import 1 images" in await desk.ok("import", str(first), "--dry-run")
+        report = await desk.record("import", str(first))
+        assert (report["containers"], report["renamed"]) == (["notes"], {})
+        await desk.ok("export", "--container", "notes", "-o", str(second))
+    assert first.read_bytes() == second.read_bytes()
+    assert names_in(tmp_path) == ["claude.json", "first.zip", "second.zip"]
+
+
+async def test_a_page_is_written_or_printed(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        await bring(desk, tmp_path)
+        await desk.ok("export", "--format", "html", "-o", str(tmp_path / "page.html"))
+        assert "你好" in (tmp_path / "page.html").read_text()
+
+
+async def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        done = await desk.avm("export", "--session", "nobody", "-o", str(tmp_path / "x.zip"))
+        assert (done.code, "session_not_found" in done.err) == (1, True)
+        (tmp_path / "bad").write_text("[{}]")
+        done = await desk.avm("import", str(tmp_path / "bad"), "--from", "claude", "--container", "c")
+        assert (done.code, "chat_messages" in done.err) == (1, True)
+        done = await desk.avm("export", "-o", str(tmp_path / "no" / "x.zip"))
+        assert (done.code, "cannot be written" in done.err) == (1, True)
+    assert names_in(tmp_path) == ["bad"]
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("x")
+    for command in (["export", "-o", str(tmp_path / "x")], ["import", str(tmp_path / "a")]):
+        done = avm(*command, url="http://127.0.0.1:9")
+        assert (done.code, "Cannot connect" in done.err) == (1, True)
+
+
+def test_the_questions_are_as_they_should_be(tmp_path: Path) -> None:
+    def answer(asked: Asked) -> tuple[int, object]:
+        return 200, {}
+
+    (tmp_path / "a").write_text("x")
+    with answering(answer) as (url, asked):
+        avm("export", "--user", "alice", "--format", "markdown", "-o", str(tmp_path / "x"), "--tenant", "acme", url=url)
+    assert [one.path for one in asked] == ["/v1/export?tenant=acme&user=alice&format=markdown"]

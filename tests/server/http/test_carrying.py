@@ -1,0 +1,170 @@
+import io
+import json
+import zipfile
+
+import pytest
+from msgspec.structs import replace
+from tests.server.http.fixtures import Reply, World, open_world
+from tests.sessions.histories import history
+
+from agentvm.model.account import Quota
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+
+pytestmark = pytest.mark.anyio
+
+CLAUDE = json.dumps([{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]).encode()
+
+
+async def talk(world: World, tenant_id: TenantId, container: str = "shared") -> None:
+    one, first, said = history()
+    suffix = "" if container == "shared" else f"-{container}"
+    home = ContainerId(container)
+    moved = replace(
+        one, container_id=home, image_id=ImageId(one.image_id + suffix), session_id=SessionId(one.session_id + suffix)
+    )
+    own = replace(first, container_id=home, image_id=moved.image_id, session_id=moved.session_id)
+    await world.vm.office.store.carrier(tenant_id).add(lambda: iter((moved, own, said)), 5)
+
+
+async def limit(world: World, metric: str, hard: int) -> None:
+    tenant_id = world.acme.tenant_id
+    await world.vm.office.store.accounts(tenant_id).quotas.put(Quota(metric=metric, hard=hard), 1)
+    await world.vm.office.quotas.reread(tenant_id)
+
+
+def names(reply: Reply) -> list[str]:
+    assert reply.status == 200, reply.raw
+    with zipfile.ZipFile(io.BytesIO(reply.raw)) as packed:
+        return packed.namelist()
+
+
+async def test_a_user_takes_everything_to_another_tenant_and_nothing_is_lost() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        out = await world.ask("GET", "/v1/export", key=world.acme.user)
+        assert out.headers["content-type"] == "application/zip"
+        assert "attachment" in out.headers["content-disposition"]
+        assert "sessions/000001.jsonl" in names(out)
+        tried = await world.ask("POST", "/v1/import?dryRun=true", key=world.bolt.user, raw=out.raw)
+        assert (tried.status, tried.body["dryRun"]) == (200, True)
+        assert "blobs" not in str(names(await world.ask("GET", "/v1/export", key=world.bolt.user)))
+        done = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
+        assert done.body["counts"] == {"images": 1, "sessions": 1, "messages": 6, "turns": 1, "blobs": 1}
+        assert (done.body["containers"], done.body["renamed"]) == (["shared"], {})
+        assert (await world.ask("GET", "/v1/export", key=world.bolt.user)).raw == out.raw
+        again = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
+        assert set(again.body["renamed"]) == {"img_1", "img_1-default"}
+        assert await world.audit(world.bolt.tenant_id)
+        assert ("session.import", "*", "ok") in await world.audit(world.bolt.tenant_id)
+        assert ("session.export", "*", "ok") in await world.audit(world.acme.tenant_id)
+
+
+@pytest.mark.parametrize(("form", "media_type"), [("markdown", "text/markdown"), ("html", "text/html")])
+async def test_people_get_a_page(form: str, media_type: str) -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        page = await world.ask("GET", f"/v1/export?session=img_1-default&format={form}", key=world.acme.user)
+        assert page.headers["content-type"].startswith(media_type)
+        assert page.headers["content-security-policy"].startswith("sandbox")
+        assert "北京" in page.raw.decode()
+
+
+async def test_nobody_takes_what_they_do_not_reach() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        await talk(world, world.acme.tenant_id, "private")
+
+        async def ask(query: str, key: str) -> Reply:
+            return await world.ask("GET", f"/v1/export{query}", key=key)
+
+        mine = await ask("", world.acme.user)
+        assert b"private" not in mine.raw
+        assert len(names(mine)) == 4
+        assert (await ask("?container=private", world.acme.user)).code == "container_forbidden"
+        hidden = await ask("?session=img_1-default-private", world.acme.user)
+        absent = await ask("?session=nobody", world.acme.user)
+        assert hidden.status == absent.status == 404
+        assert (await ask("?session=img_1-default", world.bolt.user)).status == 404
+        assert (await ask("?container=shared", world.bolt.admin)).status == 404
+        assert len(names(await ask("", world.acme.admin))) == 5
+        assert len(names(await ask("?tenant=acme", world.operator))) == 5
+        reader = await world.key(world.acme.tenant_id, ["images:read"])
+        assert (await ask("", reader)).code == "permission_denied"
+
+
+async def test_what_belongs_to_a_user_is_for_them_and_for_who_manages_users() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        await talk(world, world.acme.tenant_id, "private")
+        for key in (world.acme.user, world.acme.admin):
+            reply = await world.ask("GET", "/v1/export?user=alice", key=key)
+            assert b"private" not in reply.raw
+            assert len(names(reply)) == 4
+        await world.user(world.acme.tenant_id, "bob")
+        assert (await world.ask("GET", "/v1/export?user=bob", key=world.acme.user)).code == "permission_denied"
+        assert (await world.ask("GET", "/v1/export?user=nobody", key=world.acme.user)).code == "permission_denied"
+        assert (await world.ask("GET", "/v1/export?user=nobody", key=world.acme.admin)).code == "not_found"
+        assert (await world.ask("GET", "/v1/export?user=a&session=b", key=world.acme.admin)).code == "invalid_input"
+
+
+async def test_an_import_goes_only_where_one_may_write() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id, "private")
+        body = (await world.ask("GET", "/v1/export?container=private", key=world.acme.admin)).raw
+        assert (await world.ask("POST", "/v1/import", key=world.bolt.user, raw=body)).code == "container_forbidden"
+        assert (await world.ask("POST", "/v1/import?container=x", key=world.bolt.user, raw=body)).code == "container_forbidden"
+        done = await world.ask("POST", "/v1/import?container=shared", key=world.bolt.user, raw=body)
+        assert done.body["containers"] == ["shared"]
+        reader = await world.key(world.bolt.tenant_id, ["images:read", "sessions:export"])
+        assert (await world.ask("POST", "/v1/import", key=reader, raw=body)).code == "permission_denied"
+
+
+async def test_conversations_of_others_come_in() -> None:
+    async with open_world() as world:
+        done = await world.ask("POST", "/v1/import?from=claude&container=shared", key=world.acme.user, raw=CLAUDE)
+        assert done.body["counts"]["messages"] == 1
+        page = await world.ask("GET", "/v1/export?format=markdown", key=world.acme.user)
+        assert page.raw.decode().startswith("# Hi\n")
+        assert (await world.ask("POST", "/v1/import?from=claude", key=world.acme.user, raw=CLAUDE)).code == "invalid_input"
+        assert (await world.ask("POST", "/v1/import?from=word", key=world.acme.user, raw=CLAUDE)).code == "invalid_input"
+
+
+async def test_a_bad_archive_says_where_and_nothing_is_written() -> None:
+    async with open_world() as world:
+        bad = await world.ask("POST", "/v1/import?from=claude&container=shared", key=world.acme.user, raw=b"[{}]")
+        assert (bad.status, bad.code) == (422, "archive_invalid")
+        assert bad.body["error"]["details"] == {"file": "conversations.json", "member": "chat_messages"}
+        assert (await world.ask("POST", "/v1/import", key=world.acme.user, raw=b"")).code == "archive_invalid"
+        assert await world.vm.office.store.tenant(world.acme.tenant_id).list_containers() == ()
+
+
+async def test_quotas_count() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        body = (await world.ask("GET", "/v1/export", key=world.acme.user)).raw
+
+        async def put(query: str = "") -> Reply:
+            return await world.ask("POST", f"/v1/import{query}", key=world.acme.admin, raw=body)
+
+        for metric, hard, query in (
+            ("images_per_container", 1, ""), ("containers", 1, "?container=new"), ("storage_bytes", 10, ""),
+        ):  # fmt: skip
+            await limit(world, metric, hard)
+            refused = await put(query)
+            assert (refused.code, refused.body["error"]["details"]["metric"]) == ("quota_exceeded", metric)
+            await limit(world, metric, 10**9)
+        assert (await put("?dryRun=true")).status == 200
+        assert (await put()).status == 200
+
+
+async def test_as_much_may_leave_in_a_day_as_the_quota_says() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        await limit(world, "export_bytes_per_day", 4_000)
+        sent = 0
+        while (reply := await world.ask("GET", "/v1/export", key=world.acme.user)).status == 200:
+            sent += len(reply.raw)
+        assert (reply.code, reply.body["error"]["details"]["used"]) == ("quota_exceeded", sent)
+        assert sent <= 4_000
+        world.clock.now += 86_400_000
+        assert (await world.ask("GET", "/v1/export", key=world.acme.user)).status == 200

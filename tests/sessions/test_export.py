@@ -1,0 +1,116 @@
+import json
+from pathlib import Path
+
+import pytest
+from tests.sessions.histories import ENDED, TENANT, archive, fill, filled, history, put, source, take_in, unpacked
+
+from agentvm.errors import SessionNotFound
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
+from agentvm.model.message import FilePart, ImagePart, UserMessage
+from agentvm.sessions.export import Wanted, export_archive
+from agentvm.storage.sqlite import open_store
+from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, turn
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_an_archive_says_everything_and_nothing_of_the_server() -> None:
+    async with filled() as store:
+        files = unpacked(await archive(store))
+    assert [name for name in files if not name.startswith("blobs/")] == [
+        "images.jsonl", "sessions/000001.jsonl", "sessions/000002.jsonl", "sessions/000003.jsonl", "manifest.json",
+    ]  # fmt: skip
+    manifest = json.loads(files["manifest.json"])
+    assert manifest["counts"] == {"images": 2, "sessions": 3, "messages": 7, "turns": 1, "blobs": 1}
+    first, *_ = files["images.jsonl"].splitlines()
+    # The container that comes first by name.
+    assert json.loads(first)["image"]["containerId"] == "away"
+    lines = [json.loads(line) for line in files["sessions/000002.jsonl"].splitlines()]
+    assert [line["type"] for line in lines] == ["session", "turn", *["message"] * 6]
+    assert lines[1]["turn"]["usage"] == {"inputTokens": 1, "outputTokens": 2}
+    assert not {"containerId", "sessionId", "imageId", "userId"} & lines[1]["turn"].keys()
+
+
+async def test_export_import_export_is_the_same_byte_for_byte() -> None:
+    async with filled() as store:
+        before = await archive(store)
+    async with open_store(None) as other:
+        _, renamed = await take_in(other, before)
+        assert renamed.images == renamed.sessions == {}
+        assert await archive(other) == before
+        home = other.tenant(TENANT).container(HOME)
+        assert tuple(await home.list_messages(SESSION)) == EVERY_KIND
+        assert await home.list_turns(SESSION) == (ENDED,)
+        (found,) = [one for one in await home.list_sessions(history()[0].image_id) if one.session_id == "other"]
+        assert (found.title, found.pinned_at, found.updated_at) == ("第二", 7, 8)
+
+
+async def test_one_session_leaves_with_its_image_alone() -> None:
+    async with filled() as store:
+        body = await archive(store, Wanted(HOME, SessionId("other")))
+        with pytest.raises(SessionNotFound):
+            await archive(store, Wanted(HOME, SessionId("nobody's")))
+    async with open_store(None) as store:
+        await take_in(store, body)
+        (image,) = await store.tenant(TENANT).container(HOME).list_images()
+        # Its default session is the one that came along.
+        assert image.session_id == "other"
+        assert await archive(store, Wanted(HOME, SessionId("other"))) == body == await archive(store)
+
+
+async def test_running_turns_and_their_messages_stay() -> None:
+    running = turn("turn_2", at=5)
+    own = UserMessage(id=MessageId("late"), timestamp=9, role="user", content="wait", turn_id=TurnId("turn_2"))
+    async with open_store(None) as store:
+        await put(store, *history((*EVERY_KIND, own), (ENDED, running)))
+        with_running = await archive(store)
+    async with open_store(None) as store:
+        await put(store, *history())
+        assert await archive(store) == with_running
+
+
+async def test_a_binary_part_is_stored_once_and_odd_data_stays_as_it_is() -> None:
+    parts = (
+        ImagePart(data="aGk=", media_type="image/png", name="a"),
+        FilePart(data="aGk=", media_type="text/plain", filename="b"),
+        ImagePart(data="https://example.com/x.png", media_type="image/png"),
+        ImagePart(data="aGk", media_type="image/png"),
+        FilePart(data="", media_type="text/plain"),
+    )
+    messages = [UserMessage(id=MessageId(f"m{n}"), timestamp=1, role="user", content=parts) for n in range(3)]
+    async with open_store(None) as store:
+        await put(store, *history(messages))
+        body = await archive(store)
+    blobs = {name: content for name, content in unpacked(body).items() if name.startswith("blobs/")}
+    assert list(blobs.values()) == [b"hi"]
+    async with open_store(None) as store:
+        await take_in(store, body)
+        assert list(await store.tenant(TENANT).container(HOME).list_messages(SESSION)) == messages
+
+
+async def test_an_archive_comes_piece_by_piece(tmp_path: Path) -> None:
+    text = "很长 " * 300_000
+    messages = [UserMessage(id=MessageId(f"m{n}"), timestamp=1, role="user", content=f"{n}{text}") for n in range(12)]
+    async with open_store(tmp_path / "x.db") as store:
+        await put(store, *history(messages))
+        pieces = [chunk async for chunk in export_archive(source(store), [Wanted(HOME)])]
+        assert len([piece for piece in pieces if piece]) > 2
+        assert await archive(store) == b"".join(pieces)
+
+
+async def test_nothing_is_an_archive_too() -> None:
+    async with open_store(None) as store, open_store(None) as other:
+        body = await archive(store, Wanted(ContainerId("empty")))
+        spool, _ = await take_in(other, body)
+        assert spool.counts.images == 0
+        await fill(other)
+
+
+async def test_what_is_monotonous_comes_back_in() -> None:
+    messages = [UserMessage(id=MessageId(f"m{n}"), timestamp=1, role="user", content=" " * 4_000_000) for n in range(3)]
+    async with open_store(None) as store, open_store(None) as other:
+        await put(store, *history(messages))
+        body = await archive(store)
+        assert len(body) < 12_000_000 / 300
+        await take_in(other, body)
+        assert await archive(other) == body

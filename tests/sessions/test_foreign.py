@@ -1,0 +1,103 @@
+import io
+import json
+import zipfile
+
+import pytest
+from tests.sessions.histories import ids
+
+from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.sessions import claude, foreign
+from agentvm.sessions.foreign import as_json, branch, data_uri, iso, read_foreign, seconds, text_of
+from agentvm.sessions.line import Unfit
+from agentvm.sessions.spool import Renamed, Spool
+from agentvm.storage.carry import Said
+from agentvm.testing.conformance.records import HOME
+
+ONE = {"name": "A", "created_at": "2025-01-02T03:04:05Z", "chat_messages": [{"sender": "human", "text": "hi"}]}
+
+
+def read(body: bytes) -> Spool:
+    with Spool() as spool:
+        read_foreign(io.BytesIO(body), claude.parse, spool, HOME, ids())
+        list(spool.load(Renamed()))
+        return spool
+
+
+def zipped(**files: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as writing:
+        for name, body in files.items():
+            writing.writestr(f"{name}.json", body)
+    return out.getvalue()
+
+
+def test_each_conversation_is_an_image_with_a_session() -> None:
+    spool = read(json.dumps([ONE, ONE]).encode())
+    assert (spool.counts.images, spool.counts.sessions, spool.counts.messages) == (2, 2, 2)
+    assert [image.name for image in spool.images.values()] == ["A", "A"]
+    assert spool.containers == {HOME: 2}
+
+
+def test_the_zip_that_it_comes_in_will_do() -> None:
+    assert read(zipped(users=b"{}", conversations=json.dumps(ONE).encode())).counts.images == 1
+    with pytest.raises(ArchiveInvalid, match=r"no conversations\.json"):
+        read(zipped(users=b"{}"))
+    with pytest.raises(ArchiveInvalid, match="damaged"):
+        read(zipped(conversations=b"[]")[:-30])
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'[{"chat_messages": 1}]', b"[1]", b"7"])
+def test_what_is_something_else_is_refused(body: bytes) -> None:
+    with pytest.raises(ArchiveInvalid, match=r"conversations\.json"):
+        read(body)
+
+
+def test_the_conversation_that_does_not_fit_is_named() -> None:
+    with pytest.raises(ArchiveInvalid, match="Conversation 2: there are no `chat_messages`") as caught:
+        read(json.dumps([ONE, {}]).encode())
+    assert caught.value.details == {"file": "conversations.json", "member": "chat_messages"}
+
+
+def test_what_cannot_be_read_as_a_whole_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "MAX_FOREIGN", 1_000)
+    with pytest.raises(ArchiveTooLarge):
+        read(b" " * 2_000)
+    with pytest.raises(ArchiveTooLarge):
+        read(zipped(conversations=b" " * 2_000))
+
+
+def test_text_that_cannot_be_stored_is_mended() -> None:
+    assert text_of("a\ud800") == "a?"
+    assert text_of(7) == ""
+
+
+def test_times_that_mean_nothing_are_none() -> None:
+    assert (seconds(1.5), seconds("x"), seconds(1e300), seconds(-1), seconds(None)) == (1500, 0, 0, 0, 0)
+    assert (iso("1970-01-01T00:00:01Z"), iso("soon"), iso(None), iso("0001-01-01T00:00:00Z")) == (1000, 0, 0, 0)
+
+
+def test_a_branch_goes_from_the_root_to_the_last_and_never_round() -> None:
+    nodes = {"a": {"p": None, "n": 1}, "b": {"p": "a", "n": 2}, "x": {"p": "a", "n": 3}, "o": {"p": "o"}}
+    assert [node["n"] for node in branch(nodes, "b", "p")] == [1, 2]
+    assert branch(nodes, "nobody", "p") == branch(nodes, None, "p") == []
+    with pytest.raises(Unfit, match="circle"):
+        branch(nodes, "o", "p")
+
+
+def test_arguments_of_tools_are_objects() -> None:
+    assert as_json('{"a": 1}') == {"a": 1}
+    assert as_json("print(1)") == {"text": "print(1)"}
+    assert as_json("[1]") == {"text": "[1]"}
+
+
+def test_a_data_uri_is_taken_apart() -> None:
+    assert data_uri("data:image/png;base64,aGk=") == ("image/png", "aGk=")
+    assert data_uri("https://example.com/x") is data_uri("data:image/png;base64,?") is data_uri("data:text/plain,x") is None
+
+
+def test_what_is_on_the_spool_can_be_loaded() -> None:
+    with Spool() as spool:
+        read_foreign(io.BytesIO(json.dumps(ONE).encode()), claude.parse, spool, HOME, ids())
+        _, session, said = spool.load(Renamed())
+        assert isinstance(said, Said)
+        assert (session.title, said.messages[0].timestamp) == ("A", 1735787045000)  # type: ignore[union-attr]

@@ -1,0 +1,47 @@
+import json
+
+import pytest
+
+from agentvm.model.message import Message
+from agentvm.sessions import line
+from agentvm.sessions.line import Unfit, blob_of, read_line
+from agentvm.testing.conformance.records import EVERY_KIND, image, session, turn
+
+
+@pytest.mark.parametrize("message", EVERY_KIND)
+def test_a_message_comes_back_the_same(message: Message) -> None:
+    body, digests = line.of_message(message)
+    assert body.endswith(b"\n")
+    blobs = line.blobs_of(message)
+    assert set(digests) == set(blobs)
+    kind, said = read_line(body)
+    assert (kind, line.to_message(said, blobs.__getitem__)) == ("message", message)
+
+
+def test_records_come_back_without_what_belongs_to_the_server() -> None:
+    _, said = read_line(line.of_session(session("s")))
+    assert "containerId" not in said
+    assert line.to_session(said, "home") == session("s")
+    ended = turn("t", outcome="failed", ended=7)
+    _, said = read_line(line.of_turn(ended))
+    own = session(ended.session_id)
+    assert line.to_turn(said, own) == ended
+    assert line.to_image(read_line(line.of_image(image()))[1]) == image()
+
+
+def test_a_turn_that_has_not_ended_is_not_carried() -> None:
+    _, said = read_line(line.of_turn(turn("t")))
+    with pytest.raises(Unfit, match="must have ended") as caught:
+        line.to_turn(said, session("s"))
+    assert caught.value.member == "turn.outcome"
+
+
+def test_base64_that_comes_out_otherwise_is_no_blob() -> None:
+    assert blob_of("aGk=") == b"hi"
+    assert [blob_of(odd) for odd in ("aGk", "aGl=", "aGk=\n", "", "https://x", "你")] == [None] * 6
+
+
+def test_text_that_cannot_be_stored_is_refused() -> None:
+    body = json.dumps({"type": "message", "message": {"subtype": "user", "id": "a", "timestamp": 1, "content": "\ud800"}})
+    with pytest.raises(Unfit):
+        line.to_message(read_line(body.encode())[1] | {"role": "user"}, lambda _: b"")

@@ -1,0 +1,107 @@
+import re
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+from tests.sessions.histories import filled, history, put, source
+
+from agentvm.model.ids import MessageId
+from agentvm.model.message import (
+    AssistantMessage,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+)
+from agentvm.sessions.export import Wanted
+from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import open_store
+from agentvm.testing.conformance.records import HOME
+
+pytestmark = pytest.mark.anyio
+
+EVIL = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
+
+
+async def page(store: Store, look: Look) -> str:
+    return b"".join([chunk async for chunk in export_pages(source(store), [Wanted(HOME)], look)]).decode()
+
+
+async def test_a_page_of_markdown_tells_everything_that_was_said() -> None:
+    async with filled() as store:
+        text = await page(store, MARKDOWN)
+    assert text.count("\n## User\n") == 3
+    for said in ("# name of img\\_1", "北京", "## Assistant", "> hm", "yes", "### Tool call: run", '"deep"',
+                 "### Tool result: run", "## Error", "*[image/png: image/png]*", "# 第二"):  # fmt: skip
+        assert said in text
+
+
+async def test_a_fence_cannot_be_left() -> None:
+    output = ToolOutput(type="text", value="```\n# not a heading\n`````")
+    result = ToolResult(id="c", name="run", output=output)
+    said = ToolResultMessage(id=MessageId("1"), timestamp=1, role="tool", tool_call_id="c", tool_result=result)
+    async with open_store(None) as store:
+        await put(store, *history([said]))
+        assert "``````\n```\n# not a heading\n`````\n``````\n" in await page(store, MARKDOWN)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+async def test_html_shows_and_does_not_obey_what_was_said() -> None:
+    image, first, _ = history()
+    messages: list[Message] = [
+        UserMessage(id=MessageId("1"), timestamp=1, role="user", content=EVIL),
+        AssistantMessage(id=MessageId("2"), timestamp=2, role="assistant", content=(TextPart(text=EVIL),)),
+    ]
+    async with open_store(None) as store:
+        titled = msgspec.structs.replace(first, title=EVIL)
+        await put(store, image, titled, history(messages)[2])
+        text = await page(store, HTML)
+    tags = Tags()
+    tags.feed(text)
+    ours = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "small", "p", "section", "pre"}
+    assert {tag for tag, _ in tags.found} <= ours
+    assert tags.text.count(EVIL) == 3
+    assert "default-src 'none'" in text
+
+
+async def test_html_needs_nothing_else() -> None:
+    async with filled() as store:
+        text = await page(store, HTML)
+    assert 'src="data:image/png;base64,aGk="' in text
+    assert not re.search(r'(?:src|href)="(?!data:)', text)
+    assert text.endswith("</body></html>\n")
+    for said in (
+        "北京",
+        "<summary>Thinking</summary>",
+        "Tool call: run",
+        "Tool result: run",
+        "down",
+        "[text/plain: text/plain]",
+    ):
+        assert said in text
+
+
+async def test_an_image_of_a_strange_kind_is_only_named() -> None:
+    svg = ImagePart(data="aGk=", media_type="image/svg+xml", name="<b>")
+    odd = UserMessage(id=MessageId("1"), timestamp=1, role="user", content=(svg,))
+    async with open_store(None) as store:
+        await put(store, *history([odd]))
+        text = await page(store, HTML)
+    assert "<img" not in text
+    assert "[image/svg+xml: &lt;b&gt;]" in text

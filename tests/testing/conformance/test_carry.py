@@ -1,0 +1,81 @@
+"""The suite itself: stores with one planted fault each must not pass."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterator
+
+import anyio
+import pytest
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.storage.base import Store
+from agentvm.storage.carry import Carried, History, Page
+from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite.carry import SqliteCarrier
+from agentvm.testing.conformance import carry as suite
+
+pytestmark = pytest.mark.anyio
+
+Check = Callable[[Store], Awaitable[None]]
+
+
+class Short(SqliteCarrier):
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+        page = await super().read(container_id, session_id, history, after)
+        return Page(page.messages[:-1], page.next)
+
+
+class Moving(SqliteCarrier):
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+        return await super().read(container_id, session_id, await self.history(container_id, session_id), after)
+
+
+class Hasty(SqliteCarrier):
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
+        found = await super().history(container_id, session_id)
+        return History(found.turns, frozenset(), found.last)
+
+
+class Forgetful(SqliteCarrier):
+    async def taken(self, ids: Collection[str]) -> frozenset[str]:
+        return frozenset()
+
+
+class Piecemeal(SqliteCarrier):
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        records = list(load())
+        for at in (0, 2) if len(records) == 4 else (0,):
+            part = records[at : at + 2] if len(records) == 4 else records
+            await super().add(lambda part=part: iter(part), now)  # type: ignore[misc]
+
+
+class Blind(SqliteCarrier):
+    def __init__(self, database: object, tenant_id: TenantId) -> None:
+        super().__init__(database, TenantId("acme"))  # type: ignore[arg-type]
+
+
+def of(kind: type[SqliteCarrier]) -> type[SqliteStore]:
+    class Faulty(SqliteStore):
+        def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
+            return kind(self._database, tenant_id)
+
+    return Faulty
+
+
+FAULTS = [
+    (Short, suite.check_moves),
+    (Moving, suite.check_pages),
+    (Hasty, suite.check_pages),
+    (Forgetful, suite.check_moves),
+    (Blind, suite.check_moves),
+    (Piecemeal, suite.check_all_or_nothing),
+]
+
+
+@pytest.mark.parametrize(("kind", "check"), FAULTS)
+async def test_a_planted_fault_is_found(kind: type[SqliteCarrier], check: Check) -> None:
+    with anyio.fail_after(30), pytest.raises(AssertionError):
+        async with open_store(None) as store:
+            await check(of(kind)(store._database))
+
+
+def test_every_check_has_its_fault() -> None:
+    assert {check for _, check in FAULTS} == set(suite.SUITE)
