@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from agentvm.model.image import ImageConfig
     from agentvm.model.message import Message
     from agentvm.model.secret import Secret
-    from agentvm.protocol.verbs import AgentX, RuntimeView, WireEvent
+    from agentvm.protocol.link import WireEvent
+    from agentvm.protocol.verbs import AgentX, RuntimeView
     from agentvm.server.local import local_runtime, start_server
 
 _HOMES = {

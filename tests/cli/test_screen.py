@@ -17,7 +17,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.session import Session
-from agentvm.protocol.verbs import WireEvent
+from agentvm.protocol.link import WireEvent
 
 USAGE = {"inputTokens": 3, "outputTokens": 2}
 

@@ -17,7 +17,7 @@ from tests.faults.server import text_of
 
 from agentvm import AgentX, create_agentx, remote_runtime
 from agentvm.app import system_clock
-from agentvm.protocol.verbs import WireEvent
+from agentvm.protocol.link import WireEvent
 from agentvm.storage.sqlite.backup import Manifest, make_backup
 from agentvm.storage.sqlite.restore import restore_backup
 

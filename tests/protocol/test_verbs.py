@@ -12,8 +12,9 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
-from agentvm.protocol.verbs import AgentHandle, AgentX, EventHandler, RuntimeView, SessionHandle, Unsubscribe, WireEvent
+from agentvm.protocol.verbs import AgentHandle, AgentX, RuntimeView, SessionHandle
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from agentvm.protocol.verbs import WireEvent
+from agentvm.protocol.link import WireEvent
 from agentvm.runtime.observer import BACKLOG, Observer
 
 pytestmark = pytest.mark.anyio

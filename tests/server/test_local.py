@@ -12,7 +12,8 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ConfigInvalid, Conflict
 from agentvm.model.definition import Definition
-from agentvm.protocol.verbs import AgentX, RuntimeView, ServerManager, WireEvent
+from agentvm.protocol.link import WireEvent
+from agentvm.protocol.verbs import AgentX, RuntimeView, ServerManager
 from agentvm.server.local import LocalRuntime, local_runtime, start_server
 
 pytestmark = pytest.mark.anyio

@@ -34,7 +34,8 @@ from agentvm.config import DEFAULT_PORT, ServerConfig
 from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
 from agentvm.model.secret import Secret
 from agentvm.observability.console import configure_logs
-from agentvm.protocol.verbs import AgentX, WireEvent
+from agentvm.protocol.link import WireEvent
+from agentvm.protocol.verbs import AgentX
 
 EXAMPLES = """\b
 Examples:

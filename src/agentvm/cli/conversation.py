@@ -7,7 +7,8 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage
 from agentvm.model.session import Session
-from agentvm.protocol.verbs import AgentHandle, AgentX, SessionHandle, WireEvent
+from agentvm.protocol.link import WireEvent
+from agentvm.protocol.verbs import AgentHandle, AgentX, SessionHandle
 
 MAX_LISTED = 20
 """Sessions that `/sessions` shows: each without a title costs a request."""

@@ -10,7 +10,7 @@ import msgspec
 
 from agentvm.cli.conversation import Listed, text_of
 from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolCallMessage, ToolResultMessage, UserMessage
-from agentvm.protocol.verbs import WireEvent
+from agentvm.protocol.link import WireEvent
 
 MAX_LINE = 160
 

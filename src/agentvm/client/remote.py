@@ -41,7 +41,8 @@ from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.protocol.codec import MAX_FRAME, decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
-from agentvm.protocol.verbs import AgentX, EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.verbs import AgentX
 from agentvm.runtime.observer import Observer
 from agentvm.runtime.tasks import open_tasks
 

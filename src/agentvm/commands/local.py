@@ -12,8 +12,8 @@ from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCom
 from agentvm.events.base import Scope
 from agentvm.protocol.codec import decode_command, decode_event, encode
 from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.table import COMMANDS
-from agentvm.protocol.verbs import EventHandler, Unsubscribe, WireEvent
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.observer import Observer
 

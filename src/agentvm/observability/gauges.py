@@ -86,7 +86,6 @@ class Runtime(Protocol):
 
 
 class Store(Protocol):
-    @property
     def waiting(self) -> int: ...
 
 
@@ -111,7 +110,7 @@ class Instruments:
             turns_running=runtime.roster.count_running(),
             messages_waiting=runtime.roster.count_waiting(),
             journal_waiting=runtime.journal.waiting,
-            database_waiting=self.store.waiting,
+            database_waiting=self.store.waiting(),
             quarantined=len(runtime.quarantine),
             evicted=runtime.evicted,
             loop_lag=self.sampler.lag,

@@ -10,8 +10,8 @@ from agentvm.errors import InvalidInput, shorten, suggest
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.link import WireEvent
 from agentvm.protocol.table import ADDITIVE, COMMANDS
-from agentvm.protocol.verbs import WireEvent
 
 R = TypeVar("R", bound=Reply)
 

@@ -4,14 +4,12 @@ Everything here speaks through a `Link`. A remote link sends frames, a local one
 which, and neither can this file.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol, TypeVar
 
 import msgspec
 
 from agentvm.errors import ChannelClosed
-from agentvm.model.base import Record
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
@@ -20,43 +18,8 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
-
-R = TypeVar("R", bound=ask.Reply)
-
-
-class WireEvent(Record):
-    """An event as a peer receives it."""
-
-    type: str
-    timestamp: int = 0
-    data: dict[str, object] = msgspec.field(default_factory=dict)
-    context: dict[str, str] = msgspec.field(default_factory=dict)
-    source: str = ""
-    category: str = ""
-    intent: str = ""
-    cursor: str | None = None
-    """The event's place in its session: give it to `subscribe` to hear what followed."""
-
-
-EventHandler = Callable[[WireEvent], None]
-Unsubscribe = Callable[[], None]
-
-
-class Link(Protocol):
-    """A way to a runtime."""
-
-    async def ask(self, command: ask.Command[R]) -> R:
-        """Raises the error the command failed with."""
-
-    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
-        """Like `ask`, by the names of the wire: `request("image_get_request", {"imageId": …})`."""
-
-    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
-        """Calls the handler for each event of that type, or for all with `"*"`."""
-
-    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
-        """Every event from entering on, in order; ends when the link does."""
 
 
 class DefinitionManager:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from agentvm.protocol.verbs import EventHandler, Unsubscribe, WireEvent
+from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 
 BACKLOG = 10_000
 """Events an iterator may be behind before it is ended: better an error than a server's worth of memory."""

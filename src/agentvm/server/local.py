@@ -14,7 +14,8 @@ from agentvm.drivers.base import Driver
 from agentvm.errors import ConfigInvalid, Conflict
 from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
-from agentvm.protocol.verbs import AgentX, RuntimeView, Unsubscribe
+from agentvm.protocol.link import Unsubscribe
+from agentvm.protocol.verbs import AgentX, RuntimeView
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener

@@ -14,7 +14,8 @@ from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.codec import MAX_FRAME
-from agentvm.protocol.verbs import RuntimeView, Unsubscribe
+from agentvm.protocol.link import Unsubscribe
+from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application

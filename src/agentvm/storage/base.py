@@ -8,7 +8,7 @@ An append never reads or rewrites what is already there. A failed write raises `
 Conformance: `agentvm.testing.conformance.store`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -163,10 +163,8 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     directory: Directory
-
-    @property
-    def waiting(self) -> int:
-        """Reads and writes that wait for others to be done."""
+    waiting: Callable[[], int]
+    """How many reads and writes wait for others to be done."""
 
     def tenant(self, tenant_id: TenantId) -> TenantStore: ...
 

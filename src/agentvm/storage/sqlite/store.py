@@ -1,6 +1,6 @@
 """SqliteStore — the door to the database: a tenant first, then one of its containers."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -137,10 +137,7 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.directory: Directory = SqliteDirectory(database)
-
-    @property
-    def waiting(self) -> int:
-        return self._database.waiting
+        self.waiting: Callable[[], int] = lambda: database.waiting
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
         return SqliteTenantStore(self._database, tenant_id)

@@ -1,0 +1,46 @@
+"""Link — a way to a runtime, and what comes back on it: a socket and a call look the same from here."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from agentvm.model.base import Record
+from agentvm.protocol import commands as ask
+
+R = TypeVar("R", bound=ask.Reply)
+
+
+class WireEvent(Record):
+    """An event as a peer receives it."""
+
+    type: str
+    timestamp: int = 0
+    data: dict[str, object] = msgspec.field(default_factory=dict)
+    context: dict[str, str] = msgspec.field(default_factory=dict)
+    source: str = ""
+    category: str = ""
+    intent: str = ""
+    cursor: str | None = None
+    """The event's place in its session: give it to `subscribe` to hear what followed."""
+
+
+EventHandler = Callable[[WireEvent], None]
+Unsubscribe = Callable[[], None]
+
+
+class Link(Protocol):
+    """A way to a runtime."""
+
+    async def ask(self, command: ask.Command[R]) -> R:
+        """Raises the error the command failed with."""
+
+    async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
+        """Like `ask`, by the names of the wire: `request("image_get_request", {"imageId": …})`."""
+
+    def on(self, kind: str, handler: EventHandler) -> Unsubscribe:
+        """Calls the handler for each event of that type, or for all with `"*"`."""
+
+    def events(self) -> AbstractAsyncContextManager[AsyncIterator[WireEvent]]:
+        """Every event from entering on, in order; ends when the link does."""
