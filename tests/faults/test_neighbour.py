@@ -80,10 +80,7 @@ async def test_f15_a_user_who_asks_without_waiting_for_answers_does_not_keep_ano
             noisy = (await loud.image("noisy"))["imageId"]
             for _ in range(REQUESTS):
                 await loud.ask("image_get_request", imageId=noisy)
-            answers = 0
-            while answers < REQUESTS // 100:
-                assert (await quiet.request("image_get_request", imageId=image_id))["record"]
-                answers += 1
-            # The quiet one asked a hundredth of what the noisy one did, later, and has all answers first.
+            assert (await quiet.request("image_get_request", imageId=image_id))["record"]
+            # The quiet one asked after all that the noisy one did, and is answered before the last of it.
             assert loud.types.count("image_get_response") < REQUESTS
             await loud.until(lambda: len(loud.events) > REQUESTS)
