@@ -8,7 +8,7 @@ from tests.support.replay import ADDITIVE, Comparison, Difference, expected, loa
 from tests.support.serving import serving
 from tests.support.wire import Json
 
-import agentvm.app
+import agentvm.live
 from agentvm.drivers.base import ToolSpec
 from agentvm.model.ids import Clock
 from agentvm.runtime.tools import Tool
@@ -96,7 +96,7 @@ async def test_a_recorded_tool_turn_is_heard_again(monkeypatch: pytest.MonkeyPat
         return (Tool(spec=ToolSpec(name="Bash", description="Runs a command", input_schema={"type": "object"}), run=run),)
 
     # The recorded server had a shell; ours is given something that answers to the same name.
-    monkeypatch.setattr(agentvm.app, "builtin_tools", tools)
+    monkeypatch.setattr(agentvm.live, "builtin_tools", tools)
     await replay(load("04-tool-turn.jsonl"), (FILLED_TOOL_USE_STOP,))
 
 

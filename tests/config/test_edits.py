@@ -59,5 +59,5 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         check_tenant({"llm.apiKey": Secret("k")}, system)
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
-        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput",
+        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "sessions.titles",
     }  # fmt: skip

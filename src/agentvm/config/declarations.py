@@ -223,8 +223,7 @@ class SessionsGroup(Group, frozen=True, kw_only=True):
     titles: Annotated[
         Literal["model", "first-words", "off"],
         setting(
-            "How a session without a title gets one after its first exchange: a small model call, which is billed, the first "
-            "words of the user's message, or not at all.",
+            "Titles of sessions after the first exchange: by a billed model call, from the first words, or none.",
             tenant="any",
         ),
     ] = "first-words"
