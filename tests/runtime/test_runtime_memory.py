@@ -163,7 +163,7 @@ async def test_a_history_that_cannot_be_read_sets_its_session_aside_and_others_g
         await world.hear("text_delta", times=2)
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute(
-            "UPDATE messages SET body = x'00' "
+            "UPDATE all_messages SET body = x'00' "
             "WHERE session_key = (SELECT session_key FROM sessions WHERE session_id = ?)", (other.session_id,)
         )  # fmt: skip
     async with open_world(ScriptedDriver(), path=path) as world:

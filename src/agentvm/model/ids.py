@@ -16,6 +16,7 @@ SessionId = NewType("SessionId", str)
 AgentId = NewType("AgentId", str)
 MessageId = NewType("MessageId", str)
 TurnId = NewType("TurnId", str)
+RewindId = NewType("RewindId", str)
 UserId = NewType("UserId", str)
 KeyId = NewType("KeyId", str)
 

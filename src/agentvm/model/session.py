@@ -1,7 +1,7 @@
 """Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId
 
 
 class Fork(Record):
@@ -9,6 +9,14 @@ class Fork(Record):
 
     session_id: SessionId
     message_id: MessageId
+
+
+class Rewind(Record):
+    """Messages that were taken back together, and are kept."""
+
+    rewind_id: RewindId
+    rewound_at: int
+    messages: int
 
 
 class Session(Record):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.model.container import Container
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import Message
@@ -36,9 +36,20 @@ class LogChunk:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Rewinding:
+    """Takes those messages out of the history. They are kept, and can be read by those who ask for them."""
+
+    rewind_id: RewindId
+    message_ids: Sequence[MessageId]
+    at: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWrite:
     """What one commit adds to one session: messages, turns, the part of the log that is complete, and what they cost.
+
+    What `rewind` takes back goes before the messages come.
 
     `ledger` is entered under the tenant of the write, whatever an entry says; an entry whose key is there is left alone.
     """
@@ -51,6 +62,7 @@ class SessionWrite:
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
     ledger: Sequence[LedgerEntry] = ()
+    rewind: Rewinding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,8 @@ class ContainerStore(Protocol):
     async def delete_image(self, image_id: ImageId) -> bool:
         """With its sessions, messages and turns, in one commit; True when it was there."""
 
-    async def add_session(self, session: Session) -> None: ...
+    async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
+        """With what was said in it so far, in one commit. `ImageNotFound` when its image is gone."""
 
     async def get_session(self, session_id: SessionId) -> Session | None: ...
 
@@ -117,7 +130,7 @@ class LogStore(Protocol):
         """The next chunks with an event after that seq, in order."""
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
-        """Those of the messages that are there."""
+        """Those of the messages that are there, also if they were taken back."""
 
     async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
         """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.

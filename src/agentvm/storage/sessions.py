@@ -7,9 +7,9 @@ neither are deleted ones, but for `restore`. Conformance: `agentvm.testing.confo
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from agentvm.model.ids import ImageId, MessageId, SessionId
+from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import Rewind, Session
 
 Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
@@ -68,12 +68,13 @@ class SessionPage:
 class MessageQuery:
     """Which messages of a session: those after `cursor`, or before it if the newest come first.
 
-    With `around` those around that message, oldest first.
+    With `around` those around that message, oldest first. With `rewind` those that it took back, in place of those that stand.
     """
 
     order: Order = "oldest"
     cursor: str | None = None
     around: MessageId | None = None
+    rewind: RewindId | None = None
     limit: int = 50
 
 
@@ -168,7 +169,16 @@ class SessionStore(Protocol):
         """
 
     async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
-        """None when there is no such session. `NotFound` for an `around` that is not there."""
+        """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
+
+    async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
+        """What was taken back, the latest first, at most 200; None when there is no such session."""
+
+    async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
+        """All of the history when that message was last a part of it, whether it still is or was taken back.
+
+        None when there is no such session or message.
+        """
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
         """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""

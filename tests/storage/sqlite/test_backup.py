@@ -79,7 +79,7 @@ async def test_what_is_written_during_the_copy_is_not_in_it_and_does_not_wait_fo
         assert what == "copying"
         heard.append((done, of))
         other.execute(
-            "INSERT INTO messages (session_key, message_id, body) VALUES (1, ?, zeroblob(100000))", (f"x{len(heard)}",)
+            "INSERT INTO all_messages (session_key, message_id, body) VALUES (1, ?, zeroblob(100000))", (f"x{len(heard)}",)
         )
 
     before = count(data_dir / DATABASE)

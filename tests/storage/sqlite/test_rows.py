@@ -29,7 +29,7 @@ async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Data
     with anyio.fail_after(5):
         home = await settle(store, image())
         await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
-        await database.write(run("UPDATE messages SET body = x'00'"))
+        await database.write(run("UPDATE all_messages SET body = x'00'"))
         with pytest.raises(StoreFailed):
             await home.list_messages(SESSION)
         assert len(await home.list_turns(SESSION)) == 1

@@ -1,5 +1,6 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import apsw
@@ -25,13 +26,19 @@ async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], pla
             await check(store)
 
 
+def _scanned(event: dict[str, Any]) -> int:
+    # The search reads its own few settings once.
+    steps: int = event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
+    return 0 if "message_fts_config" in event["sql"] else steps
+
+
 async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one(
     database: Database, store: SqliteStore
 ) -> None:
     steps = 0
 
-    def look(event: dict[str, dict[str, int]]) -> None:
-        assert event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"] == 0
+    def look(event: dict[str, Any]) -> None:
+        assert _scanned(event) == 0
 
     def count() -> bool:
         # One by one: the statements that the search runs within itself report what they have done in all their life.
@@ -74,9 +81,9 @@ async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
         await tenant.save_reader(f"reader-{number}", {SESSION: Place(None, 1), readers.OTHER: Place(None, 2)})
     scanned = 0
 
-    def count(event: dict[str, dict[str, int]]) -> None:
+    def count(event: dict[str, Any]) -> None:
         nonlocal scanned
-        scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
+        scanned += _scanned(event)
 
     await database.write(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
     await tenant.save_reader("reader-1", {SESSION: Place(None, 1)})

@@ -4,6 +4,8 @@ Every statement carries the tenant and the container of this scope; a container 
 What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
 """
 
+from collections.abc import Sequence
+
 import apsw
 
 from agentvm.errors import ContainerNotFound, ImageNotFound
@@ -14,10 +16,12 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
+from agentvm.storage.sqlite.session_write import prepare
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
@@ -124,8 +128,17 @@ class SqliteContainerStore:
 
         return await self._database.write(write)
 
-    async def add_session(self, session: Session) -> None:
+    async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
         """`ImageNotFound` when its image is gone."""
+        said = prepare(
+            SessionWrite(
+                tenant_id=self._key[0],
+                container_id=self._key[1],
+                session_id=session.session_id,
+                now=session.updated_at,
+                messages=messages,
+            )
+        )
 
         def write(connection: apsw.Connection) -> None:
             found = connection.execute(
@@ -134,6 +147,8 @@ class SqliteContainerStore:
             if not found.fetchall():
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session)
+            if messages:
+                said(connection)
 
         await self._database.write(write)
 

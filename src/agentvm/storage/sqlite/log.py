@@ -31,9 +31,10 @@ SELECT coalesce(max(last_seq), 0)
 FROM sessions JOIN log USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND made_at < ?
 """
+# Also what was taken back: it was told, and is told again to who was away.
 MESSAGE = """
 SELECT body
-FROM sessions JOIN messages USING (session_key)
+FROM sessions JOIN all_messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
 """
 _SET_QUARANTINE = """

@@ -11,6 +11,7 @@ from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
+from agentvm.storage.sqlite.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
@@ -23,7 +24,7 @@ WHERE session_key = ?
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
 _ADD_MESSAGE = """
-INSERT INTO messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
+INSERT INTO all_messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """
@@ -60,11 +61,13 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     bill = enter(write.tenant_id, write.ledger)
 
     def work(connection: apsw.Connection) -> None:
-        touched = connection.execute(_TOUCH_SESSION, (write.now, *scope, write.session_id)).fetchall()
+        touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
         if not touched:
             raise SessionNotFound(write.session_id)
         session_key, image_id = touched[0]
         connection.execute(_TOUCH_IMAGE, (write.now, *scope, image_id))
+        if write.rewind is not None:
+            take_back(connection, session_key, write.rewind)
         if bodies:
             _add_messages(connection, session_key, container, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))

@@ -118,7 +118,9 @@ async def test_a_place_that_was_free_again_is_taken_in_once(tmp_path: Path) -> N
     old_database(tmp_path / "a.db", [encode_message(message(f"m{number}", "old")) for number in range(3)])
     with anyio.fail_after(10):
         async with open_database(tmp_path / "a.db") as database:
-            await database.write(lambda connection: connection.execute("DELETE FROM messages WHERE position > 1").fetchall())
+            await database.write(
+                lambda connection: connection.execute("DELETE FROM all_messages WHERE position > 1").fetchall()
+            )
             home = SqliteStore(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))

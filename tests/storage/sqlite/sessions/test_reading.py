@@ -41,6 +41,6 @@ async def test_nobody_has_read_further_than_there_is_something(store: SqliteStor
 async def test_a_message_of_another_session_is_not_there(store: SqliteStore, database: Database) -> None:
     home = await settle(store, image(), image("other"))
     await home.log(SESSION).record(messages=[said("m", "x")], now=2)
-    assert await database.read(lambda connection: find(connection, 1, MessageId("m"))) == 1
+    assert await database.read(lambda connection: find(connection, (1, None), MessageId("m"))) == 1
     with pytest.raises(NotFound, match="no message m"):
-        await database.read(lambda connection: find(connection, 2, MessageId("m")))
+        await database.read(lambda connection: find(connection, (2, None), MessageId("m")))

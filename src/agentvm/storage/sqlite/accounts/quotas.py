@@ -14,7 +14,7 @@ _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = 
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
 # A snapshot or a part of a resource that several tenants share counts for each of them: none can know of the others.
 _STORAGE_BYTES = """
-SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN messages USING (session_key) WHERE tenant_id = ?1)
+SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
      + (SELECT coalesce(sum(length(body)), 0) FROM resource_blobs WHERE digest IN (

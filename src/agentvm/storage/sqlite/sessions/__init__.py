@@ -7,7 +7,8 @@ import apsw
 
 from agentvm.errors import Conflict
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
-from agentvm.model.session import Session
+from agentvm.model.message import Message
+from agentvm.model.session import Rewind, Session
 from agentvm.storage.sessions import (
     ANYBODY,
     FoundPage,
@@ -23,6 +24,7 @@ from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import SESSION_COLUMNS, decode_session, fetch
 from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, scope
 from agentvm.storage.sqlite.sessions.reading import mark, read_messages
+from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
 
 _IS_DEFAULT = "SELECT 1 FROM images WHERE tenant_id = ? AND session_id = ?"
@@ -106,6 +108,20 @@ class SqliteSessionStore:
         def read(connection: apsw.Connection) -> MessagePage | None:
             key, found = self._find(connection, session_id)
             return None if found is None else read_messages(connection, key, wanted)
+
+        return await self._database.read(read)
+
+    async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Rewind, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else list_rewinds(connection, key)
+
+        return await self._database.read(read)
+
+    async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Message, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else read_as_it_stood(connection, key, message_id)
 
         return await self._database.read(read)
 

@@ -5,17 +5,20 @@ from typing import Any
 import apsw
 
 from agentvm.errors import NotFound
-from agentvm.model.ids import MessageId
+from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message, decode_message
 from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
 from agentvm.storage.sqlite.rows import fetch
 from agentvm.storage.sqlite.sessions.index import COUNTED
 from agentvm.storage.sqlite.sessions.places import read_place, write_place
 
-_AFTER = "SELECT position, body FROM messages WHERE session_key = ? AND position > ? ORDER BY position LIMIT ?"
-_BEFORE = "SELECT position, body FROM messages WHERE session_key = ? AND position < ? ORDER BY position DESC LIMIT ?"
-_PLACE = "SELECT position FROM messages WHERE session_key = ? AND message_id = ?"
-_COUNT = "SELECT count(*) FROM messages WHERE session_key = ?"
+# `IS`, so that those that stand are found by the same index as those that a rewind took.
+_OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS ?"
+_AFTER = f"SELECT position, body {_OF} AND position > ? ORDER BY position LIMIT ?"
+_BEFORE = f"SELECT position, body {_OF} AND position < ? ORDER BY position DESC LIMIT ?"
+_PLACE = f"SELECT position {_OF} AND message_id = ?"
+_COUNT = f"SELECT count(*) {_OF}"
+_REWIND = "SELECT rewind_key FROM rewinds WHERE session_key = ? AND rewind_id = ?"
 _LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
 _ANSWERS = "SELECT answers FROM sessions WHERE session_key = ?"
 _ANSWERS_AFTER = f"""
@@ -33,17 +36,20 @@ WHERE excluded.position > position
 _BEYOND = 2**62
 
 Row = tuple[int, Message]
+Of = tuple[int, int | None]
+"""A session, and what of it: what a rewind took back, or what stands."""
 
 
 def read_messages(connection: apsw.Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
-    total: int = fetch(connection, _COUNT, (session_key,))[0][0]
+    of = (session_key, None if wanted.rewind is None else _find_rewind(connection, session_key, wanted.rewind))
+    total: int = fetch(connection, _COUNT, of)[0][0]
     if wanted.around is not None:
-        return _around(connection, session_key, wanted.around, wanted.limit, total)
+        return _around(connection, of, wanted.around, wanted.limit, total)
     newest = wanted.order == "newest"
     start = _BEYOND if newest else 0
     if wanted.cursor is not None:
         (start,) = read_place(wanted.cursor, tuple[int])
-    found = _read(connection, _BEFORE if newest else _AFTER, (session_key, start, wanted.limit + 1))
+    found = _read(connection, _BEFORE if newest else _AFTER, (*of, start, wanted.limit + 1))
     page = found[: wanted.limit]
     more = len(found) > len(page) > 0
     return MessagePage(
@@ -69,25 +75,32 @@ def mark(
         # No further than there is something to be read.
         position = min(last, read_place(cursor, tuple[int])[0])
     elif message_id is not None:
-        position = find(connection, session_key, message_id)
+        position = find(connection, (session_key, None), message_id)
     answers: int = fetch(connection, _ANSWERS, (session_key,))[0][0]
     known = answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0]
     for device in dict.fromkeys(("", reader.device)):
         connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
 
 
-def find(connection: apsw.Connection, session_key: int, message_id: MessageId) -> int:
-    found = fetch(connection, _PLACE, (session_key, message_id))
+def _find_rewind(connection: apsw.Connection, session_key: int, rewind_id: RewindId) -> int:
+    found = fetch(connection, _REWIND, (session_key, rewind_id))
+    if not found:
+        raise NotFound(f"There is no rewind {rewind_id} of this session")
+    return int(found[0][0])
+
+
+def find(connection: apsw.Connection, of: Of, message_id: MessageId) -> int:
+    found = fetch(connection, _PLACE, (*of, message_id))
     if not found:
         raise NotFound(f"There is no message {message_id} in this session")
     return int(found[0][0])
 
 
-def _around(connection: apsw.Connection, session_key: int, message_id: MessageId, limit: int, total: int) -> MessagePage:
-    place = find(connection, session_key, message_id)
+def _around(connection: apsw.Connection, of: Of, message_id: MessageId, limit: int, total: int) -> MessagePage:
+    place = find(connection, of, message_id)
     half = limit // 2
-    before = _read(connection, _BEFORE, (session_key, place, half + 1))
-    after = _read(connection, _AFTER, (session_key, place - 1, limit - min(half, len(before)) + 1))
+    before = _read(connection, _BEFORE, (*of, place, half + 1))
+    after = _read(connection, _AFTER, (*of, place - 1, limit - min(half, len(before)) + 1))
     room = limit - min(half, len(before))
     page = [*reversed(before[:half]), *after[:room]]
     return MessagePage(
