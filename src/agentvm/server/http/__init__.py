@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
     audit,
+    branches,
     carrying,
     config,
     errors,
@@ -58,6 +59,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    branches,
     carrying,
 )
 
