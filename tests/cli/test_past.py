@@ -112,7 +112,11 @@ async def collect(server: Server, session_id: str, heard: list[Frame], turn_id: 
         await Listener(socket, heard).end(turn_id)
 
 
-async def test_a_turn_that_was_killed_is_replayed_as_far_as_it_came_and_when_it_went_on_whole(tmp_path: Path) -> None:
+async def test_a_turn_that_was_killed_is_replayed_as_far_as_it_came_and_when_it_went_on_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So slow that it cannot have ended when it is killed.
+    monkeypatch.setenv("MODEL_PACE", "0.06")
     heard: list[Frame] = []
     async with open_server(tmp_path) as server:
         async with connect(server.url) as socket:
