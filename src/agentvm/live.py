@@ -12,6 +12,7 @@ from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
+from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, NewId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.observability.observatory import Observatory, known_by
@@ -163,6 +164,9 @@ async def _open_telemetry(
     # Here, because only those pay for it who send.
     from agentvm.observability.telemetry import Destination, open_telemetry  # noqa: PLC0415
 
+    for value in parse_headers("" if otel.headers is None else otel.headers.reveal()).values():
+        # As it is sent, which is not as it is written.
+        conceal(value)
     to = Destination(
         endpoint=otel.endpoint,
         headers=otel.headers,

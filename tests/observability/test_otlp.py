@@ -13,6 +13,7 @@ from tests.runtime.fixtures import Ticking, open_world, tool
 from tests.runtime.test_answering_fallback import Named, down, ok, pair
 from tests.runtime.test_billing import Till, entries
 
+from agentvm import log
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
 from agentvm.config import OtelConfig, ServerConfig
@@ -39,6 +40,7 @@ async def sending(collector: Collector, **about: Any) -> AsyncIterator[Telemetry
     async with open_telemetry(
         to, clock=Ticking(), known=lambda provider, model: True, tools=lambda: ("ok",), driver_of=str
     ) as telemetry:
+        telemetry.samples = tuple
         yield telemetry
 
 
@@ -128,6 +130,10 @@ async def test_a_fallback_is_seen_in_the_trace() -> None:
 
 async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-foreign=for-somebody-else")
+    # A proxy is for the world; nobody listens there.
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
     with collecting() as collector:
         otel = OtelConfig(
             endpoint=f"{collector.url}/", headers=Secret("authorization=Bearer%20planted-collector-token"), service_name="ours"
@@ -156,6 +162,7 @@ async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secre
     assert took.count == sum(took.bucket_counts) == 3
     assert collector.metric("agentvm_store_writable").gauge.data_points[0].as_double == 1
     assert {headers["authorization"] for headers in collector.headers} == {HEADER}
+    assert HEADER in log.concealed
     assert all(not headers.get("x-foreign") for headers in collector.headers)
     for body in collector.bodies:
         for hidden in (SAID, RESULT, "planted", "alices-own", "calculator-made-up"):

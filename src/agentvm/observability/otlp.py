@@ -8,7 +8,9 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
+import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -20,6 +22,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from prometheus_client.core import Metric
 
+from agentvm.model.address import is_loopback
 from agentvm.model.headers import parse_headers
 from agentvm.observability.genai import Series
 from agentvm.observability.spans import Span
@@ -41,12 +44,15 @@ class Otlp:
 
     def __init__(self, to: Destination) -> None:
         base, headers = to.endpoint.rstrip("/"), _headers(to)
+        session = requests.Session()
+        # A proxy from the environment is for the world, not for a collector on this machine.
+        session.trust_env = not is_loopback(urlsplit(to.endpoint).hostname or "")
         self._resource = Resource.create({"service.name": to.service_name, "service.version": VERSION})
         self._spans = OTLPSpanExporter(
-            endpoint=f"{base}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip
+            endpoint=f"{base}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
         )
         self._metrics = OTLPMetricExporter(
-            endpoint=f"{base}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip
+            endpoint=f"{base}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
         )
 
     def send_spans(self, spans: Sequence[Span]) -> bool:

@@ -174,13 +174,15 @@ class Telemetry:
         self._to, self._sender, self._genai, self._clock = to, sender, genai, clock
         self.tracing = tracing
         self.since = clock()
-        self.samples: Callable[[], Samples] = tuple
-        """What the server counts; known when the runtime is."""
+        self.samples: Callable[[], Samples] | None = None
+        """What the server counts; known when the runtime is. Before that no numbers are sent."""
 
     def look(self) -> None:
         """Sends what there is now."""
-        genai = self._genai
-        self._sender.flush(None if genai is None else Snapshot(self.since, self._clock(), self.samples(), genai.read()))
+        if self._genai is None or self.samples is None:
+            self._sender.flush()
+        else:
+            self._sender.flush(Snapshot(self.since, self._clock(), self.samples(), self._genai.read()))
 
     async def run(self) -> None:
         """Until cancelled."""
