@@ -72,6 +72,9 @@ async def test_every_turn_is_one_span_and_every_entry_of_the_ledger_another_with
         assert about["gen_ai.usage.output_tokens"] == used.output_tokens
         assert chats[entry.key].parent_id == wholes[entry.turn_id].span_id
     assert len(calls) == len(ledger)
+    stopped = [one for one in chats.values() if one.attributes.get("agentvm.outcome") == "interrupted"]
+    assert len(stopped) == sum(one.kind == "stopped" for one in planned)
+    assert sum(one.error is not None for one in chats.values()) == sum(one.kind == "cut" for one in planned)
     tools = [one for one in spans if one.name.startswith("execute_tool ")]
     assert len(tools) == sum(one.good + one.bad for one in planned)
     assert {one.name for one in tools} <= {"execute_tool good", f"execute_tool {OTHER}"}
