@@ -355,7 +355,7 @@ def _setting_row(setting: Setting) -> str:
     applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.about.applies]
     tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.about.tenant]
     secret = " Secret." if setting.about.secret else ""
-    short = f" `{setting.about.variable}`" if setting.about.variable else ""
+    short = "".join(f" `{name}`" for name in (setting.about.variable, setting.about.standard) if name)
     kind = "text" if setting.kind is str else expects(setting)
     return f"| `{setting.key}` | {value} | {kind} | {applies} | {tenants} | {setting.doc}{secret}{short} |"
 
