@@ -1,8 +1,10 @@
 """Fixtures of every test, and the list of what could not be tested on this machine."""
 
+import gc
 import os
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,10 @@ from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.node import node as provide_node
+
+# Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None)
@@ -53,6 +59,18 @@ async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
             pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
         async with launched:
             yield launched
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: the garbage collector need not look through it, now or while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -89,8 +89,9 @@ def bundle_of(items: Iterable[FolderItem]) -> Bundle:
     return Bundle(entries[0].uri, tuple(entries), blobs)
 
 
+@cache
 def _versions() -> dict[tuple[ResourceType, str], str | None]:
-    """Only what says which there are: the rest is read when it is needed."""
+    """Only what says which there are: the rest is read when it is needed. Once for all servers of a process."""
     manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes(), type=FolderItem) for folder in find_folders(HOME))
     return {(one.type, one.name): one.version for one in manifests}
 
