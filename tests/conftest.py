@@ -15,6 +15,7 @@ from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.node import node as provide_node
+from tests.support.examples import THOROUGH
 
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
@@ -22,6 +23,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None)
+settings.register_profile(THOROUGH, deadline=None, max_examples=1_000)
 settings.load_profile("project")
 
 
