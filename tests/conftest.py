@@ -2,7 +2,9 @@
 
 import gc
 import os
+import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -20,6 +22,12 @@ from tests.support.examples import THOROUGH
 # Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Tests wait for a disk longer than they compute, and as long as the machine runs, what was written stays, synced or not. So
+# their folders are in memory where there is room, unless somebody says where they shall be.
+IN_MEMORY, ROOM = Path("/dev/shm"), 4 * 1024**3
+if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None)
