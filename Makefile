@@ -60,7 +60,7 @@ bench: setup ## Run every benchmark in its quick form
 	.venv/bin/python -m bench.replay --clients 500 --sessions 20
 	.venv/bin/python -m bench.stop --turns 50 --stops 20
 	.venv/bin/python -m bench.metering --turns 100
-	.venv/bin/python -m bench.observe --turns 130
+	.venv/bin/python -m bench.observe --turns 100
 
 simulate: setup-test ## Run the server under random faults on virtual time: make simulate SEEDS=1000 ARGS="--first 5000"
 	@.venv/bin/python -m tests.simulation --seeds $(SEEDS) $(ARGS)

@@ -1,19 +1,25 @@
 """Observe — what counting adds to a turn.
 
-    python -m bench.observe [--turns 400]
+    python -m bench.observe [--turns 1000] [--same | --sent]
 
-The same turns (100 deltas each) run in this process with everything that is counted, without the effector, and with traces and
-metrics sent to a collector on this machine, which is another process. Compared is the CPU per turn, in alternating rounds, with
-that of the thread that sends. Goal: counting takes at most 3 %. Besides: what one delta costs each effector, and a scrape.
+The same turns (100 deltas each) run in this process with everything that is counted, and with all the other effectors but
+that one. Compared is the CPU per turn, of all threads, in pairs of short rounds whose order alternates, so that what the
+machine does meanwhile hits both. Each pair gives one ratio; told are the median of all, and the bounds that hold it with a
+confidence of 95 %. The garbage collector works between the rounds. Goal: at most 3 %. `--same` compares the plain one with
+another plain one: what is told then is the error of the method, and must have 1 within its bounds. `--sent` compares what is
+counted with what is counted, traced and sent to a collector in another process, with the CPU of the thread that sends.
+
+Besides: what one delta costs the effectors, and what a scrape takes.
 """
 
 import argparse
+import gc
+import math
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from importlib.util import find_spec
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -24,7 +30,8 @@ import anyio
 from agentvm.app import AgentVM, open_agentvm
 from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer
-from agentvm.config import OtelConfig, ServerConfig
+from agentvm.config import ServerConfig
+from agentvm.config.server import OtelConfig
 from agentvm.ecosystem import Ecosystem
 from agentvm.events.base import Event, Scope
 from agentvm.events.stream import TextDelta
@@ -37,11 +44,14 @@ from bench.metering import play
 from bench.servers import StampingDriver
 
 DELTAS = 200_000
+ROUND = 2
+"""Turns: short, so that both rounds of a pair meet the same machine."""
+WARM = 4
+"""Pairs that do not count."""
 
 
+Playing = tuple[AgentVM, Peer]
 Kind = Literal["plain", "counted", "sent"]
-# Sending needs the extra `otel`.
-KINDS: tuple[Kind, ...] = ("plain", "counted", "sent") if find_spec("opentelemetry.sdk") else ("plain", "counted")
 
 COLLECTOR = """
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -70,22 +80,29 @@ def collecting() -> Iterator[str]:
 
 
 @asynccontextmanager
-async def opened(kind: Kind, collector: str) -> AsyncIterator[tuple[AgentVM, Peer, ImageId]]:
-    with TemporaryDirectory() as data_dir:
+async def opened(kind: Kind) -> AsyncIterator[Playing]:
+    with TemporaryDirectory() as data_dir, collecting() as collector:
         otel = OtelConfig(endpoint=collector if kind == "sent" else None, export_seconds=1)
         config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0, otel=otel)
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
             if kind == "plain":
                 # Only a benchmark may do this: a runtime is opened with its effectors.
-                silent = Ecosystem((vm.runtime.broadcaster,)).tell
+                told: Ecosystem = vm.runtime.journal._tell.__self__  # type: ignore[attr-defined]  # A bound method.
+                others = [effector for effector in told._effectors if effector is not vm.observatory.metrics]
+                silent = Ecosystem(others).tell
                 vm.runtime.journal._tell = silent
                 object.__setattr__(vm.runtime._ports, "tell", silent)
                 vm._observatory = None
-            peer = vm.attach()
-            await peer.store.container(ContainerId("c1")).create(1)
-            await answer(peer, ask.ImageCreate(container_id="c1"), "r")
-            (image,) = await peer.store.container(ContainerId("c1")).list_images()
-            yield vm, peer, image.image_id
+            yield vm, vm.attach()
+
+
+async def new_image(peer: Peer, number: int) -> ImageId:
+    """With a history of its own: a long one would cost more than what is looked for."""
+    home = peer.store.container(ContainerId(f"c{number}"))
+    await home.create(1)
+    await answer(peer, ask.ImageCreate(container_id=f"c{number}"), "r")
+    (image,) = await home.list_images()
+    return image.image_id
 
 
 def of_one_delta(react: Callable[[Event], None]) -> float:
@@ -106,28 +123,49 @@ def of_one_scrape(vm: AgentVM) -> float:
     return (time.perf_counter() - began) / 20 * 1000
 
 
-async def main(turns: int) -> None:
-    costs: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
-    async with AsyncExitStack() as stack:
-        collector = stack.enter_context(collecting())
-        vms = {kind: await stack.enter_async_context(opened(kind, collector)) for kind in KINDS}
-        for number in range(13):
-            # Who is first is another each time: what the machine does meanwhile is nobody's fault.
-            for kind in KINDS[:: 1 if number % 2 else -1]:
-                _, peer, image_id = vms[kind]
-                cost = await play(peer, image_id, max(10, turns // 13))
-                if number:
-                    costs[kind].append(cost)
-        counted = vms["counted"][0]
-        delta, scrape = of_one_delta(counted.observatory.metrics.react), of_one_scrape(counted)
-    floor = median(costs["plain"])
-    rows = [[kind, f"{median(costs[kind]):.0f}", f"{median(costs[kind]) / floor:.3f}"] for kind in KINDS]
-    print(table([["", "us CPU/turn", "ratio"], *rows]))
-    traced = of_one_delta(Tracing(None).react)
-    print(f"one delta: {delta:.0f} ns counted, {traced:.0f} ns traced; one scrape: {scrape:.1f} ms")
+async def compare(plain: Playing, other: Playing, pairs: int) -> tuple[list[float], list[float]]:
+    """Microseconds per turn of each, pair by pair."""
+    costs: tuple[list[float], list[float]] = ([], [])
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    for number in range(WARM + pairs):
+        for which in (0, 1) if number % 2 else (1, 0):
+            _, peer = (plain, other)[which]
+            cost = await play(peer, await new_image(peer, number), ROUND)
+            if number >= WARM:
+                costs[which].append(cost)
+        gc.collect()
+    gc.enable()
+    return costs
+
+
+def median_within(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median, and its bounds with a confidence of 95 %: by rank, so that it does not matter how the values are spread."""
+    ordered = sorted(values)
+    reach = 0.98 * math.sqrt(len(ordered))
+    low, high = math.floor(len(ordered) / 2 - reach), math.ceil(len(ordered) / 2 + reach)
+    return median(ordered), ordered[max(0, low)], ordered[min(len(ordered) - 1, high)]
+
+
+async def main(turns: int, floor: Kind, other: Kind) -> None:
+    async with opened(floor) as plain, opened(other) as full:
+        costs = await compare(plain, full, max(10, turns // ROUND))
+        ratio, low, high = median_within([one / base for base, one in zip(*costs, strict=True)])
+        rows = [[name, f"{median(cost):.0f}"] for name, cost in zip((floor, other), costs, strict=True)]
+        print(table([["", "us CPU/turn"], *rows]))
+        print(f"ratio: {ratio:.3f} (95 %: {low:.3f} to {high:.3f}; {len(costs[0])} pairs)")
+        if other != "plain":
+            counted, traced = of_one_delta(full[0].observatory.metrics.react), of_one_delta(Tracing(None).react)
+            print(f"one delta: {counted:.0f} ns counted, {traced:.0f} ns traced; one scrape: {of_one_scrape(full[0]):.1f} ms")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=400)
-    anyio.run(main, parser.parse_args().turns, backend_options={"use_uvloop": True})
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=1000)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--same", action="store_true")
+    which.add_argument("--sent", action="store_true")
+    given = parser.parse_args()
+    sides: tuple[Kind, Kind] = ("counted", "sent") if given.sent else ("plain", "plain" if given.same else "counted")
+    anyio.run(main, given.turns, *sides, backend_options={"use_uvloop": True})

@@ -1,8 +1,12 @@
 """Fixtures of every test, and the list of what could not be tested on this machine."""
 
+import gc
 import os
+import shutil
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
@@ -13,9 +17,21 @@ from tests.provision import Unavailable
 from tests.provision.chromium import FLAGS, Chromium
 from tests.provision.chromium import chromium as provide_chromium
 from tests.provision.node import node as provide_node
+from tests.support.examples import THOROUGH
+
+# Containers often forbid byte-code. Without it every worker rewrites every assertion, and every `avm` compiles all of itself.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Tests wait for a disk longer than they compute, and as long as the machine runs, what was written stays, synced or not. So
+# their folders are in memory where there is room, unless somebody says where they shall be.
+IN_MEMORY, ROOM = Path("/dev/shm"), 4 * 1024**3
+if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free >= ROOM:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 # A busy machine must not fail a property: what takes too long is pytest-timeout's business.
 settings.register_profile("project", deadline=None)
+settings.register_profile(THOROUGH, deadline=None, max_examples=1_000)
 settings.load_profile("project")
 
 
@@ -53,6 +69,18 @@ async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
             pytest.skip(f"chromium: {chromium.executable} does not launch: {error.message.splitlines()[0]}")
         async with launched:
             yield launched
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: the garbage collector need not look through it, now or while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,15 +1,18 @@
 """The recorded conversations of an unmodified 1.9 client, played against our server."""
 
+from collections import Counter
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.replay import ADDITIVE, Comparison, Difference, expected, load, play, recorded_model, sockets
-from tests.support.serving import serving
+from tests.support.serving import DEFAULT_TITLES, Served, serving
 from tests.support.wire import Json
 
 import agentvm.live
 from agentvm.drivers.base import ToolSpec
+from agentvm.drivers.scripted import Script
 from agentvm.model.ids import Clock
 from agentvm.runtime.tools import Tool
 
@@ -71,11 +74,16 @@ TRANSCRIPTS: dict[str, tuple[Difference, ...]] = {
 }
 
 
+def as_installed(script: Script, data_dir: Path | None) -> AbstractAsyncContextManager[Served]:
+    """A server as people have it who configure nothing: what is additive by default is heard too."""
+    return serving(script, data_dir=data_dir, titles=DEFAULT_TITLES)
+
+
 async def replay(
     records: list[Json], differences: tuple[Difference, ...], data_dir: Path | None = None, additive: frozenset[str] = ADDITIVE
 ) -> None:
     comparison = Comparison(differences)
-    async with serving(recorded_model(records), data_dir=data_dir) as server, sockets(server.url) as clients:
+    async with as_installed(recorded_model(records), data_dir) as server, sockets(server.url) as clients:
         assert await play(expected(records), clients, comparison, additive) == []
         for one in clients.all:
             assert [kind for kind in one.types[one.at :] if kind not in additive] == []
@@ -133,13 +141,13 @@ async def test_a_recorded_restart_is_heard_again(tmp_path: Path) -> None:
     stop = next(number for number, record in enumerate(wanted) if record.get("note") == "SIGTERM server")
     again = next(number for number, record in enumerate(wanted) if "restarted" in record.get("note", ""))
     comparison = Comparison((CONTAINERS, CONTAINER_EXISTS))
-    async with serving(script, data_dir=tmp_path) as first, sockets(first.url) as clients:
+    async with as_installed(script, tmp_path) as first, sockets(first.url) as clients:
         assert await play(wanted[:stop], clients, comparison) == []
         old = clients.all[0]
         await first.running.server.close()
         # 1.9 closed without a code; ours says why.
         assert await old.wait_closed() == 1001
-    async with serving(script, data_dir=tmp_path) as second, sockets(second.url) as clients:
+    async with as_installed(script, tmp_path) as second, sockets(second.url) as clients:
         assert await play(wanted[again:], clients, comparison) == []
         said = second.model.prompts[-1].conversation
     assert len(said) == 3, "the model is told what was said before the restart"
@@ -161,6 +169,22 @@ def test_a_frame_that_says_less_or_something_else_is_seen() -> None:
     bound = Comparison()
     bound.problems(recorded, ours)
     assert bound.problems(recorded, {**ours, "data": {**ours["data"], "imageId": "img_c_3"}})
+
+
+async def test_the_default_title_of_a_session_is_the_only_thing_that_is_heard_because_of_it(tmp_path: Path) -> None:
+    records = load("03-message-two-turns.jsonl")
+    heard = []
+    for number, titles in enumerate(("off", DEFAULT_TITLES)):
+        script = recorded_model(records)
+        async with serving(script, data_dir=tmp_path / str(number), titles=titles) as server, sockets(server.url) as clients:
+            assert await play(expected(records), clients, Comparison()) == []
+            if titles != "off":
+                await clients.all[0].wait("session_title_updated")
+            for one in clients.all:
+                await one.settle()
+            heard.append(sum((Counter(one.types) for one in clients.all), Counter[str]()))
+    assert heard[1] - heard[0] == {"session_title_updated": 1}
+    assert heard[0] - heard[1] == {}
 
 
 def test_every_transcript_is_played() -> None:

@@ -12,7 +12,8 @@ from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, canonical, digest_of
 from agentvm.resources import shipped
 from agentvm.resources.folder import FolderItem, write_folder
-from agentvm.resources.shipped import HOME, bundle_of, load, ship
+from agentvm.resources.intake import take_in
+from agentvm.resources.shipped import AUTHOR, HOME, bundle_of, load, ship
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.storage.resources import Search
 
@@ -136,6 +137,14 @@ async def test_a_second_start_reads_once_and_writes_nothing(tmp_path: Path, monk
     assert dump(path) == before
 
 
+async def test_an_empty_store_is_given_what_it_would_have_taken_in(tmp_path: Path) -> None:
+    async with open_world(tmp_path / "given.db") as world:
+        await ship(world.centre)
+    async with open_world(tmp_path / "taken.db") as world:
+        await take_in(world.centre, AUTHOR, bundle_of(load()))
+    assert dump(tmp_path / "given.db") == dump(tmp_path / "taken.db")
+
+
 async def test_a_newer_server_adds_its_versions_and_an_older_one_finds_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +159,6 @@ async def test_a_newer_server_adds_its_versions_and_an_older_one_finds_its_own(
         assert isinstance(mine, dict)
         assert mine["systemPrompt"] != "Speak."
         monkeypatch.undo()
-        shipped._loaded.cache_clear()
         before = dump(tmp_path / "store.db")
         await ship(world.centre)
         assert dump(tmp_path / "store.db") == before
@@ -161,7 +169,6 @@ async def ship_newer(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
     newer = {"version": "1.1.0", "content": {"text": "Speak."}, "description": "New 新"}
     write_folder(folder / "prompt", msgspec.structs.replace(item, **newer))
     monkeypatch.setattr(shipped, "HOME", folder)
-    shipped._loaded.cache_clear()
     await ship(world.centre)
 
 

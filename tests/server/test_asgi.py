@@ -4,7 +4,7 @@ from tests.server.fixtures import http, open_listener, open_socket
 
 from agentvm.runtime.channel import LARGE, MAX_BYTES
 from agentvm.server import websocket
-from agentvm.server.asgi import SOCKET_PATHS, management_api
+from agentvm.server.asgi import SOCKET_PATHS
 from agentvm.version import VERSION
 
 pytestmark = pytest.mark.anyio
@@ -100,10 +100,11 @@ async def test_a_socket_elsewhere_is_refused_as_not_found(path: str) -> None:
         assert vm.runtime.broadcaster.channels == ()
 
 
-async def test_the_api_asks_for_readiness_each_time() -> None:
-    hindrances = [None, "the store refuses writes", None]
-    app = management_api(lambda: hindrances.pop(0))
-    assert [(await http(app, "GET", "/ready"))[0] for _ in range(3)] == [200, 503, 200]
+async def test_servers_of_one_process_answer_each_for_itself() -> None:
+    async with open_listener() as (one, first), open_listener() as (_, second):
+        assert first.app.http is second.app.http
+        await one.runtime.drain(0)
+        assert [(await http(listener.app, "GET", "/ready"))[0] for listener in (first, second, first)] == [503, 200, 503]
 
 
 async def test_another_asgi_server_can_run_it_too() -> None:

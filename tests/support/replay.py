@@ -34,6 +34,7 @@ ADDITIVE = frozenset(
         "image_created",  # so that list views update by themselves
         "image_updated",
         "image_deleted",
+        "session_title_updated",  # once per session, of its first words, unless the operator turns that off
     }
 )
 """Events that 1.9 does not send and every 1.x client ignores."""

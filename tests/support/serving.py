@@ -9,11 +9,14 @@ import anyio
 import anyio.abc
 
 from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
+from agentvm.config.server import TitlesBy
 from agentvm.drivers.base import Prompt, UserSaid
 from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.limits import Limits
 from agentvm.server.local import RunningServer
+
+DEFAULT_TITLES: TitlesBy = ServerConfig().titles
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,11 @@ async def serving(
     definitions: Sequence[Definition] = (),
     limits: Limits | None = None,
     port: int = 0,
+    titles: TitlesBy = "off",
 ) -> AsyncIterator[Served]:
+    """Without titles, so that a test hears what it asked for; with `DEFAULT_TITLES` it hears what everybody hears."""
     model = ScriptedDriver(script)
-    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits(), titles="off")
+    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits(), titles=titles)
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)
 

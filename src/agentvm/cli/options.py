@@ -4,19 +4,21 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
 from agentvm.cli import program
-from agentvm.config import DEFAULT_PORT, ServerConfig, from_environment, load
-from agentvm.config.build import MEMORY
-from agentvm.config.catalogue import Value
-from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
+
+if TYPE_CHECKING:
+    from agentvm.config import ServerConfig
+    from agentvm.config.catalogue import Value
+
+# The settings are loaded where they are needed: who asks a server by its address needs none, and should not wait for them.
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -73,8 +75,12 @@ def configure(
     allow_origins: tuple[str, ...] = (),
     log_level: str | None = None,
     settings: tuple[str, ...] = (),
-) -> ServerConfig:
+) -> "ServerConfig":
     """What the file and the environment say, with the flags that were given laid over it."""
+    from agentvm.config import load
+    from agentvm.config.build import MEMORY
+    from agentvm.drivers.registry import DRIVERS
+
     given: dict[str, tuple[str, Value | None]] = {
         "system.host": ("--host", host),
         "system.port": ("--port", port),
@@ -149,6 +155,8 @@ def server_address(url: str | None) -> str:
 
 def local_port() -> int:
     """Where a server of this machine listens. A file that cannot be used keeps nobody from asking it."""
+    from agentvm.config import from_environment, load
+
     try:
         return load().port
     except ConfigInvalid:
@@ -160,6 +168,8 @@ def server_remedy(url: str) -> str:
     address = urlsplit(url)
     if not is_loopback(address.hostname or ""):
         return "Check the address, and that a server runs there.\n"
+    from agentvm.config import DEFAULT_PORT
+
     port = "" if address.port in (None, DEFAULT_PORT) else f" --port {address.port}"
     return f"If no server runs there, start one: {program()} serve{port}\n"
 

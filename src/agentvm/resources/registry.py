@@ -124,8 +124,8 @@ class Registry:
         self._store = store
         self._resolver = resolver
         self._kinds = kinds
-        self._clock = clock
-        self._new_id = new_id
+        self.clock = clock
+        self.new_id = new_id
 
     async def register(self, author: Author, draft: Draft) -> Published:
         """A new resource. `ResourceExists` when there is one of that name, unless it is the very same version."""
@@ -161,8 +161,8 @@ class Registry:
         self._check_visibility(author, draft.visibility)
         dependencies = await self._lock(author, draft, read.references, targets)
         return Publication(
-            resource_id=ResourceId(self._new_id("res")),
-            version_id=VersionId(self._new_id("rver")),
+            resource_id=ResourceId(self.new_id("res")),
+            version_id=VersionId(self.new_id("rver")),
             type=draft.type,
             name=name,
             version=version,
@@ -179,7 +179,7 @@ class Registry:
             deprecated=check_description(draft.deprecated),
             pointer=None if draft.pointer is None else check_tag(draft.pointer),
             created_by=author.actor,
-            now=self._clock(),
+            now=self.clock(),
         )
 
     async def publish(self, author: Author, publications: Sequence[Publication]) -> tuple[Published, ...]:
@@ -195,7 +195,7 @@ class Registry:
         check_description(changes.description)
         check_description(changes.deprecated)
         check_words(changes.tags)
-        changed = await self._view(author).change(resource_id, changes, self._clock())
+        changed = await self._view(author).change(resource_id, changes, self.clock())
         self._resolver.forget()
         if changed is None:
             raise ResourceNotFound(resource_id)
@@ -204,13 +204,13 @@ class Registry:
     async def point(self, author: Author, resource_id: ResourceId, tag: str, version: str | None) -> None:
         """Lets a tag point to a version, or removes the tag."""
         resource = await self.own(author, resource_id)
-        if not await self._view(author).point(resource_id, check_tag(tag), version, self._clock()):
+        if not await self._view(author).point(resource_id, check_tag(tag), version, self.clock()):
             raise await self._lacks(author, resource, tag if version is None else version)
         self._resolver.forget()
 
     async def yank(self, author: Author, resource_id: ResourceId, version: str, *, yanked: bool) -> ResourceVersion:
         resource = await self.own(author, resource_id)
-        now = self._clock()
+        now = self.clock()
         found = await self._view(author).yank(resource_id, version, now if yanked else None, now)
         self._resolver.forget()
         if found is None:
@@ -219,7 +219,7 @@ class Registry:
 
     async def delete(self, author: Author, resource_id: ResourceId, *, force: bool) -> None:
         await self.own(author, resource_id)
-        gone = await self._view(author).delete(resource_id, force=force, now=self._clock())
+        gone = await self._view(author).delete(resource_id, force=force, now=self.clock())
         self._resolver.forget()
         if not gone:
             raise ResourceNotFound(resource_id)

@@ -4,22 +4,32 @@ They are folders beside this file, so that a change of a prompt is read like any
 changed: tests know the digests, and who changes one gives it another number.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
 from agentvm.log import get_logger
-from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, ResourceType, ResourceUri, digest_of, parse_uri
+from agentvm.model.resource import (
+    SYSTEM,
+    SYSTEM_TENANT,
+    ResourceId,
+    ResourceType,
+    ResourceUri,
+    VersionId,
+    digest_of,
+    parse_uri,
+)
 from agentvm.resources.archive import Bundle, Dependency, Entry
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.folder import MANIFEST, FolderItem, find_folders, read_folder
-from agentvm.resources.intake import take_in
-from agentvm.resources.kind import accept, detach, encode
+from agentvm.resources.intake import in_order, take_in
+from agentvm.resources.kind import accept, decode, detach, encode
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.registry import Author
-from agentvm.storage.resources import Search
+from agentvm.resources.registry import MAX_TEXT, Author
+from agentvm.storage.resources import NewDependency, Publication, Search
 
 logger = get_logger(__name__)
 
@@ -30,14 +40,17 @@ MANY = 1_000
 
 async def ship(centre: ResourceCentre) -> None:
     """Publishes what is missing. When nothing is, that costs one read; so does every start but the first of a release."""
-    wanted = _versions()
+    wanted = _versions(HOME)
     found = await centre.store.resources(SYSTEM_TENANT).search(Search(scope="own", limit=MANY))
     latest = {(hit.resource.type, hit.resource.name): hit.resource.latest for hit in found.items}
     if all(latest.get(key) == version for key, version in wanted.items()):
         return
+    if not latest:
+        await centre.registry.publish(AUTHOR, [_made_here(centre, one) for one in _publications(HOME)])
+        return
     # What an older server left, or a newer one, stays: images are locked to it.
     absent = wanted.keys() - latest.keys()
-    done = await take_in(centre, AUTHOR, _loaded(), on_conflict="skip", redescribe=True, absent=absent)
+    done = await take_in(centre, AUTHOR, _loaded(HOME), on_conflict="skip", redescribe=True, absent=absent)
     created = [entry.uri for entry in done if entry.outcome == "created"]
     logger.debug("shipped", versions=len(created))
     for entry in done:
@@ -45,14 +58,56 @@ async def ship(centre: ResourceCentre) -> None:
             logger.warning("shipped_differs", uri=entry.uri)
 
 
-def load() -> list[FolderItem]:
-    return [read_folder(folder) for folder in find_folders(HOME)]
+def load(home: Path = HOME) -> list[FolderItem]:
+    return [read_folder(folder) for folder in find_folders(home)]
+
+
+# The folders do not change while a program runs: each is read once for all servers of a process.
 
 
 @cache
-def _loaded() -> Bundle:
-    """Once for all servers of a process."""
-    return bundle_of(load())
+def _loaded(home: Path) -> Bundle:
+    return bundle_of(load(home))
+
+
+@cache
+def _publications(home: Path) -> tuple[Publication, ...]:
+    """What a store is given that has nothing yet: the same as if it were taken in, without looking for what cannot be there."""
+    bundle = _loaded(home)
+    ordered = in_order(bundle.entries)
+    places = {entry.uri: place for place, entry in enumerate(ordered)}
+    return tuple(_publication(entry, bundle.blobs, places) for entry in ordered)
+
+
+def _publication(entry: Entry, blobs: Mapping[str, bytes], places: Mapping[str, int]) -> Publication:
+    """Without ids and time: `_made_here` adds those of a server."""
+    kind, content = KINDS[entry.type], blobs[entry.content]
+    return Publication(
+        resource_id=ResourceId(""),
+        version_id=VersionId(""),
+        type=entry.type,
+        name=entry.name,
+        version=entry.version,
+        digest=entry.digest,
+        content=content,
+        blobs={digest: blobs[digest] for digest in entry.blobs},
+        schema=entry.schema,
+        dependencies=tuple(
+            NewDependency(alias=one.alias, uri=one.uri, target=places[one.resolved], floating=not parse_uri(one.uri).is_exact)
+            for one in entry.dependencies
+        ),
+        text=kind.text(decode(kind, content))[:MAX_TEXT],
+        description=entry.description,
+        tags=entry.tags,
+        visibility=entry.visibility,
+        created_by=AUTHOR.actor,
+        now=0,
+    )
+
+
+def _made_here(centre: ResourceCentre, publication: Publication) -> Publication:
+    new_id, now = centre.registry.new_id, centre.registry.clock()
+    return replace(publication, resource_id=ResourceId(new_id("res")), version_id=VersionId(new_id("rver")), now=now)
 
 
 def bundle_of(items: Iterable[FolderItem]) -> Bundle:
@@ -89,9 +144,10 @@ def bundle_of(items: Iterable[FolderItem]) -> Bundle:
     return Bundle(entries[0].uri, tuple(entries), blobs)
 
 
-def _versions() -> dict[tuple[ResourceType, str], str | None]:
+@cache
+def _versions(home: Path) -> dict[tuple[ResourceType, str], str | None]:
     """Only what says which there are: the rest is read when it is needed."""
-    manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes(), type=FolderItem) for folder in find_folders(HOME))
+    manifests = (msgspec.json.decode((folder / MANIFEST).read_bytes(), type=FolderItem) for folder in find_folders(home))
     return {(one.type, one.name): one.version for one in manifests}
 
 

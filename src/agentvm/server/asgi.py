@@ -2,25 +2,24 @@
 
 import time
 from collections.abc import Callable, MutableMapping, Sequence
+from functools import cache
 from typing import Any
 
-from litestar import Litestar, Response, get, head
-from litestar.datastructures import State
+from litestar import Litestar, Response, Router, get, head
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from uvicorn.protocols.utils import ClientDisconnected
 
-from agentvm.app import AgentVM, system_clock
+from agentvm.app import AgentVM
 from agentvm.errors import AgentVMError, shorten
 from agentvm.log import concerning
-from agentvm.model.ids import Clock
 from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER
 from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import MAX_BODY, Gate, check_gated
+from agentvm.server.http.gate import MAX_BODY, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
@@ -45,12 +44,7 @@ class Application:
         self.bound_to = vm.config.host
         """The address peers come to."""
         self.gate = Gate(vm, lambda: self.bound_to)
-        self.http = management_api(
-            lambda: vm.hindrance,
-            authenticates=vm.config.authenticates,
-            behind_gate=handlers(self.gate),
-            clock=vm.clock,
-        )
+        self.http = management_api(handlers())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "websocket":
@@ -67,6 +61,7 @@ class Application:
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """By Litestar; counted by the template of the path, which says nothing of whose it is."""
         began, status = time.perf_counter_ns(), GONE
+        scope.setdefault("state", {}).update(gate=self.gate, clock=self._vm.clock)
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -100,24 +95,22 @@ class Application:
         await serve_socket(self._house, knock, _abort_of(scope), receive, send)
 
 
-def management_api(
-    hindrance: Callable[[], str | None],
-    *,
-    authenticates: bool = True,
-    behind_gate: Sequence[HTTPRouteHandler] = (),
-    clock: Clock = system_clock,
-) -> Litestar:
-    """`hindrance` says why no new work is taken, if so."""
+@cache
+def management_api(behind_gate: tuple[HTTPRouteHandler, ...] = ()) -> Litestar:
+    """The routes, once for all servers of this process: Litestar needs longer for them than everything else takes to start.
+
+    So no handler knows a server; each asks the request for the gate it came to (`gate_of`).
+    """
 
     @get("/health", sync_to_thread=False)
-    def health() -> Response[dict[str, str]]:
+    def health(request: Asked) -> Response[dict[str, str]]:
         # The body is what 1.x probes compare; that authentication is off must be seen all the same.
-        said = {} if authenticates else {"X-AgentVM-Auth": "off"}
+        said = {} if gate_of(request).vm.config.authenticates else {"X-AgentVM-Auth": "off"}
         return Response({"status": "ok", "version": VERSION}, headers=said)
 
     @get("/ready", sync_to_thread=False)
-    def ready() -> Response[dict[str, str]]:
-        reason = hindrance()
+    def ready(request: Asked) -> Response[dict[str, str]]:
+        reason = gate_of(request).vm.hindrance
         return Response({"status": "ready"}) if reason is None else Response({"status": reason}, status_code=503)
 
     @head("/health", sync_to_thread=False)
@@ -130,13 +123,13 @@ def management_api(
 
     served = [health, health_head, ready, socket_by_http, *behind_gate]
     app = Litestar(
-        [*_options(served), *served],
+        # In one router: Litestar looks through all it has for each thing it is given.
+        [Router("/", route_handlers=[*_options(served), *served])],
         openapi_config=None,
         logging_config=None,
         exception_handlers={Exception: explain},
         before_send=[name_request],
         request_max_body_size=MAX_BODY,
-        state=State({"clock": clock}),
         debug=False,
     )
     check_gated(app)

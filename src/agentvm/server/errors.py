@@ -112,6 +112,6 @@ def _headers(request: Request[Any, Any, Any], error: Exception, details: dict[st
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(reset_at := details.get("resetAt"), int):
-        now = request.app.state.get("clock", system_clock)()
+        now = request.scope["state"].get("clock", system_clock)()
         return {"Retry-After": str(max(1, -((now - reset_at) // 1000)))}
     return {}

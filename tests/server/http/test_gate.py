@@ -10,8 +10,8 @@ from agentvm.errors import StoreFailed
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server.asgi import management_api
-from agentvm.server.http import ROUTES
-from agentvm.server.http.gate import MAX_BODY, PUBLIC, Gate, check_gated, gated
+from agentvm.server.http import ROUTES, documents
+from agentvm.server.http.gate import MAX_BODY, PUBLIC, check_gated, gated, handler
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.storage.accounts import Accounts
 
@@ -23,14 +23,14 @@ def test_a_handler_that_is_not_behind_the_gate_keeps_the_server_from_starting() 
     def forgotten() -> None: ...
 
     with pytest.raises(RuntimeError, match="GET /v1/forgotten is not behind the gate"):
-        management_api(lambda: None, behind_gate=[forgotten])
+        management_api((forgotten,))
 
 
 def test_a_socket_that_is_not_behind_the_gate_does_too() -> None:
     @websocket("/v1/stream")
     async def stream(socket: WebSocket[Any, Any, Any]) -> None: ...
 
-    app = management_api(lambda: None)
+    app = management_api(tuple(documents()))
     app.register(stream)
     with pytest.raises(RuntimeError, match="/v1/stream"):
         check_gated(app)
@@ -176,8 +176,7 @@ class Asking(Protocol):
 async def serving(routes: Routes) -> AsyncIterator[tuple[World, Asking]]:
     """A world where these routes are served, and how its operator asks them."""
     async with open_world() as world:
-        gate = Gate(world.vm, lambda: "127.0.0.1")
-        world.app.http = management_api(lambda: None, behind_gate=[gate.handler(route) for route in routes.all])
+        world.app.http = management_api(tuple(map(handler, routes.all)))
         known = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {world.operator}".encode())]
 
         async def ask(method: str, path: str, body: bytes = b"", headers: Sequence[tuple[bytes, bytes]] = ()) -> Reply:

@@ -70,6 +70,20 @@ def test_what_was_migrated_is_not_migrated_again() -> None:
     assert connection.execute("SELECT count(*) FROM snapshots").get == 1
 
 
+@pytest.mark.anyio
+async def test_a_database_in_memory_has_the_schema_of_a_file_and_is_nobody_elses(tmp_path: Path) -> None:
+    migrated = apsw.Connection(":memory:")
+    migrate(migrated, MIGRATIONS)
+
+    def look(connection: apsw.Connection) -> tuple[int, list[str]]:
+        return connection.pragma("user_version"), schema(connection)
+
+    async with open_database(None) as first, open_database(None) as second, open_database(tmp_path / "a.db") as file:
+        assert await first.read(look) == await second.read(look) == await file.read(look) == look(migrated)
+        await first.write(lambda connection: connection.execute("INSERT INTO snapshots VALUES ('d', x'00')").fetchall())
+        assert await second.read(lambda connection: connection.execute("SELECT count(*) FROM snapshots").get) == 0
+
+
 def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
     connection = apsw.Connection(":memory:")
     with pytest.raises(apsw.SQLError):

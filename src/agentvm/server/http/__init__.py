@@ -3,10 +3,9 @@
 import hashlib
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
@@ -32,12 +31,10 @@ from agentvm.server.http import (
     users,
     wallet,
 )
-from agentvm.server.http.gate import Gate
+from agentvm.server.http.gate import Asked, handler
 from agentvm.server.http.openapi import Json, document
 from agentvm.server.http.reference import HEADERS, page
 from agentvm.server.http.route import Route
-
-Asked = Request[Any, Any, Any]
 
 NOUNS = (
     keys,
@@ -66,8 +63,9 @@ NOUNS = (
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
 
 
-def handlers(gate: Gate) -> list[HTTPRouteHandler]:
-    return [*(gate.handler(route) for route in ROUTES), *documents()]
+@cache
+def handlers() -> tuple[HTTPRouteHandler, ...]:
+    return (*map(handler, ROUTES), *documents())
 
 
 @cache

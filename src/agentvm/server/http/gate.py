@@ -49,6 +49,8 @@ AUDIT_SECONDS = 10.0
 """How long a request that is being cancelled waits for its entry in the audit log."""
 MAX_PARAMETERS = 50
 
+Asked = Request[Any, Any, Any]
+
 NO_TENANT = "There is no such tenant"
 _ROUTE = "gated"
 
@@ -57,34 +59,20 @@ class Gate:
     """Serves routes. `bound_to` is the address that peers come to."""
 
     def __init__(self, vm: AgentVM, bound_to: Callable[[], str]) -> None:
-        self._vm = vm
+        self.vm = vm
         self._bound_to = bound_to
         self._refusals = Refusals(vm.clock)
         self.streams = Streams()
 
-    def handler(self, route: Route) -> HTTPRouteHandler:
-        async def serve(request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
-            return await self._serve(route, request)
-
-        # The status is the answer's own; this one only keeps Litestar from thinking of 204.
-        made = HTTPRouteHandler(
-            route.path,
-            http_method=route.method,
-            status_code=200,
-            opt={_ROUTE: route},
-            request_max_body_size=MAX_BODY if route.most_body is None else route.most_body,
-        )
-        return made(serve)
-
-    async def _serve(self, route: Route, request: Request[Any, Any, Any]) -> Response[bytes] | Stream:
+    async def serve(self, route: Route, request: Asked) -> Response[bytes] | Stream:
         headers = request.scope["headers"]
-        if reason := refusal(headers, bound_to=self._bound_to(), allowed=self._vm.config.allow_origins):
+        if reason := refusal(headers, bound_to=self._bound_to(), allowed=self.vm.config.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
         principal = await self._recognise(request)
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
-        await self._vm.office.quotas.hit(principal.tenant_id, principal.user_id)
+        await self.vm.office.quotas.hit(principal.tenant_id, principal.user_id)
         ask = Ask(
-            vm=self._vm,
+            vm=self.vm,
             principal=principal,
             tenant_id=principal.tenant_id,
             path={name: paths.name(str(value)) for name, value in request.path_params.items()},
@@ -112,7 +100,7 @@ class Gate:
             return self._stream(answer, ask, request)
         return _response(answer)
 
-    def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Request[Any, Any, Any]) -> Response[bytes]:
+    def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Asked) -> Response[bytes]:
         """What goes on is the asker's for as long as it is let in with what it has brought."""
         owner = ask.principal.tenant_id
 
@@ -132,17 +120,17 @@ class Gate:
         run = functools.partial(self.streams.run, answer.content, owner, may)
         return StreamingResponse(run, media_type=answer.media_type, headers=headers)
 
-    async def _recognise(self, request: Request[Any, Any, Any]) -> Principal:
+    async def _recognise(self, request: Asked) -> Principal:
         credential = of_headers(request.scope["headers"])
         if credential is not None and credential.startswith(tickets.PREFIX):
             # It is for one WebSocket: whoever found it in a URL must not be able to make a key with it.
             raise Unauthenticated(REFUSED)
-        principal = await self._vm.authenticate(credential)
+        principal = await self.vm.authenticate(credential)
         if principal is None:
             raise Unauthenticated(REFUSED)
         return principal
 
-    async def _answer(self, route: Route, ask: Ask[Given], request: Request[Any, Any, Any]) -> object:
+    async def _answer(self, route: Route, ask: Ask[Given], request: Asked) -> object:
         if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
             if not (route.own and ask.principal.user_id is not None):
                 raise PermissionDenied(route.needs[0])
@@ -163,13 +151,13 @@ class Gate:
             ask.given = _decode(query, route.takes)
         return await route.function(ask)
 
-    async def _audit(self, action: str, ask: Ask[Given], result: str, request: Request[Any, Any, Any]) -> None:
+    async def _audit(self, action: str, ask: Ask[Given], result: str, request: Asked) -> None:
         one = ask.principal
         if result != "ok" and not self._refusals.enter(one.tenant_id, one.actor, action):
             return
         client = request.scope.get("client")
         entry = AuditEntry(
-            at=self._vm.clock(),
+            at=self.vm.clock(),
             tenant_id=ask.tenant_id,
             actor=ask.principal.actor,
             action=action,
@@ -180,12 +168,35 @@ class Gate:
         )
         try:
             with anyio.move_on_after(AUDIT_SECONDS, shield=True):
-                await self._vm.office.store.accounts(ask.tenant_id).audit.add(entry)
+                await self.vm.office.store.accounts(ask.tenant_id).audit.add(entry)
         except AgentVMError as error:
             logger.error("audit_not_stored", action=action, result=result, request_id=entry.request_id, code=error.code)
             if result == "ok":
                 # Who cannot be answered for is told so; a refusal says more itself.
                 raise
+
+
+def handler(route: Route) -> HTTPRouteHandler:
+    """Serves a route through the gate that a request came to."""
+
+    async def serve(request: Asked) -> Response[bytes] | Stream:
+        return await gate_of(request).serve(route, request)
+
+    # The status is the answer's own; this one only keeps Litestar from thinking of 204.
+    made = HTTPRouteHandler(
+        route.path,
+        http_method=route.method,
+        status_code=200,
+        opt={_ROUTE: route},
+        request_max_body_size=MAX_BODY if route.most_body is None else route.most_body,
+    )
+    return made(serve)
+
+
+def gate_of(request: Asked) -> Gate:
+    """The application that took the request has put its gate there; a peer cannot."""
+    gate: Gate = request.scope["state"]["gate"]
+    return gate
 
 
 async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
@@ -227,7 +238,7 @@ def _query(text: bytes) -> dict[str, str]:
     return query
 
 
-async def _body(request: Request[Any, Any, Any]) -> bytes:
+async def _body(request: Asked) -> bytes:
     try:
         with anyio.fail_after(BODY_SECONDS):
             return await request.body()
@@ -235,7 +246,7 @@ async def _body(request: Request[Any, Any, Any]) -> bytes:
         raise HTTPException(status_code=408) from None
 
 
-async def _with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any]) -> object:
+async def _with_file(route: Route, ask: Ask[Given], request: Asked) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
     with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
         chunks = aiter(request.stream())

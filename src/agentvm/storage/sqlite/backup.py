@@ -39,6 +39,8 @@ PARTS = (DATABASE, SERVER_KEY, CONFIG)
 PAGES = 2_048
 """Copied at a time: the reader of progress hears often, and the copy is not slowed down."""
 BLOCK = 1 << 20
+SETTLED = 16 * BLOCK
+"""How much is packed until the disk is waited for."""
 BUSY_MS = 5_000
 _LEVEL = 1
 """Of compression: the higher ones take several times as long for a few percent."""
@@ -128,8 +130,9 @@ def copy_database(source: Path, target: Path, clock: Clock, progress: Progress =
             # It gets its name when it is whole, so nothing has to be undone or synced before.
             writing.pragma("synchronous", "off")
             writing.pragma("journal_mode", "off")
-            with writing.backup("main", reading, "main") as copying:
+            with target.open("rb") as file, writing.backup("main", reading, "main") as copying:
                 while not copying.step(PAGES):
+                    _settle(file)
                     progress("copying", copying.page_count - copying.remaining, copying.page_count)
                 progress("copying", copying.page_count, copying.page_count)
             writing.pragma("journal_mode", "delete")
@@ -149,12 +152,18 @@ def _opened(path: Path, flags: int) -> Generator[apsw.Connection]:
 def _pack(target: Path, sources: dict[str, Path], at: int, schema: int, progress: Progress) -> Manifest:
     with create_private(target) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
-            parts = tuple(_add(archive, name, path, progress) for name, path in sources.items())
+            parts = tuple(_add(archive, file, name, path, progress) for name, path in sources.items())
             manifest = Manifest(format=FORMAT, agentvm=VERSION, schema=schema, at=at, parts=parts)
             archive.writestr(_entry(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         file.flush()
         os.fsync(file.fileno())
     return manifest
+
+
+def _settle(file: BinaryIO) -> None:
+    """Waits until the disk has what was written. Else it is written all at once, and the server's commits wait behind it."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -163,7 +172,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _add(archive: zipfile.ZipFile, name: str, path: Path, progress: Progress) -> Part:
+def _add(archive: zipfile.ZipFile, file: BinaryIO, name: str, path: Path, progress: Progress) -> Part:
     size, digest = path.stat().st_size, hashlib.sha256()
     entry = _entry(name)
     entry.file_size = size
@@ -173,6 +182,8 @@ def _add(archive: zipfile.ZipFile, name: str, path: Path, progress: Progress) ->
             digest.update(block)
             writing.write(block)
             done += len(block)
+            if done % SETTLED == 0:
+                _settle(file)
             progress("packing", done, size)
     return Part(name=name, size=done, sha256=digest.hexdigest())
 

@@ -33,7 +33,7 @@ import msgspec
 
 from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
 from agentvm.log import get_logger
-from agentvm.storage.sqlite.migrations import load_migrations, migrate
+from agentvm.storage.sqlite.migrations import create, load_migrations, migrate
 
 logger = get_logger(__name__)
 
@@ -324,4 +324,4 @@ def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:
     # macOS acknowledges a plain fsync before the data is on the disk; elsewhere these do nothing.
     connection.pragma("fullfsync", True)
     connection.pragma("checkpoint_fullfsync", True)
-    migrate(connection, migrations)
+    (create if in_memory else migrate)(connection, migrations)
