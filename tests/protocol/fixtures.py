@@ -47,6 +47,8 @@ REQUESTS: dict[str, dict[str, object]] = {
     "session_archive": {"sessionId": "sess_1"},
     "session_delete": {"sessionId": "sess_1"},
     "session_restore": {"sessionId": "sess_1"},
+    "session_compact": {"sessionId": "sess_1"},
+    "session_summaries": {"sessionId": "sess_1"},
     "agent_get": {"agentId": "agent_1"},
     "agent_list": {"containerId": "c1"},
     "agent_destroy": {"agentId": "agent_1"},

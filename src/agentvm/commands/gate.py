@@ -39,6 +39,8 @@ NEEDS: dict[str, str] = {
     "session_archive": "agent:use",
     "session_delete": "agent:use",
     "session_restore": "agent:use",
+    "session_compact": "agent:use",
+    "session_summaries": "sessions:read",
     "agent_get": "agent:use",
     "agent_list": "agent:use",
     "agent_destroy": "agent:use",

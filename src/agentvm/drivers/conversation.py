@@ -5,7 +5,9 @@ A tool call is never separated from its result: one that has none is told to be 
 
 from collections.abc import Sequence
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, UserSaid
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -38,6 +40,12 @@ def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, i
 def weigh(said: Sequence[Said]) -> int:
     """About how many tokens the conversation has."""
     return sum(_weight(each) for each in said)
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
+    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
+    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
 
 
 def tell(messages: Sequence[Message]) -> Exchange:

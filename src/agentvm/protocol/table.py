@@ -51,6 +51,8 @@ class CommandTable(Generic[P]):
     session_archive: Answer[P, ask.SessionArchive, ask.SessionReply]
     session_delete: Answer[P, ask.SessionDelete, ask.SessionDeleteReply]
     session_restore: Answer[P, ask.SessionRestore, ask.SessionReply]
+    session_compact: Answer[P, ask.SessionCompact, ask.SessionCompactReply]
+    session_summaries: Answer[P, ask.SessionSummaries, ask.SessionSummariesReply]
     agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]
     agent_list: Answer[P, ask.AgentList, ask.AgentListReply]
     agent_destroy: Answer[P, ask.AgentDestroy, ask.AgentDestroyReply]

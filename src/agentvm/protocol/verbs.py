@@ -16,7 +16,7 @@ from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, UserContent
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
-from agentvm.model.session import Session
+from agentvm.model.session import Session, Summary
 from agentvm.protocol import commands as ask
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
@@ -280,6 +280,14 @@ class SessionHandle:
     async def set_title(self, title: str | None) -> None:
         reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
         self.record = _there(reply.session)
+
+    async def compact(self) -> Summary:
+        """Sums up what was said, but for the newest exchanges; the messages stay."""
+        return (await self._link.ask(ask.SessionCompact(session_id=self.session_id))).summary
+
+    async def summaries(self) -> tuple[Summary, ...]:
+        """The newest first."""
+        return (await self._link.ask(ask.SessionSummaries(session_id=self.session_id))).summaries
 
 
 class AgentHandle:

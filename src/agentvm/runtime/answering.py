@@ -9,7 +9,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import share_window, weigh
+from agentvm.drivers.conversation import most_tokens, share_window, weigh
 from agentvm.drivers.models import Chosen
 from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
@@ -167,7 +167,7 @@ class Answering:
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""
         # A token has at least one byte, so this is the most that the prompt can be.
-        most_input = context.most_tokens(prompt)
+        most_input = most_tokens(prompt)
         most_output = prompt.max_tokens + (prompt.thinking or 0)
         warnings = await self._accepted.bill.admit(
             chosen.driver.name,

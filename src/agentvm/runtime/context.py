@@ -11,9 +11,7 @@ message alone: some models are told users and assistants in turns only.
 
 from collections.abc import Sequence
 
-import msgspec
-
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantSaid, Said, ToolSpec, UserSaid
 from agentvm.drivers.conversation import Exchange, tell, weigh
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import TurnId
@@ -58,12 +56,6 @@ def told(summary: str) -> Exchange:
     """As data: what is in it cannot end it."""
     quoted = summary.replace("</summary>", "<\\/summary>")
     return UserSaid(content=f"{_OPENING}{quoted}{_CLOSING}"), AssistantSaid(text=_HEARD)
-
-
-def most_tokens(prompt: Prompt) -> int:
-    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
-    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
-    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
 
 
 def _until(history: Sequence[Message], current: TurnId) -> list[list[Message]]:

@@ -16,6 +16,12 @@ from agentvm.protocol.commands.agent import (
     AgentListReply,
 )
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
+from agentvm.protocol.commands.compaction import (
+    SessionCompact,
+    SessionCompactReply,
+    SessionSummaries,
+    SessionSummariesReply,
+)
 from agentvm.protocol.commands.container import (
     ContainerCreate,
     ContainerGet,
@@ -91,16 +97,17 @@ from agentvm.protocol.commands.session import (
 
 __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
-    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet",
-    "ContainerGetReply", "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply",
-    "DefinitionList", "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange",
-    "ImageCreate", "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply",
-    "ImageMessages", "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate",
-    "ImageUpdates", "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply",
-    "ResourceList", "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply",
-    "ResourceResolve", "ResourceResolveReply", "SessionArchive", "SessionBrowse", "SessionBrowseReply", "SessionCreate",
-    "SessionDelete", "SessionDeleteReply", "SessionGet", "SessionHistory", "SessionHistoryReply", "SessionList",
-    "SessionListReply", "SessionMarkRead", "SessionMarkReadReply", "SessionMessages", "SessionMessagesReply",
-    "SessionPin", "SessionRelease", "SessionReply", "SessionRestore", "SessionResume", "SessionSearch",
-    "SessionSearchReply", "SessionSetTitle", "SubscribingReply",
+    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply",
+    "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList",
+    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
+    "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
+    "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "ResourceList",
+    "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve",
+    "ResourceResolveReply", "SessionArchive", "SessionBrowse", "SessionBrowseReply", "SessionCompact",
+    "SessionCompactReply", "SessionCreate", "SessionDelete", "SessionDeleteReply", "SessionGet", "SessionHistory",
+    "SessionHistoryReply", "SessionList", "SessionListReply", "SessionMarkRead", "SessionMarkReadReply", "SessionMessages",
+    "SessionMessagesReply", "SessionPin", "SessionRelease", "SessionReply", "SessionRestore", "SessionResume",
+    "SessionSearch", "SessionSearchReply", "SessionSetTitle", "SessionSummaries", "SessionSummariesReply",
+    "SubscribingReply",
 ]  # fmt: skip

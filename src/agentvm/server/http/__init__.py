@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from agentvm.server.http import (
     audit,
     carrying,
+    compaction,
     config,
     errors,
     keys,
@@ -59,6 +60,7 @@ NOUNS = (
     resource_bundles,
     sessions,
     carrying,
+    compaction,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)
