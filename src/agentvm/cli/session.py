@@ -266,7 +266,8 @@ def compact(api: Api, show: Show, session_id: str) -> None:
     if show.as_json:
         show.json(made)
     else:
-        click.echo(plain(made["text"]))
+        for line in str(made["text"]).splitlines():
+            click.echo(plain(line))
 
 
 @session.command("summaries")
