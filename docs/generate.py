@@ -39,6 +39,8 @@ EVENT_NOTES: dict[str, str] = {
     "session_updated": "A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then.",
     "session_deleted": "A session was deleted. It can be restored until `restorableUntil`.",
     "session_restored": "A deleted session is back.",
+    "session_forked": "A session began with what was said in another.",
+    "session_rewound": "Messages were taken back; a client drops them, or reads the history again.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
     "session_compacted": "What was said up to that message was summed up; the messages stay. `session_summaries` shows it.",
@@ -146,6 +148,14 @@ COMMAND_NOTES: dict[str, str] = {
     "an image, which goes with the image.",
     "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
     "is too late.",
+    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be one "
+    "that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
+    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
+    "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
+    "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
+    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
+    "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
+    "`session_fork` goes on from one of them. Fails with `session_not_found`.",
     "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "
     "take as long as a model does, and what the same connection sends meanwhile waits. Emits `session_compacted`. Fails with "
     "`session_not_found`, with `conflict` when there is nothing to sum up, `compaction.by` is `off` or somebody is at it, and "
@@ -165,6 +175,12 @@ COMMAND_NOTES: dict[str, str] = {
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
     "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or "
     "`content` is empty.",
+    "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
+    "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
+    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, and "
+    "as `message_send` does.",
+    "message_regenerate": "As `message_edit`, with what was asked before: what `messageId` is an answer to, by default the "
+    "last question.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
@@ -346,7 +362,7 @@ def _setting_row(setting: Setting) -> str:
     applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.about.applies]
     tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.about.tenant]
     secret = " Secret." if setting.about.secret else ""
-    short = f" `{setting.about.variable}`" if setting.about.variable else ""
+    short = "".join(f" `{name}`" for name in (setting.about.variable, setting.about.standard) if name)
     kind = "text" if setting.kind is str else expects(setting)
     return f"| `{setting.key}` | {value} | {kind} | {applies} | {tenants} | {setting.doc}{secret}{short} |"
 

@@ -59,7 +59,7 @@ from agentvm.protocol.commands.image import (
     ImageUpgrade,
     ImageUpgradeReply,
 )
-from agentvm.protocol.commands.message import MessageSend, MessageSendReply
+from agentvm.protocol.commands.message import MessageEdit, MessageRegenerate, MessageSend, MessageSendReply
 from agentvm.protocol.commands.resource import (
     ResourceList,
     ResourceListReply,
@@ -76,6 +76,7 @@ from agentvm.protocol.commands.session import (
     SessionCreate,
     SessionDelete,
     SessionDeleteReply,
+    SessionFork,
     SessionGet,
     SessionHistory,
     SessionHistoryReply,
@@ -90,6 +91,10 @@ from agentvm.protocol.commands.session import (
     SessionReply,
     SessionRestore,
     SessionResume,
+    SessionRewind,
+    SessionRewindReply,
+    SessionRewinds,
+    SessionRewindsReply,
     SessionSearch,
     SessionSearchReply,
     SessionSetTitle,
@@ -102,12 +107,12 @@ __all__ = [
     "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange", "ImageCreate",
     "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
     "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
-    "ImageUpgrade", "ImageUpgradeReply", "MessageSend", "MessageSendReply", "R_co", "Reply", "ResourceList",
-    "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply", "ResourceResolve",
-    "ResourceResolveReply", "SessionArchive", "SessionBrowse", "SessionBrowseReply", "SessionCompact",
-    "SessionCompactReply", "SessionCreate", "SessionDelete", "SessionDeleteReply", "SessionGet", "SessionHistory",
-    "SessionHistoryReply", "SessionList", "SessionListReply", "SessionMarkRead", "SessionMarkReadReply", "SessionMessages",
-    "SessionMessagesReply", "SessionPin", "SessionRelease", "SessionReply", "SessionRestore", "SessionResume",
-    "SessionSearch", "SessionSearchReply", "SessionSetTitle", "SessionSummaries", "SessionSummariesReply",
-    "SubscribingReply",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageEdit", "MessageRegenerate", "MessageSend", "MessageSendReply", "R_co",
+    "Reply", "ResourceList", "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply",
+    "ResourceResolve", "ResourceResolveReply", "SessionArchive", "SessionBrowse", "SessionBrowseReply", "SessionCompact",
+    "SessionCompactReply", "SessionCreate", "SessionDelete", "SessionDeleteReply", "SessionFork", "SessionGet",
+    "SessionHistory", "SessionHistoryReply", "SessionList", "SessionListReply", "SessionMarkRead", "SessionMarkReadReply",
+    "SessionMessages", "SessionMessagesReply", "SessionPin", "SessionRelease", "SessionReply", "SessionRestore",
+    "SessionResume", "SessionRewind", "SessionRewindReply", "SessionRewinds", "SessionRewindsReply", "SessionSearch",
+    "SessionSearchReply", "SessionSetTitle", "SessionSummaries", "SessionSummariesReply", "SubscribingReply",
 ]  # fmt: skip

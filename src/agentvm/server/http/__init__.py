@@ -11,6 +11,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
     audit,
+    branches,
     carrying,
     compaction,
     config,
@@ -59,6 +60,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    branches,
     carrying,
     compaction,
 )
