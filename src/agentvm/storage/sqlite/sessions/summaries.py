@@ -31,9 +31,27 @@ _NEWEST = f"""
 SELECT {_COLUMNS}, next, beyond, last FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT 1
 """
 _LIST = f"SELECT {_COLUMNS} FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT ?"
-_SINCE = "SELECT body FROM messages WHERE session_key = ? AND position >= ? ORDER BY position"
-_RUNNING = "SELECT turn_id FROM turns WHERE session_key = ? AND outcome IS NULL"
-_AS_OF = "SELECT coalesce(max(rewind_key), 0) FROM rewinds WHERE session_key = ?"
+# One statement, so that all of it is one state: a rewind between two would leave neither a summary nor what it covered. Not a
+# transaction, which would have to be committed, and reading must not depend on whether the disk takes anything.
+_RECALL = f"""
+WITH
+    home AS (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
+    newest AS MATERIALIZED (
+        SELECT {_COLUMNS}, next, beyond FROM summaries WHERE session_key = (SELECT session_key FROM home)
+        ORDER BY summary_key DESC LIMIT 1
+    )
+SELECT 'summary', 0, {_COLUMNS}, beyond FROM newest
+UNION ALL
+SELECT 'running', 0, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
+UNION ALL
+SELECT 'as of', coalesce(max(rewind_key), 0), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM rewinds WHERE session_key = (SELECT session_key FROM home)
+UNION ALL
+SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM messages
+WHERE session_key = (SELECT session_key FROM home) AND position >= coalesce((SELECT next FROM newest), 0)
+"""
 _PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
 _TAKEN = "SELECT 1 FROM all_messages WHERE session_key = ? AND rewind_key > ? AND position <= ? LIMIT 1"
 _ADD = f"""
@@ -45,22 +63,27 @@ _turns = msgspec.json.Decoder(tuple[TurnId, ...])
 
 
 def recall(connection: apsw.Connection, scope: Scope) -> Recalled:
-    # One state for all: a rewind that comes between would leave neither a summary nor what it covered.
-    with connection:
-        found = fetch(connection, _SESSION, scope)
-        if not found:
-            return Recalled()
-        key: int = found[0][0]
-        newest = fetch(connection, _NEWEST, (key,))
-        bodies = fetch(connection, _SINCE, (key, newest[0][7] if newest else 0))
-        running = fetch(connection, _RUNNING, (key,))
-        as_of: int = fetch(connection, _AS_OF, (key,))[0][0]
-    beyond = frozenset(_turns.decode(newest[0][8])) if newest else frozenset[TurnId]()
-    messages = (decode_message(body) for (body,) in bodies)
+    summary: Summary | None = None
+    beyond = frozenset[TurnId]()
+    running: set[TurnId] = set()
+    as_of = 0
+    bodies: list[tuple[int, bytes]] = []
+    for kind, number, *row in fetch(connection, _RECALL, scope):
+        match kind:
+            case "summary":
+                summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
+            case "running":
+                running.add(TurnId(row[0]))
+            case "as of":
+                as_of = number
+            case _:
+                bodies.append((number, row[0]))
+    # They come in this order, but nothing says so.
+    messages = (decode_message(body) for _, body in sorted(bodies))
     return Recalled(
-        summary=_decode(newest[0][:7]) if newest else None,
+        summary=summary,
         messages=tuple(message for message in messages if message.turn_id not in beyond),
-        running=frozenset(TurnId(turn_id) for (turn_id,) in running),
+        running=frozenset(running),
         as_of=as_of,
     )
 
