@@ -324,3 +324,17 @@ async def test_a_tenant_decides_for_itself_while_the_server_runs() -> None:
         await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, Ordered(actor="a"))
         await say(desk, image, "And now?")
         assert FACT not in text_of(answers(driver)[-1])
+
+
+async def test_rewinding_beyond_a_summary_takes_it_away_and_what_stands_is_told_word_for_word() -> None:
+    async with open_chat() as (desk, driver):
+        image = await desk.create_image()
+        session_id = image["sessionId"]
+        await say(desk, image, FACT, "My dog is called Pavlov.", *[WORDS] * 4)
+        made = (await desk.ask("session_compact", sessionId=session_id))["summary"]
+        messages = (await desk.ask("session_messages", sessionId=session_id))["messages"]
+        back = await desk.ask("session_rewind", sessionId=session_id, messageId=messages[1]["id"])
+        assert made["messageId"] in back["messageIds"]
+        assert (await desk.ask("session_summaries", sessionId=session_id))["summaries"] == []
+        await say(desk, image, "And now?")
+        assert text_of(answers(driver)[-1]) == f"{FACT}\nAnd now?"
