@@ -11,7 +11,7 @@ this, and none fails because of it: without a summary the oldest exchanges are l
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
@@ -79,6 +79,14 @@ class Work:
         return self.tenant_id, self.session_id
 
 
+@dataclass(slots=True)
+class _Visit:
+    """Somebody is at a session; `calling` once they have asked a model."""
+
+    calling: bool = False
+    over: anyio.Event = field(default_factory=anyio.Event)
+
+
 class Compactor:
     """An effector; `run` are its tasks. Never two of them, nor somebody who asks for it, are at one session."""
 
@@ -91,7 +99,7 @@ class Compactor:
         self._asking = asking
         self._limits = limits
         self._waiting: OrderedDict[tuple[TenantId, SessionId], Work] = OrderedDict()
-        self._busy: set[tuple[TenantId, SessionId]] = set()
+        self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
         self._heard = anyio.Event()
         self._rooms: OrderedDict[tuple[TenantId, ImageId, str | None], int] = OrderedDict()
         self._turns: OrderedDict[tuple[TenantId, SessionId], int] = OrderedDict()
@@ -129,6 +137,10 @@ class Compactor:
         """Sums up what can be, now, and says what came of it. `Conflict` when there is nothing to sum up."""
         if self._limits(work.tenant_id).compaction.by == "off":
             raise Conflict("Summaries are off here; set compaction.by to model first")
+        with anyio.move_on_after(SOON):
+            # Who only looks is gone in a moment.
+            while (other := self._busy.get(work.key)) is not None and not other.calling:
+                await other.over.wait()
         if work.key in self._busy:
             raise Conflict(f"{work.session_id} is being summed up right now; ask for its summaries in a moment")
         with self._alone(work):
@@ -167,11 +179,12 @@ class Compactor:
 
     @contextmanager
     def _alone(self, work: Work) -> Iterator[None]:
-        self._busy.add(work.key)
+        visit = self._busy[work.key] = _Visit()
         try:
             yield
         finally:
-            self._busy.discard(work.key)
+            del self._busy[work.key]
+            visit.over.set()
 
     async def _sum_up(self, work: Work, tell: Tell) -> Summary | None:
         """The last of the summaries that were made; None when there was none to make."""
@@ -236,6 +249,7 @@ class Compactor:
             pieces[one.name] = piece
             return piece.prompt
 
+        self._busy[work.key].calling = True
         with anyio.move_on_after(SECONDS) as patience:
             async with self._asking.choose(work.tenant_id, rules.model or image.definition.model) as candidates:
                 heard = await self._asking.ask(errand, candidates, write)
