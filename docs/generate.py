@@ -43,6 +43,7 @@ EVENT_NOTES: dict[str, str] = {
     "session_rewound": "Messages were taken back; a client drops them, or reads the history again.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
+    "session_compacted": "What was said up to that message was summed up; the messages stay. `session_summaries` shows it.",
     "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
     "interrupted": "An interrupt was accepted. If a turn was running, its own end follows.",
     "message_persisted": "The user's message is stored.",
@@ -155,6 +156,12 @@ COMMAND_NOTES: dict[str, str] = {
     "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
     "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
     "`session_fork` goes on from one of them. Fails with `session_not_found`.",
+    "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "
+    "take as long as a model does, and what the same connection sends meanwhile waits. Emits `session_compacted`. Fails with "
+    "`session_not_found`, with `conflict` when there is nothing to sum up, `compaction.by` is `off` or somebody is at it, and "
+    "as a model call does: `quota_exceeded`, `wallet_empty`, `provider_unreachable`.",
+    "session_summaries": "What a session was summed up as, the newest first: that one goes into prompts, with what was said "
+    "since `messageId`. Fails with `session_not_found`.",
     "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "

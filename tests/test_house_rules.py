@@ -29,8 +29,8 @@ EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
 PORTS = (
-    "drivers/base", "drivers/health", "drivers/models", "storage/base", "storage/accounts", "storage/carry",
-    "storage/resources", "storage/sessions", "storage/settings",
+    "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "storage/base", "storage/accounts",
+    "storage/carry", "storage/resources", "storage/sessions", "storage/settings",
 )  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 

@@ -34,6 +34,7 @@ from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
+from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
@@ -90,8 +91,10 @@ class AgentVM:
         first_key: Secret | None = None,
         settings: Centre | None = None,
         observatory: Observatory | None = None,
+        compactor: Compactor | None = None,
     ) -> None:
         """Without `settings` the config stays as it is; without an `observatory` nothing is counted."""
+        self._compactor = compactor
         self._observatory = observatory
         self._config = config
         self._settings = settings
@@ -123,6 +126,12 @@ class AgentVM:
         if self._observatory is None:
             raise NotAvailable("Nothing is counted on this server")
         return self._observatory
+
+    @property
+    def compactor(self) -> Compactor:
+        if self._compactor is None:
+            raise NotAvailable("Nothing is summed up on this server")
+        return self._compactor
 
     @property
     def hindrance(self) -> str | None:
@@ -165,6 +174,7 @@ class AgentVM:
             new_id=self.new_id,
             answered=None if self._observatory is None else self._observatory.metrics.answered,
             delivered=None if self._observatory is None else self._observatory.metrics.fanout_time.observe,
+            compactor=self._compactor,
         )
 
     def detach(self, peer: Peer) -> None:
@@ -232,7 +242,7 @@ async def open_agentvm(
         settings, office, config = rules.settings, rules.office, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
-        beside = tend(rules, store, clock)
+        beside = tend(rules, store, clock, new_id)
         runtime, observatory = await open_watched(rules, store, clock, new_id, beside, stack)
         _check(runtime, definitions)
         vm = AgentVM(
@@ -248,6 +258,7 @@ async def open_agentvm(
             first_key=await _bootstrap(settings, office),
             settings=settings,
             observatory=observatory,
+            compactor=beside.compactor,
         )
         await _open_doors(vm, rules.ended, beside, stack)
         yield vm

@@ -201,12 +201,14 @@ async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, observatory: 
     stack.callback(tasks.cancel_scope.cancel)
 
 
-def tend(rules: Rules, store: Store, clock: Clock) -> Beside:
-    """What is done beside turns: titles, and the upkeep of the search."""
+def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:
+    """What is done beside turns: titles, summaries, and the upkeep of the search."""
     return Beside(
         store,
         clock,
+        new_id,
         by=lambda tenant_id: rules.settings.titles.get(tenant_id) or rules.settings.titles[None],
+        limits=rules.settings.limits_of,
         choose=rules.office.own_keys.choose,
         meter=rules.metering,
     )

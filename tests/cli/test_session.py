@@ -76,3 +76,22 @@ def test_a_deletion_is_confirmed_and_can_be_undone() -> None:
         assert "avm session restore s" in avm("session", "delete", "s", "--yes", url=url).out
         assert avm("session", "restore", "s", url=url).out == "s is back.\n"
         assert avm("session", "show", "s", url=url).code == 0
+
+
+def test_what_a_session_came_to_is_made_and_listed() -> None:
+    made = {
+        "summaryId": "sum_1", "messageId": "msg_9", "text": "They met.\nThey\x1b[31m parted.", "tokens": 9, "model": "a/b",
+        "madeAt": 1_700_000_000_000,
+    }  # fmt: skip
+    with answering(lambda asked: (200, made)) as (url, asked):
+        done = avm("session", "compact", "sess_1", url=url)
+        assert avm("session", "compact", "sess_1", "--json", url=url).json == made
+    assert done.out.splitlines()[0] == "They met."
+    assert "\x1b" not in done.out
+    assert asked[0].path.endswith("/v1/sessions/sess_1/compact")
+    with answering(lambda asked: (200, {"items": [made]})) as (url, asked):
+        listed = avm("session", "summaries", "sess_1", url=url)
+    assert "sum_1" in listed.out
+    assert "msg_9" in listed.out
+    with answering(lambda asked: (200, {"items": []})) as (url, asked):
+        assert "Nothing was summed up yet." in avm("session", "summaries", "sess_1", url=url).err

@@ -4,7 +4,7 @@ from agentvm.config.catalogue import SETTINGS
 from agentvm.config.declarations import Root, setting
 from agentvm.config.load import VARIABLES
 from agentvm.drivers.registry import KEY_VARIABLES
-from agentvm.model.limits import Limits
+from agentvm.model.limits import Compaction, Limits
 
 
 def test_what_is_declared_can_be_read_back() -> None:
@@ -19,6 +19,8 @@ def test_the_defaults_are_those_of_the_limits() -> None:
     limits = Limits()
     for field in fields(Limits):
         default = getattr(limits, field.name)
+        if field.name == "compaction":
+            continue
         head, *tail = field.name.split("_")
         key = "limits." + head + "".join(part.capitalize() for part in tail)
         if field.name == "turn_cost":
@@ -29,6 +31,13 @@ def test_the_defaults_are_those_of_the_limits() -> None:
             assert SETTINGS["defaults.timeout"].default == default * 1000
         else:
             assert SETTINGS[key].default == default
+
+
+def test_the_defaults_are_those_of_compaction() -> None:
+    names = {"by": "by", "share": "share", "keep": "keep", "max_tokens": "maxTokens", "model": "model"}
+    assert {field.name for field in fields(Compaction)} == set(names)
+    for name, key in names.items():
+        assert SETTINGS[f"compaction.{key}"].default == getattr(Compaction(), name)
 
 
 def test_every_setting_says_what_it_is_for_in_one_sentence() -> None:

@@ -19,7 +19,7 @@ from agentvm.errors import ConfigInvalid
 
 
 def test_every_setting_has_a_variable_by_rule() -> None:
-    samples = {int: "7", float: "1", tuple: "a,b"}
+    samples = {int: "70", float: "1", tuple: "a,b"}
     for key, setting in SETTINGS.items():
         if key.startswith("billing.prices"):
             continue

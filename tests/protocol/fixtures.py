@@ -50,6 +50,8 @@ REQUESTS: dict[str, dict[str, object]] = {
     "session_fork": {"sessionId": "sess_1", "title": "other way"},
     "session_rewind": {"sessionId": "sess_1", "before": "msg_1"},
     "session_rewinds": {"sessionId": "sess_1"},
+    "session_compact": {"sessionId": "sess_1"},
+    "session_summaries": {"sessionId": "sess_1"},
     "agent_get": {"agentId": "agent_1"},
     "agent_list": {"containerId": "c1"},
     "agent_destroy": {"agentId": "agent_1"},

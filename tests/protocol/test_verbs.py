@@ -8,9 +8,9 @@ import pytest
 
 from agentvm.errors import ChannelClosed
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, SummaryId
 from agentvm.model.image import ImageConfig
-from agentvm.model.session import Session
+from agentvm.model.session import Session, Summary
 from agentvm.protocol import commands as ask
 from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
@@ -173,6 +173,18 @@ async def test_a_session_handle_resumes_reads_and_renames_its_session() -> None:
     assert await session.messages() == ()
     await session.set_title("t")
     assert session.record.title == "t"
+
+
+async def test_a_session_handle_has_its_session_summed_up() -> None:
+    made = Summary(
+        summary_id=SummaryId("sum_1"), message_id=MessageId("msg_1"), text="They met.", tokens=3, model="a/b", made_at=1
+    )
+    done = ask.SessionCompactReply(session_id=SESSION.session_id, summary=made)
+    link = FakeLink(done, ask.SessionSummariesReply(session_id=SESSION.session_id, summaries=(made,)))
+    session = SessionHandle(link, SESSION)
+    assert await session.compact() == made
+    assert await session.summaries() == (made,)
+    assert [command.name for command in link.asked] == ["session_compact", "session_summaries"]
 
 
 def agent_over(link: FakeLink) -> AgentHandle:

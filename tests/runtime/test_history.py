@@ -3,9 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.errors import InvalidInput, NotFound
+from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.runtime.history import by_turn, edit, in_order, keep_to, regenerate, take_from, up_to
+from agentvm.runtime.history import edit, in_order, keep_to, regenerate, take_from, up_to
 
 
 def asked(turn: int) -> Message:

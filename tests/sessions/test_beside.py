@@ -1,6 +1,7 @@
 import anyio
 import pytest
 
+from agentvm.model.limits import Limits
 from agentvm.runtime.billing import Unmetered
 from agentvm.sessions.beside import Beside
 from agentvm.storage.sqlite import open_store
@@ -10,8 +11,16 @@ pytestmark = pytest.mark.anyio
 
 async def test_it_goes_on_until_it_is_cancelled() -> None:
     async with open_store(None) as store:
-        beside = Beside(store, lambda: 1, by=lambda _: "off", choose=lambda *_: None, meter=Unmetered())  # type: ignore[arg-type]  # It is never asked.
-        assert len(beside.effectors) == 2
+        beside = Beside(
+            store,
+            lambda: 1,
+            lambda prefix: f"{prefix}_1",
+            by=lambda _: "off",
+            limits=lambda _: Limits(),
+            choose=lambda *_: None,  # type: ignore[arg-type]  # It is never asked.
+            meter=Unmetered(),
+        )
+        assert len(beside.effectors) == 3
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(beside.run, lambda *_: None)
             await anyio.wait_all_tasks_blocked()

@@ -13,6 +13,7 @@ from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.ledger import Planned
 from agentvm.model.usage import Usage
+from agentvm.sessions.asking import Asking
 from agentvm.sessions.titles import Titles
 
 pytestmark = pytest.mark.anyio
@@ -100,7 +101,8 @@ async def test_over_the_quota_the_first_words_must_do() -> None:
     async with open_desk(driver) as desk:
         vm = desk.vm
         store = vm.office.store
-        titles = Titles(store, vm.clock, by=lambda _: "model", choose=vm.office.own_keys.choose, meter=Poor())
+        asking = Asking(store, vm.clock, choose=vm.office.own_keys.choose, meter=Poor())
+        titles = Titles(store, vm.clock, asking, by=lambda _: "model")
         session_id = await exchange(desk)
         (turn,) = await store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).list_turns(SessionId(session_id))
         scope = Scope(container_id=turn.container_id, image_id=turn.image_id, session_id=turn.session_id, turn_id=turn.turn_id)

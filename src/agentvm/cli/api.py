@@ -99,17 +99,31 @@ class Api:
     def post(self, *path: str, body: Item | bytes, **query: str | int | None) -> Item:
         return _object(self.ask("POST", path, query, body))
 
+    def post_patiently(self, *path: str, body: Item) -> Item:
+        """For what takes as long as a model does."""
+        return _object(self.ask("POST", path, {}, body, timeout=LONG))
+
     def put(self, *path: str, body: Item) -> Item:
         return _object(self.ask("PUT", path, {}, body))
 
     def delete(self, *path: str, **query: str | int | None) -> None:
         self.ask("DELETE", path, query)
 
-    def ask(self, method: str, path: tuple[str, ...], query: Query, body: Item | bytes | None = None) -> bytes:
+    def ask(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        query: Query,
+        body: Item | bytes | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> bytes:
         """The body of a good answer; `RequestFailed` for any other. Bytes go as they are, anything else as JSON."""
         content = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         with self._explained():
-            answer = self._client.request(method, _place(path), params=self._wanted(query), content=content)
+            patience = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
+            where, wanted = _place(path), self._wanted(query)
+            answer = self._client.request(method, where, params=wanted, content=content, timeout=patience)
         if answer.is_success:
             return answer.content
         raise _failure(answer, self.url)

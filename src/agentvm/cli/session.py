@@ -45,6 +45,14 @@ DETAILS: Columns = {
     "Last message (UTC)": moment("lastMessageAt"),
     "Preview": "preview",
 }
+SUMMARIES: Columns = {
+    "SUMMARY": "summaryId",
+    "UP TO": "messageId",
+    "TOKENS": "tokens",
+    "MODEL": "model",
+    "MADE (UTC)": moment("madeAt"),
+    "TEXT": lambda item: _short(item.get("text")),
+}
 limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
 
 
@@ -257,6 +265,30 @@ def restore(api: Api, show: Show, session_id: str) -> None:
     """Bring a deleted session back."""
     api.post("sessions", session_id, "restore", body={})
     show.done(f"{plain(session_id)} is back.")
+
+
+@session.command("compact")
+@click.argument("session_id", metavar="SESSION")
+@tenant_option
+@asks_server
+def compact(api: Api, show: Show, session_id: str) -> None:
+    """Sum up what was said, but for the newest exchanges; it is a billed model call, and the messages stay."""
+    made = api.post_patiently("sessions", session_id, "compact", body={})
+    if show.as_json:
+        show.json(made)
+    else:
+        for line in str(made["text"]).splitlines():
+            click.echo(plain(line))
+
+
+@session.command("summaries")
+@click.argument("session_id", metavar="SESSION")
+@tenant_option
+@asks_server
+def summaries(api: Api, show: Show, session_id: str) -> None:
+    """List what a session was summed up as, the newest first; with --json each as a whole."""
+    found = api.get("sessions", session_id, "summaries").get("items", [])
+    show.items(iter(found), SUMMARIES, none="Nothing was summed up yet.")
 
 
 for command in branches.COMMANDS:

@@ -23,6 +23,7 @@ from agentvm.runtime.channel import Channel
 from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
+from agentvm.sessions.compaction import Compactor
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.tenants.office import Office
@@ -49,6 +50,7 @@ class Peer:
     answered: Answered | None = None
     delivered: Callable[[int], None] | None = None
     """Hears how many microseconds it took until what waited for the peer was on its way."""
+    compactor: Compactor | None = None
 
     @property
     def principal(self) -> Principal:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from agentvm.commands import agent, container, definition, gate, image, message, resource, session
+from agentvm.commands import agent, compaction, container, definition, gate, image, message, resource, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -58,6 +58,8 @@ TABLE: CommandTable[Call] = CommandTable(
     session_fork=session.fork,
     session_rewind=session.rewind,
     session_rewinds=session.rewinds,
+    session_compact=compaction.compact,
+    session_summaries=compaction.summaries,
     agent_get=agent.get,
     agent_list=agent.list_of_container,
     agent_destroy=agent.destroy,

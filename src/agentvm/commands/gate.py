@@ -42,6 +42,8 @@ NEEDS: dict[str, str] = {
     "session_fork": "agent:use",
     "session_rewind": "agent:use",
     "session_rewinds": "sessions:read",
+    "session_compact": "agent:use",
+    "session_summaries": "sessions:read",
     "agent_get": "agent:use",
     "agent_list": "agent:use",
     "agent_destroy": "agent:use",

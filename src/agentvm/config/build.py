@@ -15,7 +15,7 @@ from agentvm.config.layers import Given, Layer, Values, merge
 from agentvm.config.server import OtelConfig, ProviderConfig, ServerConfig, TitlesBy
 from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
-from agentvm.model.limits import Limits
+from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import NANO, Rate, to_nano
 from agentvm.model.secret import Secret
 
@@ -24,7 +24,7 @@ MEMORY = ":memory:"
 _LIMITS = {
     field.name: "limits." + "".join(part.capitalize() if number else part for number, part in enumerate(field.name.split("_")))
     for field in fields(Limits)
-    if field.name not in ("max_tokens", "silence_seconds", "turn_cost")
+    if field.name not in ("max_tokens", "silence_seconds", "turn_cost", "compaction")
 }
 
 
@@ -79,6 +79,13 @@ def build_limits(values: Values) -> Limits:
         turn_cost=to_nano(flat["limits.turnCost"]),
         max_tokens=flat["defaults.maxTokens"],
         silence_seconds=flat["defaults.timeout"] / 1000,
+        compaction=Compaction(
+            by=flat["compaction.by"],
+            share=float(flat["compaction.share"]),
+            keep=flat["compaction.keep"],
+            max_tokens=flat["compaction.maxTokens"],
+            model=flat.get("compaction.model"),
+        ),
     )
 
 
@@ -159,6 +166,11 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
         **_flat_otel(config.otel),
+        "compaction.by": config.limits.compaction.by,
+        "compaction.share": config.limits.compaction.share,
+        "compaction.keep": config.limits.compaction.keep,
+        "compaction.maxTokens": config.limits.compaction.max_tokens,
+        "compaction.model": config.limits.compaction.model,
         "defaults.maxTokens": config.limits.max_tokens,
         "defaults.timeout": round(config.limits.silence_seconds * 1000),
         "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,

@@ -232,6 +232,25 @@ class SessionsGroup(Group, frozen=True, kw_only=True):
     ] = "first-words"
 
 
+class CompactionGroup(Group, frozen=True, kw_only=True):
+    by: Annotated[
+        Literal["model", "off"],
+        setting("What becomes of long histories: a billed model call sums them up, or the oldest are left out.", tenant="any"),
+    ] = "model"
+    share: Annotated[
+        Annotated[float, Meta(ge=0.1, le=1)],
+        setting("How much of the room that the model has for a history is filled before it is summed up.", tenant="any"),
+    ] = 0.6
+    keep: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)],
+        setting("How many of the newest exchanges stay word for word; fewer if they fill half of that room.", tenant="any"),
+    ] = 6
+    max_tokens: Annotated[Annotated[int, Meta(ge=50, le=100_000)], setting("Tokens of one summary.", tenant="any")] = 1_000
+    model: Annotated[
+        Text | None, setting("Who writes summaries, as an image names its model; else who answers.", tenant="any")
+    ] = None
+
+
 class OtelGroup(Group, frozen=True, kw_only=True):
     endpoint: Annotated[
         Text | None,
@@ -274,4 +293,5 @@ class Root(Group, frozen=True, kw_only=True):
     limits: LimitsGroup = LimitsGroup()
     billing: BillingGroup = BillingGroup()
     sessions: SessionsGroup = SessionsGroup()
+    compaction: CompactionGroup = CompactionGroup()
     otel: OtelGroup = OtelGroup()

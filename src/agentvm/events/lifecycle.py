@@ -3,7 +3,7 @@
 import msgspec
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, RewindId, SessionId, TurnId, UserId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, TurnId, UserId
 
 
 class ContainerEvent(EventData):
@@ -189,3 +189,13 @@ class Interrupted(EventData):
     agent_id: AgentId
     container_id: ContainerId
     turn_id: TurnId | None = None
+
+
+class SessionCompacted(SessionEvent):
+    """What was said up to that message has a summary; the messages stay. What it says is not told, only asked for."""
+
+    type = "session_compacted"
+    session_id: SessionId
+    summary_id: SummaryId
+    message_id: MessageId
+    tokens: int

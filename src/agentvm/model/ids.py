@@ -17,6 +17,7 @@ AgentId = NewType("AgentId", str)
 MessageId = NewType("MessageId", str)
 TurnId = NewType("TurnId", str)
 RewindId = NewType("RewindId", str)
+SummaryId = NewType("SummaryId", str)
 UserId = NewType("UserId", str)
 KeyId = NewType("KeyId", str)
 

@@ -1,8 +1,25 @@
 """Limits — what one turn, or one agent, may use."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agentvm.model.money import NANO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """How long histories are kept short for the model: see `agentvm.sessions.compaction`."""
+
+    by: Literal["model", "off"] = "model"
+    """With `off` no summary is made, and none goes into a prompt."""
+    share: float = 0.6
+    """How much of the room that a model's window has for a history may be filled before it is summarised."""
+    keep: int = 6
+    """How many of the newest exchanges stay word for word, unless they are too heavy."""
+    max_tokens: int = 1_000
+    """Of one summary."""
+    model: str | None = None
+    """Who writes them; None for who answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +57,4 @@ class Limits:
     """How long a deleted session can be restored."""
     agents: int = 20_000
     """Idle agents in memory; beyond them those that rested longest leave."""
+    compaction: Compaction = Compaction()

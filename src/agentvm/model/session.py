@@ -1,7 +1,7 @@
 """Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, UserId
 
 
 class Fork(Record):
@@ -17,6 +17,21 @@ class Rewind(Record):
     rewind_id: RewindId
     rewound_at: int
     messages: int
+
+
+class Summary(Record):
+    """What a session came to, up to and with the exchange of that message. It stands beside what was said, not in its place."""
+
+    summary_id: SummaryId
+    message_id: MessageId
+    text: str
+    tokens: int
+    """About how many it has."""
+    model: str
+    """Who wrote it: `<provider>/<model>`."""
+    made_at: int
+    user_id: UserId | None = None
+    """Who was billed for it."""
 
 
 class Session(Record):

@@ -6,7 +6,7 @@ from typing import TypeVar
 from agentvm.errors import ChannelClosed
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
-from agentvm.model.session import Rewind, Session
+from agentvm.model.session import Rewind, Session, Summary
 from agentvm.protocol import commands as ask
 from agentvm.protocol.link import Link, WireEvent
 
@@ -35,6 +35,14 @@ class SessionHandle:
         """Lets a session that was set aside take messages again."""
         reply = await self._link.ask(ask.SessionRelease(session_id=self.session_id))
         self.record = there(reply.session)
+
+    async def compact(self) -> Summary:
+        """Sums up what was said, but for the newest exchanges; the messages stay."""
+        return (await self._link.ask(ask.SessionCompact(session_id=self.session_id))).summary
+
+    async def summaries(self) -> tuple[Summary, ...]:
+        """The newest first."""
+        return (await self._link.ask(ask.SessionSummaries(session_id=self.session_id))).summaries
 
     async def set_title(self, title: str | None) -> None:
         reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))

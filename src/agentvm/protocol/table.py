@@ -54,6 +54,8 @@ class CommandTable(Generic[P]):
     session_fork: Answer[P, ask.SessionFork, ask.SessionReply]
     session_rewind: Answer[P, ask.SessionRewind, ask.SessionRewindReply]
     session_rewinds: Answer[P, ask.SessionRewinds, ask.SessionRewindsReply]
+    session_compact: Answer[P, ask.SessionCompact, ask.SessionCompactReply]
+    session_summaries: Answer[P, ask.SessionSummaries, ask.SessionSummariesReply]
     agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]
     agent_list: Answer[P, ask.AgentList, ask.AgentListReply]
     agent_destroy: Answer[P, ask.AgentDestroy, ask.AgentDestroyReply]

@@ -9,6 +9,7 @@ import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import Prompt
+from agentvm.drivers.conversation import most_tokens, share_window, weigh
 from agentvm.drivers.models import Chosen
 from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
@@ -16,7 +17,7 @@ from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
-from agentvm.model.message import Message, ToolCall
+from agentvm.model.message import ToolCall
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
@@ -25,6 +26,7 @@ from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Outcome
+from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
 
@@ -87,12 +89,12 @@ class Answering:
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
         history = await self._history()
-        budget.check(self._limits, recovery.review(history, self._accepted.state.turn_id), self._cost)
+        budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
         lineup = Lineup(candidates)
         while not await self._try(lineup, await lineup.next(), history):
             pass
 
-    async def _try(self, lineup: Lineup, asked: Asked, history: Sequence[Message]) -> bool:
+    async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
             try:
@@ -122,7 +124,7 @@ class Answering:
 
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = context.weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
         now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
         asked.attempt.made()
         async with aclosing(chosen.driver.run(prompt)) as outputs:
@@ -156,7 +158,7 @@ class Answering:
 
     async def _cost_before(self, first: Chosen) -> int:
         """Of the calls before a restart: what the ledger says, else what they would have cost with who is asked first."""
-        used = recovery.review(await self._history(), self._accepted.state.turn_id).usage
+        used = recovery.review((await self._history()).messages, self._accepted.state.turn_id).usage
         return self._accepted.bill.price or self._price(first, used)
 
     def _price(self, chosen: Chosen, usage: Usage) -> int:
@@ -165,7 +167,7 @@ class Answering:
     async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
         """Nothing is called that could not be paid for."""
         # A token has at least one byte, so this is the most that the prompt can be.
-        most_input = context.most_tokens(prompt)
+        most_input = most_tokens(prompt)
         most_output = prompt.max_tokens + (prompt.thinking or 0)
         warnings = await self._accepted.bill.admit(
             chosen.driver.name,
@@ -197,18 +199,20 @@ class Answering:
                 at = self._ports.clock()
                 await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
 
-    async def _history(self) -> Sequence[Message]:
-        container = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id)
-        return await container.list_messages(self._log.session_id)
+    async def _history(self) -> Recalled:
+        """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
+        log = self._log
+        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
-    def _prompt(self, chosen: Chosen, history: Sequence[Message]) -> Prompt:
+    def _prompt(self, chosen: Chosen, history: Recalled) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
-        window = chosen.driver.context_window(model)
-        max_tokens = min(definition.max_tokens or self._limits.max_tokens, window // 2)
-        system = definition.system_prompt
-        room = window - max_tokens - (definition.thinking or 0)
-        said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
+        wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
+        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
+        summary = None if history.summary is None else history.summary.text
+        said = context.build(
+            history.messages, self._accepted.state.turn_id, system=system, tools=tools, budget=room, summary=summary
+        )
         return Prompt(
             model=model,
             conversation=said,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentvm.errors import InvalidInput, NotFound
+from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, UserContent, UserMessage
 
@@ -22,17 +23,6 @@ class Rewrite:
 
 Choose = Callable[[Sequence[Message]], Rewrite]
 """Says what to do to a history. Asked when nobody else can change it."""
-
-
-def by_turn(history: Sequence[Message]) -> list[list[Message]]:
-    """Messages by their turns, in the order in which these were accepted."""
-    groups: dict[str, list[Message]] = {}
-    untold = 0
-    for message in history:
-        if message.turn_id is None and isinstance(message, UserMessage):
-            untold += 1
-        groups.setdefault(message.turn_id or f"before-turns-{untold}", []).append(message)
-    return list(groups.values())
 
 
 def in_order(history: Sequence[Message]) -> list[Message]:

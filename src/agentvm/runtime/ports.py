@@ -10,14 +10,14 @@ import anyio.abc
 
 from agentvm.drivers.models import Chosen, Models
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, NewId, SessionId, TenantId
+from agentvm.model.ids import Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
-from agentvm.storage.base import Store
+from agentvm.storage.base import Recalled, Store
 
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
 """Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
@@ -53,3 +53,10 @@ class Ports:
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost
     meter: Meter
+
+    async def recall(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Recalled:
+        """What a model is told of a session; without any summary where the tenant wants none."""
+        container = self.store.tenant(tenant_id).container(container_id)
+        if self.limits_of(tenant_id).compaction.by == "off":
+            return Recalled(messages=await container.list_messages(session_id))
+        return await container.log(session_id).recall()

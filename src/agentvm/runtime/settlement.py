@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 
+from agentvm.drivers.conversation import weigh
 from agentvm.errors import DriverNotFound
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import TenantId
@@ -58,8 +59,8 @@ async def _with_input(ports: Ports, tenant_id: TenantId, image: Image, accepted:
     session_id = accepted.scope.session_id
     if cut.usage.total > cut.usage.output_tokens or session_id is None:
         return cut
-    history = await ports.store.tenant(tenant_id).container(image.container_id).list_messages(session_id)
-    system = image.definition.system_prompt
-    said = context.build(history, accepted.state.turn_id, system=system, tools=(), budget=window)
-    read = context.weigh(said) + estimate_tokens(system or "")
+    history = await ports.recall(tenant_id, image.container_id, session_id)
+    system, summary = image.definition.system_prompt, None if history.summary is None else history.summary.text
+    said = context.build(history.messages, accepted.state.turn_id, system=system, tools=(), budget=window, summary=summary)
+    read = weigh(said) + estimate_tokens(system or "")
     return replace(cut, usage=msgspec.structs.replace(cut.usage, input_tokens=read, estimated=True))

@@ -5,8 +5,11 @@ from collections.abc import Callable
 import anyio
 
 from agentvm.ecosystem import Effector
-from agentvm.model.ids import Clock, TenantId
-from agentvm.sessions.titles import Choose, Meter, Tell, Titles, TitlesBy
+from agentvm.model.ids import Clock, NewId, TenantId
+from agentvm.model.limits import Limits
+from agentvm.sessions.asking import Asking, Choose, Meter, Tell
+from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.base import Store
 
@@ -14,13 +17,26 @@ from agentvm.storage.base import Store
 class Beside:
     """Its effectors hear of turns; what they lead to is done by `run`."""
 
-    def __init__(self, store: Store, clock: Clock, *, by: Callable[[TenantId], TitlesBy], choose: Choose, meter: Meter) -> None:
-        self._titles = Titles(store, clock, by=by, choose=choose, meter=meter)
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        new_id: NewId,
+        *,
+        by: Callable[[TenantId], TitlesBy],
+        limits: Callable[[TenantId | None], Limits],
+        choose: Choose,
+        meter: Meter,
+    ) -> None:
+        asking = Asking(store, clock, choose=choose, meter=meter)
+        self._titles = Titles(store, clock, asking, by=by)
         self._search = SearchUpkeep(store)
-        self.effectors: tuple[Effector, ...] = (self._titles, self._search)
+        self.compactor = Compactor(store, clock, new_id, asking, limits=limits)
+        self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor)
 
     async def run(self, tell: Tell) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._titles.run, tell)
             tasks.start_soon(self._search.run)
+            tasks.start_soon(self.compactor.run, tell)

@@ -7,23 +7,22 @@ any other, under a key of its own. Whoever may not make that call has the first 
 """
 
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import anyio
 
-from agentvm.drivers.base import Driver, Prompt, TextDelta, UsageReported, UserSaid
+from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, Scope
 from agentvm.events.lifecycle import SessionTitleUpdated
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
-from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
-from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.model.usage import Usage, estimate_tokens
+from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.wording import first_words, tidy
 from agentvm.storage.base import Store
 from agentvm.storage.sessions import MessageQuery
@@ -47,37 +46,6 @@ SYSTEM = (
 )
 
 
-class Asked(Protocol):
-    """Who answers: see `agentvm.drivers.models.Chosen`."""
-
-    @property
-    def driver(self) -> Driver: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def own_key(self) -> bool: ...
-    @property
-    def provider(self) -> str: ...
-
-
-class Hold(Protocol):
-    def settle(self, usage: Usage) -> Charge: ...
-    def release(self) -> None: ...
-
-
-class Meter(Protocol):
-    """Who decides whether a call may be made, and what it costs."""
-
-    async def admit(self, planned: Planned, *, force: bool = False) -> Hold: ...
-
-
-class Tell(Protocol):
-    def __call__(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
-
-
-Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Asked]]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Turn:
     tenant_id: TenantId
@@ -90,12 +58,11 @@ class _Turn:
 class Titles:
     """An effector; `run` is its task."""
 
-    def __init__(self, store: Store, clock: Clock, *, by: Callable[[TenantId], TitlesBy], choose: Choose, meter: Meter) -> None:
+    def __init__(self, store: Store, clock: Clock, asking: Asking, *, by: Callable[[TenantId], TitlesBy]) -> None:
         self._store = store
         self._clock = clock
         self._by = by
-        self._choose = choose
-        self._meter = meter
+        self._asking = asking
         self._waiting: deque[_Turn] = deque()
         self._heard = anyio.Event()
         self._known: OrderedDict[tuple[TenantId, SessionId], None] = OrderedDict()
@@ -164,84 +131,28 @@ class Titles:
         image = await self._store.tenant(turn.tenant_id).container(turn.container_id).get_image(turn.image_id)
         if image is None:
             return None
-        user_id = await self._user(turn)
-        async with self._choose(turn.tenant_id, image.definition.model) as (chosen, *_):
-            said = f"User: {asked[:MOST_READ]}\n\nAssistant: {answered[:MOST_READ]}"
-            prompt = Prompt(
-                model=chosen.model,
+        errand = Errand(
+            key=f"title_{turn.session_id}",
+            tenant_id=turn.tenant_id,
+            container_id=turn.container_id,
+            image_id=turn.image_id,
+            session_id=turn.session_id,
+            user_id=await self._asking.sender(turn.tenant_id, turn.turn_id),
+        )
+        said = f"User: {asked[:MOST_READ]}\n\nAssistant: {answered[:MOST_READ]}"
+
+        def write(one: Chosen) -> Prompt:
+            return Prompt(
+                model=one.model,
                 conversation=(UserSaid(content=said),),
                 max_tokens=MOST_TOKENS,
                 system=SYSTEM,
                 silence=SECONDS,
             )
-            planned = Planned(
-                tenant_id=turn.tenant_id,
-                user_id=user_id,
-                driver=chosen.driver.name,
-                model=chosen.model,
-                # A token has at least one byte.
-                most_input=len((said + SYSTEM).encode()),
-                most_output=MOST_TOKENS,
-                own_key=chosen.own_key,
-                provider=chosen.provider,
-            )
-            hold = await self._meter.admit(planned)
-            return tidy(await self._call(turn, chosen.driver, prompt, planned, hold))
 
-    async def _call(self, turn: _Turn, driver: Driver, prompt: Prompt, planned: Planned, hold: Hold) -> str:
-        """What was said is paid for, also when it was cut off."""
-        pieces: list[str] = []
-        usage: Usage | None = None
-        try:
-            outputs: AsyncGenerator[object, None] = driver.run(prompt)
-            async with aclosing(outputs):
-                async for output in outputs:
-                    match output:
-                        case TextDelta(text=text):
-                            pieces.append(text)
-                        case UsageReported(usage=reported):
-                            usage = reported
-                        case _:
-                            pass
-        finally:
-            with anyio.CancelScope(shield=True):
-                if usage is None and not pieces:
-                    hold.release()
-                else:
-                    said = "".join(pieces)
-                    estimated = Usage(
-                        input_tokens=estimate_tokens(str(prompt.conversation)),
-                        output_tokens=estimate_tokens(said),
-                        estimated=True,
-                    )
-                    await self._enter(turn, planned, usage or estimated, hold)
-        return "".join(pieces)
-
-    async def _enter(self, turn: _Turn, planned: Planned, usage: Usage, hold: Hold) -> None:
-        charge = hold.settle(usage)
-        key = f"title_{turn.session_id}"
-        entry = LedgerEntry(
-            key=key,
-            at=self._clock(),
-            tenant_id=turn.tenant_id,
-            user_id=planned.user_id,
-            container_id=turn.container_id,
-            image_id=turn.image_id,
-            session_id=turn.session_id,
-            # Not the turn's own: that is over, and what it cost was told.
-            turn_id=TurnId(key),
-            driver=planned.driver,
-            model=planned.model,
-            usage=usage,
-            cost=charge.cost,
-            price=charge.price,
-        )
-        await self._store.accounts(turn.tenant_id).ledger.add((entry,))
-
-    async def _user(self, turn: _Turn) -> UserId | None:
-        """Who sent the message, and is billed for its title."""
-        turns = await self._store.tenant(turn.tenant_id).container(turn.container_id).list_turns(turn.session_id)
-        return next((one.user_id for one in turns if one.turn_id == turn.turn_id), None)
+        async with self._asking.choose(turn.tenant_id, image.definition.model) as candidates:
+            heard = await self._asking.ask(errand, candidates, write)
+        return None if heard is None else tidy(heard[1])
 
 
 def _exchange(messages: Sequence[Message]) -> tuple[str, str]:

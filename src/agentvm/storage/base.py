@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.model.container import Container
+from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.carry import Carrier
@@ -43,6 +44,20 @@ class Rewinding:
     rewind_id: RewindId
     message_ids: Sequence[MessageId]
     at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What a model needs to know of a session: the newest summary, and what it does not cover, in the order it was stored.
+
+    All of it is one state of the session. `running` are the turns that have not ended.
+    """
+
+    summary: Summary | None = None
+    messages: tuple[Message, ...] = ()
+    running: frozenset[TurnId] = frozenset()
+    as_of: int = 0
+    """Grows with each rewind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +161,16 @@ class LogStore(Protocol):
 
     async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
+
+    async def recall(self) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, all that was said and stands."""
+
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        """Of that part of what was recalled. A rewind that takes back something it covers removes it in its own commit.
+
+        False, and nothing is stored, when something of it was taken back meanwhile, another summary has come first, or the
+        session is deleted or gone.
+        """
 
 
 class TenantStore(Protocol):

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.model.session import Rewind, Session
+from agentvm.model.session import Rewind, Session, Summary
 
 Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
@@ -173,6 +173,9 @@ class SessionStore(Protocol):
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
         """What was taken back, the latest first, at most 200; None when there is no such session."""
+
+    async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
+        """Those that count, the newest first, at most 200; None when there is no such session."""
 
     async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
         """All of the history when that message was last a part of it, whether it still is or was taken back.

@@ -12,6 +12,7 @@ from agentvm.server.http import (
     audit,
     branches,
     carrying,
+    compaction,
     config,
     errors,
     keys,
@@ -58,6 +59,7 @@ NOUNS = (
     sessions,
     branches,
     carrying,
+    compaction,
 )
 
 ROUTES: tuple[Route, ...] = tuple(route for noun in NOUNS for route in noun.routes.all)

@@ -5,14 +5,16 @@ from collections.abc import Sequence
 import apsw
 
 from agentvm.errors import SessionNotFound
+from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message, decode_message
-from agentvm.model.session import Session
+from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
-from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.base import LogChunk, Recalled, SessionWrite
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session
 from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.sessions.summaries import recall, store_summary
 
 LOG_RANGE = """
 SELECT min(first_seq), max(last_seq)
@@ -110,3 +112,11 @@ class SqliteLogStore:
             return read_session(connection, (tenant_id, container_id), session_id)
 
         return await self._database.write(write)
+
+    async def recall(self) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, all that was said and stands."""
+        return await self._database.read(lambda connection: recall(connection, self._scope))
+
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        """False, and nothing is stored, when something of it was taken back meanwhile, or another has come first."""
+        return await self._database.write(store_summary(self._scope, summary, covered, recalled))

@@ -8,7 +8,7 @@ import apsw
 from agentvm.errors import Conflict
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message
-from agentvm.model.session import Rewind, Session
+from agentvm.model.session import Rewind, Session, Summary
 from agentvm.storage.sessions import (
     ANYBODY,
     FoundPage,
@@ -26,6 +26,7 @@ from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, 
 from agentvm.storage.sqlite.sessions.reading import mark, read_messages
 from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
+from agentvm.storage.sqlite.sessions.summaries import list_summaries
 
 _IS_DEFAULT = "SELECT 1 FROM images WHERE tenant_id = ? AND session_id = ?"
 _SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
@@ -115,6 +116,13 @@ class SqliteSessionStore:
         def read(connection: apsw.Connection) -> tuple[Rewind, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else list_rewinds(connection, key)
+
+        return await self._database.read(read)
+
+    async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Summary, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else list_summaries(connection, key)
 
         return await self._database.read(read)
 

@@ -15,6 +15,7 @@ from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
 from agentvm.storage.sqlite.rows import fetch
 from agentvm.storage.sqlite.sessions.index import COUNTED, entry_of
+from agentvm.storage.sqlite.sessions.summaries import drop_summaries
 
 MOST_LISTED = 200
 
@@ -59,11 +60,15 @@ def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewindin
     connection.execute(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))
     rewind_key = connection.last_insert_rowid()
     counted: list[int] = []
+    first: int | None = None
     for message_id in rewinding.message_ids:
         for (position,) in fetch(connection, _TAKE, (rewind_key, session_key, message_id)):
+            first = position if first is None else min(first, position)
             counted += [position for (kind,) in fetch(connection, _KIND, (position,)) if kind in COUNTED]
             for leave in _LEAVE_SEARCH:
                 connection.execute(leave, (position,))
+    if first is not None:
+        drop_summaries(connection, session_key, first)
     said = fetch(connection, _SAID_LAST, (session_key,))
     preview = entry_of(decode_message(said[0][0])).preview if said else None
     connection.execute(_SET_SAID, (preview, len(counted), session_key))

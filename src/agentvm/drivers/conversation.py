@@ -1,0 +1,110 @@
+"""Conversation — stored messages as a model is told them, and about how many tokens that takes. Pure.
+
+A tool call is never separated from its result: one that has none is told to be lost.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.model.message import (
+    AssistantMessage,
+    ErrorMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolCallMessage,
+    ToolOutput,
+    ToolResult,
+    ToolResultMessage,
+    UserMessage,
+)
+from agentvm.model.usage import estimate_tokens
+
+Exchange = tuple[Said, ...]
+
+_IMAGE_TOKENS = 1_600
+_LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+
+
+def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, int]:
+    """How many tokens an answer may have of those wanted, and how many are left for what the model is told."""
+    max_tokens = min(wanted, window // 2)
+    return max_tokens, window - max_tokens - (thinking or 0)
+
+
+def weigh(said: Sequence[Said]) -> int:
+    """About how many tokens the conversation has."""
+    return sum(_weight(each) for each in said)
+
+
+def most_tokens(prompt: Prompt) -> int:
+    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
+    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
+    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
+
+
+def tell(messages: Sequence[Message]) -> Exchange:
+    """One exchange."""
+    calls: dict[str, list[ToolCall]] = {}
+    results: dict[str, ToolResult] = {}
+    for message in messages:
+        match message:
+            case ToolCallMessage(parent_id=parent, tool_call=call):
+                calls.setdefault(parent, []).append(call)
+            case ToolResultMessage(tool_call_id=call_id, tool_result=result):
+                results[call_id] = result
+            case UserMessage() | AssistantMessage() | ErrorMessage():
+                pass
+    said: list[Said] = []
+    for message in messages:
+        match message:
+            case UserMessage(content=content):
+                said.append(UserSaid(content=content))
+            case AssistantMessage(id=message_id, content=parts, text=text):
+                said += _assistant(text, parts, calls.pop(message_id, []), results)
+            case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
+                pass
+    return tuple(said)
+
+
+def _assistant(
+    text: str, parts: Sequence[TextPart | ThinkingPart], calls: list[ToolCall], results: dict[str, ToolResult]
+) -> list[Said]:
+    thinking = tuple(part for part in parts if isinstance(part, ThinkingPart))
+    if not text and not calls:
+        return []
+    said: list[Said] = [AssistantSaid(text=text, thinking=thinking, tool_calls=tuple(calls))]
+    if calls:
+        answers = tuple(results.get(call.id) or ToolResult(id=call.id, name=call.name, output=_LOST) for call in calls)
+        said.append(ToolsAnswered(results=answers))
+    return said
+
+
+def _weight(said: Said) -> int:
+    match said:
+        case UserSaid(content=str(text)):
+            return estimate_tokens(text)
+        case UserSaid(content=tuple(parts)):
+            return sum(_part_weight(part) for part in parts)
+        case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
+            inputs = sum(estimate_tokens(str(call.input)) for call in calls)
+            return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
+        case ToolsAnswered(results=results):
+            return sum(estimate_tokens(result.output.value) for result in results)
+        case _:
+            raise AssertionError(said)
+
+
+def _part_weight(part: TextPart | ImagePart | FilePart) -> int:
+    match part:
+        case TextPart(text=text):
+            return estimate_tokens(text)
+        case ImagePart():
+            return _IMAGE_TOKENS
+        case FilePart(data=data):
+            return len(data) // 4

@@ -1,0 +1,66 @@
+"""Exchange — a user's message and everything that was done about it; a conversation is read exchange by exchange. Pure.
+
+Messages are stored in the order in which they came. One that was queued came before the answer ahead of it.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from agentvm.model.ids import MessageId, TurnId
+from agentvm.model.message import Message, UserMessage
+
+
+def by_turn(history: Sequence[Message]) -> list[list[Message]]:
+    """Messages by their turns, in the order in which these were accepted."""
+    groups: dict[str, list[Message]] = {}
+    untold = 0
+    for message in history:
+        if message.turn_id is None and isinstance(message, UserMessage):
+            untold += 1
+        groups.setdefault(message.turn_id or f"before-turns-{untold}", []).append(message)
+    return list(groups.values())
+
+
+def ended(exchanges: Sequence[Sequence[Message]], running: Collection[TurnId]) -> int:
+    """How many of them are over, counted from the first up to one that is not."""
+    return next((place for place, one in enumerate(exchanges) if one[0].turn_id in running), len(exchanges))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The first exchanges of a history, told from the others as they are stored."""
+
+    message_id: MessageId
+    """The last message of the last of them."""
+    last: MessageId
+    """The message of theirs that was stored last."""
+    next: MessageId
+    """The first message that is not theirs."""
+    beyond: tuple[TurnId, ...] = ()
+    """Those that have messages after `next`."""
+
+
+def extent(history: Sequence[Message], count: int) -> Extent | None:
+    """The first `count` exchanges, or as many of them as can be told from the rest. None when that is none of them, or all.
+
+    Messages from before there were turns belong to no turn by name, so they must all lie before what is left out.
+    """
+    exchanges = by_turn(history)
+    for most in range(min(count, len(exchanges) - 1), 0, -1):
+        theirs = {message.id for one in exchanges[:most] for message in one}
+        first = next(place for place, message in enumerate(history) if message.id not in theirs)
+        after = [message for message in history[first:] if message.id in theirs]
+        if all(message.turn_id is not None for message in after):
+            return Extent(
+                message_id=exchanges[most - 1][-1].id,
+                last=(after[-1] if after else history[first - 1]).id,
+                next=history[first].id,
+                beyond=tuple(dict.fromkeys(message.turn_id for message in after if message.turn_id is not None)),
+            )
+    return None
+
+
+def size_of(history: Sequence[Message], covered: Extent) -> int:
+    """How many exchanges an extent has."""
+    exchanges = by_turn(history)
+    return next(place + 1 for place, one in enumerate(exchanges) if one[-1].id == covered.message_id)

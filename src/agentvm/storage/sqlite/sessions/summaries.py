@@ -1,0 +1,150 @@
+"""Summaries — what sessions came to, and what of them a summary does not cover.
+
+Theory of operation. A summary stands for whole exchanges from the beginning on. What is not covered has a position from `next`
+on; what of it belongs to turns that are covered is left out by their names. So a model is given a session by one look at its
+newest summary and at what was said since, however long it is. Rewinds take messages back by number: a summary is dropped with
+the first that it may have covered, in the same transaction, and none is stored of what was taken back since it was read.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.exchange import Extent
+from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.message import decode_message
+from agentvm.model.session import Summary
+from agentvm.storage.base import Recalled
+from agentvm.storage.sqlite.rows import fetch
+
+MOST_LISTED = 200
+
+Scope = tuple[TenantId, ContainerId, SessionId]
+
+_COLUMNS = "summary_id, message_id, text, tokens, model, made_at, user_id"
+_SESSION = """
+SELECT session_key, deleted_at IS NOT NULL FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+_NEWEST = f"""
+SELECT {_COLUMNS}, next, beyond, last FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT 1
+"""
+_LIST = f"SELECT {_COLUMNS} FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT ?"
+# One statement, so that all of it is one state: a rewind between two would leave neither a summary nor what it covered. Not a
+# transaction, which would have to be committed, and reading must not depend on whether the disk takes anything.
+_RECALL = f"""
+WITH
+    home AS (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
+    newest AS MATERIALIZED (
+        SELECT {_COLUMNS}, next, beyond FROM summaries WHERE session_key = (SELECT session_key FROM home)
+        ORDER BY summary_key DESC LIMIT 1
+    )
+SELECT 'summary', 0, {_COLUMNS}, beyond FROM newest
+UNION ALL
+SELECT 'running', 0, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
+UNION ALL
+SELECT 'as of', coalesce(max(rewind_key), 0), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM rewinds WHERE session_key = (SELECT session_key FROM home)
+UNION ALL
+SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM messages
+WHERE session_key = (SELECT session_key FROM home) AND position >= coalesce((SELECT next FROM newest), 0)
+"""
+_PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_TAKEN = "SELECT 1 FROM all_messages WHERE session_key = ? AND rewind_key > ? AND position <= ? LIMIT 1"
+_ADD = f"""
+INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_DROP = "DELETE FROM summaries WHERE session_key = ? AND last >= ?"
+
+_turns = msgspec.json.Decoder(tuple[TurnId, ...])
+
+
+def recall(connection: apsw.Connection, scope: Scope) -> Recalled:
+    summary: Summary | None = None
+    beyond = frozenset[TurnId]()
+    running: set[TurnId] = set()
+    as_of = 0
+    bodies: list[tuple[int, bytes]] = []
+    for kind, number, *row in fetch(connection, _RECALL, scope):
+        match kind:
+            case "summary":
+                summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
+            case "running":
+                running.add(TurnId(row[0]))
+            case "as of":
+                as_of = number
+            case _:
+                bodies.append((number, row[0]))
+    # They come in this order, but nothing says so.
+    messages = (decode_message(body) for _, body in sorted(bodies))
+    return Recalled(
+        summary=summary,
+        messages=tuple(message for message in messages if message.turn_id not in beyond),
+        running=frozenset(running),
+        as_of=as_of,
+    )
+
+
+def list_summaries(connection: apsw.Connection, session_key: int) -> tuple[Summary, ...]:
+    """The newest first."""
+    return tuple(_decode(row) for row in fetch(connection, _LIST, (session_key, MOST_LISTED)))
+
+
+def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[apsw.Connection], bool]:
+    """Stores it if what it covers still stands; whether it did."""
+    about = (
+        summary.summary_id,
+        summary.message_id,
+        summary.text,
+        summary.tokens,
+        summary.model,
+        summary.made_at,
+        summary.user_id,
+    )
+    seen = None if recalled.summary is None else recalled.summary.summary_id
+
+    def work(connection: apsw.Connection) -> bool:
+        found = fetch(connection, _SESSION, scope)
+        if not found or found[0][1]:
+            return False
+        key: int = found[0][0]
+        newest = fetch(connection, _NEWEST, (key,))
+        if (newest[0][0] if newest else None) != seen:
+            return False
+        last, following = _place(connection, key, covered.last), _place(connection, key, covered.next)
+        if last is None or following is None or fetch(connection, _TAKEN, (key, recalled.as_of, last)):
+            return False
+        beyond = covered.beyond
+        if newest and newest[0][9] >= following:
+            # What the summary before it left out here is left out still.
+            beyond, last = (*_turns.decode(newest[0][8]), *beyond), max(last, newest[0][9])
+        connection.execute(_ADD, (key, last, following, msgspec.json.encode(beyond).decode(), *about))
+        return True
+
+    return work
+
+
+def drop_summaries(connection: apsw.Connection, session_key: int, position: int) -> None:
+    """Those that cover something from there on: it does not stand any more."""
+    connection.execute(_DROP, (session_key, position))
+
+
+def _place(connection: apsw.Connection, session_key: int, message_id: str) -> int | None:
+    found = fetch(connection, _PLACE, (session_key, message_id))
+    return int(found[0][0]) if found else None
+
+
+def _decode(row: tuple[Any, ...]) -> Summary:
+    summary_id, message_id, text, tokens, model, made_at, user_id = row
+    return Summary(
+        summary_id=summary_id,
+        message_id=message_id,
+        text=text,
+        tokens=tokens,
+        model=model,
+        made_at=made_at,
+        user_id=user_id,
+    )

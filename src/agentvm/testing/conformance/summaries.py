@@ -1,0 +1,189 @@
+"""Summary conformance — what every store must do with summaries: told with what they do not cover, and gone with what they do.
+
+To be run like the checks of `agentvm.testing.conformance.store`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from agentvm.model.exchange import Extent, extent
+from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId, UserId
+from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
+from agentvm.model.session import Summary
+from agentvm.storage.base import ContainerStore, LogStore, Recalled, Rewinding, SessionWrite, Store
+from agentvm.testing.conformance.records import HOME, SESSION, image, session, turn
+from agentvm.testing.conformance.store import ACME, RIVAL, settle
+
+
+def asked(number: int) -> Message:
+    turn_id = TurnId(f"t{number}")
+    return UserMessage(id=MessageId(f"q{number}"), timestamp=number, turn_id=turn_id, role="user", content=f"question {number}")
+
+
+def answered(number: int) -> Message:
+    content = (TextPart(text=f"answer {number}"),)
+    turn_id = TurnId(f"t{number}")
+    return AssistantMessage(id=MessageId(f"a{number}"), timestamp=number, turn_id=turn_id, role="assistant", content=content)
+
+
+def exchanges(*numbers: int) -> list[Message]:
+    return [message for number in numbers for message in (asked(number), answered(number))]
+
+
+def summary(name: str, covered: Extent) -> Summary:
+    """With everything that a summary may have."""
+    return Summary(
+        summary_id=SummaryId(name),
+        message_id=covered.message_id,
+        text=f"北京 \u0000 {name}",
+        tokens=7,
+        model="echo/x",
+        made_at=9,
+        user_id=UserId("ann"),
+    )
+
+
+async def filled(store: Store, messages: Sequence[Message]) -> LogStore:
+    home = await settle(store, image())
+    log = home.log(SESSION)
+    await log.record(messages=messages, now=2)
+    return log
+
+
+async def sum_up(log: LogStore, name: str, count: int, recalled: Recalled | None = None) -> bool:
+    """Of the first exchanges that are not summed up yet, as they were recalled then, or are now."""
+    recalled = recalled or await log.recall()
+    covered = extent(recalled.messages, count)
+    assert covered is not None
+    return await log.add_summary(summary(name, covered), covered, recalled)
+
+
+async def take_back(store: Store, name: str, *message_ids: str) -> None:
+    rewind = Rewinding(RewindId(name), [MessageId(one) for one in message_ids], 5)
+    await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=5, rewind=rewind)])
+
+
+async def told(log: LogStore) -> tuple[str | None, list[str]]:
+    """The summary and the messages that a model is told of."""
+    recalled = await log.recall()
+    newest = None if recalled.summary is None else recalled.summary.summary_id
+    return newest, [message.id for message in recalled.messages]
+
+
+async def listed(store: Store, session_id: SessionId = SESSION) -> list[str] | None:
+    found = await store.tenant(ACME).sessions([HOME]).summaries(session_id)
+    return None if found is None else [one.summary_id for one in found]
+
+
+async def check_without_a_summary_all_is_recalled(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2))
+    await log.record(turns=[turn("t1", outcome="completed", ended=3), turn("t2")], now=3)
+    recalled = await log.recall()
+    assert recalled.summary is None
+    assert list(recalled.messages) == exchanges(1, 2)
+    assert recalled.running == {"t2"}
+    assert await listed(store) == []
+    gone = store.tenant(ACME).container(HOME).log(SessionId("gone"))
+    assert await gone.recall() == Recalled()
+    assert await listed(store, SessionId("gone")) is None
+
+
+async def check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3))
+    recalled = await log.recall()
+    covered = extent(recalled.messages, 2)
+    assert covered is not None
+    assert await log.add_summary(summary("s1", covered), covered, recalled)
+    again = await log.recall()
+    assert again.summary == summary("s1", covered)
+    assert list(again.messages) == exchanges(3)
+    assert await store.tenant(ACME).sessions([HOME]).summaries(SESSION) == (summary("s1", covered),)
+    # Nothing of the history is lost, or another.
+    assert list(await store.tenant(ACME).container(HOME).list_messages(SESSION)) == exchanges(1, 2, 3)
+    await log.record(messages=exchanges(4), now=4)
+    assert await told(log) == ("s1", ["q3", "a3", "q4", "a4"])
+    assert await sum_up(log, "s2", 1)
+    assert await told(log) == ("s2", ["q4", "a4"])
+    assert await listed(store) == ["s2", "s1"]
+
+
+async def check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead(store: Store) -> None:
+    log = await filled(store, [asked(1), asked(2), asked(3), answered(1), answered(2), answered(3)])
+    assert await sum_up(log, "s1", 1)
+    assert await told(log) == ("s1", ["q2", "q3", "a2", "a3"])
+    assert await sum_up(log, "s2", 1)
+    assert await told(log) == ("s2", ["q3", "a3"])
+    await log.record(messages=exchanges(4), now=4)
+    assert await sum_up(log, "s3", 1)
+    assert await told(log) == ("s3", ["q4", "a4"])
+
+
+async def check_a_rewind_takes_the_summaries_of_what_it_takes_back(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3, 4))
+    assert await sum_up(log, "s1", 1)
+    assert await sum_up(log, "s2", 2)
+    await take_back(store, "r1", "q4", "a4")
+    assert await told(log) == ("s2", [])
+    await take_back(store, "r2", "a3")
+    assert await told(log) == ("s1", ["q2", "a2", "q3"])
+    assert await listed(store) == ["s1"]
+    await take_back(store, "r3", "q2", "a2", "q3", "a1")
+    assert await told(log) == (None, ["q1"])
+    assert await listed(store) == []
+
+
+async def check_none_is_stored_of_what_was_taken_back_meanwhile(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3, 4))
+    before = await log.recall()
+    await take_back(store, "r1", "q4", "a4")
+    await log.record(messages=exchanges(5), now=6)
+    # What it covers still stands.
+    assert await sum_up(log, "s1", 2, before)
+    assert await told(log) == ("s1", ["q3", "a3", "q5", "a5"])
+    before = await log.recall()
+    await take_back(store, "r2", "a3", "q5", "a5")
+    assert not await sum_up(log, "s2", 1, before)
+    assert await told(log) == ("s1", ["q3"])
+
+
+async def check_of_two_at_the_same_time_one_is_stored(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3, 4))
+    before = await log.recall()
+    assert await sum_up(log, "s1", 1, before)
+    assert not await sum_up(log, "s2", 2, before)
+    assert await told(log) == ("s1", ["q2", "a2", "q3", "a3", "q4", "a4"])
+
+
+async def check_a_session_that_is_deleted_or_gone_takes_none(store: Store) -> None:
+    home = await settle(store, image())
+    await home.add_session(session("a"))
+    log = home.log(SessionId("a"))
+    await log.record(messages=exchanges(1, 2, 3), now=2)
+    assert await sum_up(log, "s1", 1)
+    before = await log.recall()
+    sessions = store.tenant(ACME).sessions([HOME])
+    await sessions.delete(SessionId("a"), 5)
+    assert not await sum_up(log, "s2", 1, before)
+    assert await sessions.summaries(SessionId("a")) is None
+    assert await sessions.restore(SessionId("a"), 6, deleted_after=0) is not None
+    assert await listed(store, SessionId("a")) == ["s1"]
+    await sessions.delete(SessionId("a"), 7)
+    assert await store.purge_sessions(7) == ((ACME, "a"),)
+    assert not await sum_up(log, "s3", 1, before)
+    assert await log.recall() == Recalled()
+
+
+async def check_summaries_of_others_are_not_there(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2))
+    assert await sum_up(log, "s1", 1)
+    theirs: ContainerStore = await settle(store, image(), tenant=RIVAL)
+    assert await theirs.log(SESSION).recall() == Recalled()
+    assert await store.tenant(RIVAL).sessions(None).summaries(SESSION) == ()
+    assert await store.tenant(ACME).sessions([]).summaries(SESSION) is None
+    before = await log.recall()
+    covered = Extent(message_id=MessageId("a2"), last=MessageId("a2"), next=MessageId("a2"))
+    assert not await theirs.log(SESSION).add_summary(summary("s2", covered), covered, before)
+
+
+CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = tuple(
+    check for name, check in list(globals().items()) if name.startswith("check_")
+)

@@ -1,0 +1,24 @@
+from agentvm.drivers.base import AssistantSaid, Prompt, ToolsAnswered, UserSaid
+from agentvm.drivers.conversation import most_tokens, share_window, tell, weigh
+from agentvm.testing.conformance.records import EVERY_KIND
+
+
+def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() -> None:
+    assert share_window(100_000, 4_096, None) == (4_096, 95_904)
+    assert share_window(4_000, 4_096, 500) == (2_000, 1_500)
+
+
+def test_an_exchange_is_told_with_its_calls_beside_their_results() -> None:
+    first, second, said, answers = tell(EVERY_KIND)
+    assert isinstance(first, UserSaid)
+    assert isinstance(second, UserSaid)
+    assert isinstance(said, AssistantSaid)
+    assert isinstance(answers, ToolsAnswered)
+    assert [one.id for one in said.tool_calls] == [one.id for one in answers.results] == ["c"]
+
+
+def test_what_is_told_has_a_weight_and_never_more_tokens_than_that_allows() -> None:
+    told = tell(EVERY_KIND)
+    prompt = Prompt(model="m", conversation=told, max_tokens=1, system="s" * 300)
+    assert weigh(()) == 0
+    assert 1_600 < weigh(told) < most_tokens(prompt)

@@ -1,0 +1,33 @@
+import pytest
+from tests.server.http.fixtures import open_world
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_session_is_summed_up_and_its_summaries_are_listed() -> None:
+    async with open_world() as world:
+        path = f"/v1/sessions/{await world.say(world.acme, *(f'saying {number}' for number in range(9)))}"
+        made = await world.ask("POST", f"{path}/compact", key=world.acme.admin)
+        assert made.status == 200
+        # The scripted model repeats what it was shown.
+        assert "saying 2" in made.body["text"]
+        assert "saying 3" not in made.body["text"]
+        listed = await world.ask("GET", f"{path}/summaries", key=world.acme.admin)
+        assert listed.items == [made.body]
+        messages = (await world.ask("GET", f"{path}/messages", key=world.acme.admin)).body
+        assert messages["total"] == 9
+        assert "session.compact" in [action for action, *_ in await world.audit(world.acme.tenant_id)]
+        used = (await world.ask("GET", "/v1/usage", key=world.acme.admin)).body
+        assert sum(row["calls"] for row in used["items"]) == 1
+
+
+async def test_nothing_to_sum_up_is_a_conflict_and_what_is_not_there_is_not_found() -> None:
+    async with open_world() as world:
+        path = f"/v1/sessions/{await world.say(world.acme, 'hello')}"
+        again = await world.ask("POST", f"{path}/compact", key=world.acme.admin)
+        assert (again.status, again.code) == (409, "conflict")
+        for method, what in (("POST", "compact"), ("GET", "summaries")):
+            gone = await world.ask(method, f"/v1/sessions/nope/{what}", key=world.acme.admin)
+            assert (gone.status, gone.code) == (404, "session_not_found")
+            theirs = await world.ask(method, f"{path}/{what}", key=world.bolt.admin)
+            assert (theirs.status, theirs.code) == (404, "session_not_found")

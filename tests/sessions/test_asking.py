@@ -1,0 +1,182 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UserSaid
+from agentvm.drivers.health import Health
+from agentvm.drivers.models import Chosen
+from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
+from agentvm.errors import ProviderBadRequest, ProviderError, ProviderUnreachable, WalletEmpty
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.usage import Usage
+from agentvm.sessions.asking import Asking, Errand
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import open_store
+from agentvm.testing.conformance.records import image, turn
+from agentvm.testing.conformance.store import ACME, settle
+
+pytestmark = pytest.mark.anyio
+
+ERRAND = Errand(
+    key="summary_1",
+    tenant_id=TenantId("acme"),
+    container_id=ContainerId("home"),
+    image_id=ImageId("img"),
+    session_id=SessionId("sess"),
+    user_id=UserId("ann"),
+)
+
+
+class Purse:
+    """Charges one for each token, and remembers what is set aside."""
+
+    def __init__(self) -> None:
+        self.planned: list[Planned] = []
+        self.open = 0
+        self.refuses: set[str] = set()
+
+    async def admit(self, planned: Planned, *, force: bool = False) -> "Purse":
+        if planned.provider in self.refuses:
+            raise WalletEmpty("no more")
+        self.planned.append(planned)
+        self.open += 1
+        return self
+
+    def settle(self, usage: Usage) -> Charge:
+        self.open -= 1
+        return Charge(cost=usage.total, price=usage.total)
+
+    def release(self) -> None:
+        self.open -= 1
+
+
+def candidate(name: str, *steps: Step) -> Chosen:
+    return Chosen(ScriptedDriver(lambda _: steps), "m", Health(name, lambda: 1), provider=name)
+
+
+def asked(one: Chosen) -> int:
+    assert isinstance(one.driver, ScriptedDriver)
+    return len(one.driver.prompts)
+
+
+def write(one: Chosen) -> Prompt:
+    return Prompt(model=one.model, conversation=(UserSaid(content="hi"),), max_tokens=10)
+
+
+@asynccontextmanager
+async def opened(purse: Purse) -> AsyncIterator[tuple[Asking, Store]]:
+    async with open_store(None) as store:
+        await settle(store, image())
+        yield Asking(store, lambda: 5, choose=lambda *_: None, meter=purse), store  # type: ignore[arg-type]  # Not asked.
+
+
+async def owed(store: Store) -> list[LedgerEntry]:
+    return [entry for _, entry in await store.accounts(ACME).ledger.list()]
+
+
+async def test_what_was_said_is_billed_once_under_its_own_key() -> None:
+    purse = Purse()
+    async with opened(purse) as (asking, store):
+        one = candidate("a", *reply("So ", "it is.", usage=Usage(input_tokens=3, output_tokens=4)))
+        heard = await asking.ask(ERRAND, [one], write)
+        assert heard == (one, "So it is.")
+        (entry,) = await owed(store)
+        assert (entry.key, entry.turn_id, entry.user_id, entry.price, entry.usage.total) == (
+            "summary_1",
+            "summary_1",
+            "ann",
+            7,
+            7,
+        )
+        assert purse.open == 0
+        assert purse.planned[0].most_output == 10
+
+
+async def test_who_stands_in_is_asked_while_nothing_was_said() -> None:
+    purse = Purse()
+    async with opened(purse) as (asking, store):
+        out, well = candidate("a", ProviderUnreachable("out")), candidate("b", *reply("yes"))
+        heard = await asking.ask(ERRAND, [out, well], write)
+        assert heard is not None
+        assert heard[0] is well
+        assert [entry.key for entry in await owed(store)] == ["summary_1"]
+        # That it is out is known now: the next call does not find out again.
+        await asking.ask(ERRAND, [out, well], write)
+        assert asked(out) == 1
+        assert purse.open == 0
+
+
+@pytest.mark.parametrize("error", [ProviderUnreachable("out"), ProviderBadRequest("what?")])
+async def test_what_fails_for_all_fails_and_costs_nothing(error: ProviderError) -> None:
+    purse = Purse()
+    async with opened(purse) as (asking, store):
+        with pytest.raises(type(error)):
+            await asking.ask(ERRAND, [candidate("a", error), candidate("b", ProviderUnreachable("out"))], write)
+        assert await owed(store) == []
+        assert purse.open == 0
+
+
+async def test_a_request_that_is_refused_is_not_put_to_others() -> None:
+    async with opened(Purse()) as (asking, _):
+        other = candidate("b", *reply("yes"))
+        with pytest.raises(ProviderBadRequest):
+            await asking.ask(ERRAND, [candidate("a", ProviderBadRequest("what?")), other], write)
+        assert asked(other) == 0
+
+
+async def test_what_was_cut_off_is_paid_for_by_an_estimate() -> None:
+    purse = Purse()
+    begun: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("three words here"), ProviderUnreachable("gone")]
+    async with opened(purse) as (asking, store):
+        other = candidate("b", *reply("yes"))
+        with pytest.raises(ProviderUnreachable):
+            await asking.ask(ERRAND, [candidate("a", *begun), other], write)
+        (entry,) = await owed(store)
+        assert entry.usage.estimated
+        assert asked(other) == 0
+
+
+async def test_who_goes_away_pays_for_what_was_said() -> None:
+    purse = Purse()
+    begun: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("word"), Pause(anyio.Event())]
+    async with opened(purse) as (asking, store):
+        one = candidate("a", *begun)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asking.ask, ERRAND, [one], write)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert len(await owed(store)) == 1
+        assert purse.open == 0
+
+
+async def test_over_the_quota_nobody_is_asked_and_who_may_not_be_paid_does_not_stand_in() -> None:
+    purse = Purse()
+    async with opened(purse) as (asking, _):
+        purse.refuses = {"a"}
+        with pytest.raises(WalletEmpty):
+            await asking.ask(ERRAND, [candidate("a", *reply("x")), candidate("b", *reply("x"))], write)
+        purse.refuses = {"b"}
+        dear = candidate("b", *reply("x"))
+        heard = await asking.ask(ERRAND, [candidate("a", ProviderUnreachable("out")), dear, candidate("c", *reply("c"))], write)
+        assert heard is not None
+        assert heard[1] == "c"
+        assert asked(dear) == 0
+
+
+async def test_who_can_be_asked_nothing_is_passed_over() -> None:
+    async with opened(Purse()) as (asking, _):
+        one, two = candidate("a", *reply("a")), candidate("b", *reply("b"))
+        heard = await asking.ask(ERRAND, [one, two], lambda chosen: None if chosen is one else write(chosen))
+        assert heard == (two, "b")
+        assert await asking.ask(ERRAND, [one], lambda _: None) is None
+
+
+async def test_who_sent_a_message_is_known_by_its_turn() -> None:
+    async with opened(Purse()) as (asking, store):
+        home = store.tenant(ACME).container(ContainerId("home"))
+        await home.log(image().session_id).record(turns=[turn("t1")], now=1)
+        assert await asking.sender(ACME, TurnId("t1")) is None
+        assert await asking.sender(ACME, TurnId("gone")) is None

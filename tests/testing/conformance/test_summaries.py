@@ -1,0 +1,99 @@
+"""The suite itself: stores with one planted fault each must not pass."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+import anyio
+import pytest
+from msgspec import structs
+
+from agentvm.model.exchange import Extent
+from agentvm.model.ids import ContainerId, SessionId
+from agentvm.model.session import Summary
+from agentvm.storage.base import Recalled, Store
+from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite.container import SqliteContainerStore
+from agentvm.storage.sqlite.log import SqliteLogStore
+from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.testing.conformance import summaries as suite
+
+pytestmark = pytest.mark.anyio
+
+Check = Callable[[Store], Awaitable[None]]
+
+
+class Restless(SqliteLogStore):
+    async def recall(self) -> Recalled:
+        return replace(await super().recall(), running=frozenset())
+
+
+class Careless(SqliteLogStore):
+    """Forgets who paid, and whose queued messages it covers."""
+
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        return await super().add_summary(structs.replace(summary, user_id=None), replace(covered, beyond=()), recalled)
+
+
+class Trusting(SqliteLogStore):
+    """Stores whatever it is given, as if it had been recalled just now."""
+
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        return await super().add_summary(summary, covered, await self.recall())
+
+
+class Obliging(SqliteLogStore):
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        await super().add_summary(summary, covered, recalled)
+        return True
+
+
+class Stale(SqliteLogStore):
+    """Remembers a summary that is gone."""
+
+    last: Recalled = Recalled()
+
+    async def recall(self) -> Recalled:
+        found = await super().recall()
+        if found.summary is None and Stale.last.summary is not None:
+            return Stale.last
+        Stale.last = found
+        return found
+
+
+def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
+    class Container(SqliteContainerStore):
+        def log(self, session_id: SessionId) -> SqliteLogStore:
+            return kind(self._database, self._key, session_id)
+
+    class Tenant(SqliteTenantStore):
+        def container(self, container_id: ContainerId) -> SqliteContainerStore:
+            return Container(self._database, self._tenant_id, container_id)
+
+    class Faulty(SqliteStore):
+        def tenant(self, tenant_id: object) -> SqliteTenantStore:
+            return Tenant(self._database, tenant_id)  # type: ignore[arg-type]
+
+    return Faulty
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        (Restless, suite.check_without_a_summary_all_is_recalled),
+        (Careless, suite.check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover),
+        (Careless, suite.check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead),
+        (Stale, suite.check_a_rewind_takes_the_summaries_of_what_it_takes_back),
+        (Trusting, suite.check_none_is_stored_of_what_was_taken_back_meanwhile),
+        (Trusting, suite.check_of_two_at_the_same_time_one_is_stored),
+        (Obliging, suite.check_a_session_that_is_deleted_or_gone_takes_none),
+        (Obliging, suite.check_summaries_of_others_are_not_there),
+    ],
+)
+async def test_a_planted_fault_is_found(kind: type[SqliteLogStore], check: Check) -> None:
+    with anyio.fail_after(10), pytest.raises(AssertionError):
+        async with open_store(None) as store:
+            await check(of(kind)(store._database))
+
+
+def test_every_check_is_in_the_suite() -> None:
+    assert [check.__name__ for check in suite.CHECKS] == [name for name in vars(suite) if name.startswith("check_")]
