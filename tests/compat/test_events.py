@@ -67,11 +67,13 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "turn_response": TURN,
     "session_created": SESSION,
     "session_title_updated": SESSION,
+    "session_forked": SESSION,
     # Ours: additive, so that lists update by themselves and reasoning can be shown.
     "session_updated": SESSION,
     "session_deleted": SESSION,
     "session_restored": SESSION,
     "session_read": SESSION,
+    "session_rewound": SESSION,
     "session_compacted": SESSION,
     "image_created": LIFECYCLE,
     "image_updated": LIFECYCLE,
@@ -86,6 +88,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
 RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_compacted"}
+RARE |= {"session_forked", "session_rewound"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

@@ -24,7 +24,7 @@ from agentvm.events import CATALOGUE
 from agentvm.model.definition import Definition
 from agentvm.model.image import ImageConfig
 from agentvm.model.limits import Limits
-from agentvm.protocol import verbs
+from agentvm.protocol import handles, verbs
 from agentvm.protocol.table import ADDITIVE, COMMANDS
 
 CONFIGURATION = read("docs/config.md")
@@ -35,8 +35,8 @@ MANAGERS = {
     "images": verbs.ImageManager,
     "sessions": verbs.SessionManager,
     "agents": verbs.AgentManager,
-    "session": verbs.SessionHandle,
-    "agent": verbs.AgentHandle,
+    "session": handles.SessionHandle,
+    "agent": handles.AgentHandle,
 }
 
 
