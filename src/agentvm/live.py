@@ -6,19 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
+from agentvm.config.build import build_retention
 from agentvm.config.centre import Centre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
-from agentvm.model.ids import Clock, NewId
+from agentvm.model.ids import Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.observability.observatory import Observatory, known_by
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
+from agentvm.sessions.retention import Due, Retainer
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite.datadir import DATABASE
 from agentvm.tenants.authentication import Ended
@@ -145,6 +148,37 @@ async def open_watched(
     )
     observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
     return runtime, observatory
+
+
+class Resident:
+    """Who is in memory, for those who drop what is old; see `agentvm.sessions.retention.Presence`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.tell = runtime.tell
+        self.thinned = runtime.replay.forget
+
+    def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if isinstance(present, Agent) and not present.resting:
+            return True
+        # What the journal still carries is needed by a restart.
+        log = self._runtime.journal.find(tenant_id, session_id)
+        return log is not None and bool(log.tail or log.open_turns)
+
+    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if present is not None:
+            await self._runtime.stop_agent(present)
+
+
+def open_retainer(settings: Centre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:
+    """Keeps each tenant's policy as it is when it runs."""
+
+    def counted(due: Due) -> None:
+        observatory.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
+
+    return Retainer(store, clock, lambda tenant_id: build_retention(settings.values(tenant_id)), Resident(runtime), counted)
 
 
 def tend(rules: Rules, store: Store, clock: Clock) -> Beside:

@@ -60,4 +60,5 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
         "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "sessions.titles",
+        "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
     }  # fmt: skip

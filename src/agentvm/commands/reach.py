@@ -11,6 +11,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.storage.base import ContainerStore, Place, TenantStore
+from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
 
 
@@ -47,6 +48,11 @@ class Reach:
             if not self._principal.reaches(container_id):
                 raise ContainerForbidden(container_id)
         return self._store.sessions(containers)
+
+    def retention(self) -> RetentionStore:
+        if self._principal.containers is not None:
+            raise ValueError("what is too old concerns all containers, which are not within reach")
+        return self._store.retention()
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         await self._store.save_reader(self._own(client_id), places)

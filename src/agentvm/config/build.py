@@ -17,6 +17,7 @@ from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
 from agentvm.model.limits import Limits
 from agentvm.model.money import NANO, Rate, to_nano
+from agentvm.model.retention import FOREVER, Retention
 from agentvm.model.secret import Secret
 
 MEMORY = ":memory:"
@@ -65,6 +66,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
         titles=flat["sessions.titles"],
+        retention=build_retention(values),
         limits=build_limits(values),
         layers=layers,
     )
@@ -84,6 +86,17 @@ def build_limits(values: Values) -> Limits:
 def build_titles(values: Values) -> TitlesBy:
     by: TitlesBy = values["sessions.titles"].value  # type: ignore[assignment]  # Its declaration says so.
     return by
+
+
+def build_retention(values: Values) -> Retention:
+    # Any: each is of the type that its setting declares.
+    flat: dict[str, Any] = {key: found.value for key, found in values.items() if key.startswith("retention.")}
+    return Retention(
+        session_days=flat.get("retention.sessionDays"),
+        archived_days=flat.get("retention.archivedDays"),
+        rewound_days=flat["retention.rewoundDays"],
+        message_days=flat.get("retention.messageDays"),
+    )
 
 
 def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
@@ -133,6 +146,10 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
+        "retention.sessionDays": config.retention.session_days,
+        "retention.archivedDays": config.retention.archived_days,
+        "retention.rewoundDays": FOREVER if config.retention.rewound_days is None else config.retention.rewound_days,
+        "retention.messageDays": config.retention.message_days,
         "defaults.maxTokens": config.limits.max_tokens,
         "defaults.timeout": round(config.limits.silence_seconds * 1000),
         "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,

@@ -23,6 +23,7 @@ from agentvm.server.http import (
     resource_resolve,
     resource_versions,
     resources,
+    retention,
     secrets,
     sessions,
     tenants,
@@ -58,6 +59,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    retention,
     carrying,
 )
 
