@@ -39,6 +39,8 @@ EVENT_NOTES: dict[str, str] = {
     "session_updated": "A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then.",
     "session_deleted": "A session was deleted. It can be restored until `restorableUntil`.",
     "session_restored": "A deleted session is back.",
+    "session_draft_updated": "Somebody has begun to write in a session, or `removed` what they had begun; the text is theirs "
+    "alone, and not told. `userId` is absent where nobody has to say who they are, `device` for what is of no device.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
     "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
@@ -134,6 +136,13 @@ COMMAND_NOTES: dict[str, str] = {
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
     "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. Nobody "
+    "else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that moment (0: "
+    "only if there is none); otherwise `saved` is false and `draft` is what is there. Emits `session_draft_updated`. Fails with "
+    "`session_not_found`, `invalid_input` beyond 100,000 characters.",
+    "session_drafts": "The asker's own drafts in a session, of all devices, the newest first. Fails with `session_not_found`.",
+    "session_draft_list": "The asker's own drafts of all sessions, or of a container's, the newest first, each with its beginning: "
+    "for a mark in a list of sessions.",
     "session_mark_read": "Says how far the asker has read. A mark never goes back; what was read on one `device` counts "
     "for all. Emits `session_read`. Fails with `session_not_found`, `not_found` for the message, `invalid_input`.",
     "session_pin": "Pins a session, or with `pinned: false` unpins it. Emits `session_updated`. Fails with "

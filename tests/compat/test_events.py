@@ -72,6 +72,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "session_deleted": SESSION,
     "session_restored": SESSION,
     "session_read": SESSION,
+    "session_draft_updated": SESSION,
     "image_created": LIFECYCLE,
     "image_updated": LIFECYCLE,
     "image_deleted": LIFECYCLE,
@@ -84,7 +85,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "resync_required": SESSION,
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
-RARE |= {"session_updated", "session_deleted", "session_restored", "session_read"}
+RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_draft_updated"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

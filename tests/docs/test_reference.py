@@ -98,7 +98,8 @@ def test_the_defaults_are_the_real_ones() -> None:
     for settings in (ServerConfig(), Limits()):
         for field in dataclasses.fields(settings):
             value = getattr(settings, field.name)
-            shown = f'Path("{value}")' if field.name == "data_dir" else "Limits()" if field.name == "limits" else value
+            made = {"data_dir": f'Path("{value}")', "limits": "Limits()", "retention": "Retention()"}
+            shown = made.get(field.name, value)
             assert rows[field.name] == (json.dumps(value) if isinstance(value, str) else str(shown))
 
 

@@ -1,5 +1,7 @@
 """Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
+from dataclasses import dataclass
+
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId
 
@@ -17,6 +19,29 @@ class Rewind(Record):
     rewind_id: RewindId
     rewound_at: int
     messages: int
+
+
+class Draft(Record):
+    """What somebody has begun to write and not sent; `device` is absent for what is of no device."""
+
+    session_id: SessionId
+    container_id: ContainerId
+    image_id: ImageId
+    text: str
+    updated_at: int
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What became of a draft: whether it was saved, when, and what is there now; `changed` if that is something else."""
+
+    container_id: ContainerId
+    image_id: ImageId
+    at: int
+    saved: bool
+    changed: bool
+    draft: Draft | None
 
 
 class Session(Record):

@@ -18,6 +18,7 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.drafts import Drafts
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
@@ -323,6 +324,7 @@ class RuntimeView:
         self.images = ImageManager(link)
         self.containers = ContainerManager(link)
         self.sessions = SessionManager(link)
+        self.drafts = Drafts(link)
         self.agents = AgentManager(link)
 
     async def request(self, kind: str, data: dict[str, object] | None = None) -> WireEvent:

@@ -21,6 +21,7 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.carry import Carrier
+from agentvm.storage.drafts import DraftStore
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
@@ -165,6 +166,9 @@ class TenantStore(Protocol):
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
+        """What an author has not sent in these containers; None for all of the tenant's. '' is nobody in particular."""
 
     def retention(self) -> RetentionStore:
         """What of all its containers is too old."""

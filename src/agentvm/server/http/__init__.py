@@ -13,6 +13,7 @@ from agentvm.server.http import (
     audit,
     carrying,
     config,
+    drafts,
     errors,
     keys,
     logs,
@@ -59,6 +60,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    drafts,
     retention,
     carrying,
 )

@@ -25,6 +25,7 @@ from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, thin
+from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
 from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
@@ -99,6 +100,9 @@ class SqliteTenantStore:
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
         return SqliteSessionStore(self._database, self._tenant_id, containers)
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
+        return SqliteDraftStore(self._database, self._tenant_id, author, containers)
 
     def retention(self) -> SqliteRetentionStore:
         return SqliteRetentionStore(self._database, self._tenant_id)
