@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from tests.server.http.fixtures import Reply, World, open_world
 from tests.sessions.histories import history
 
+from agentvm.errors import QuotaExceeded
 from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.tenants.quota import Quotas
 
 pytestmark = pytest.mark.anyio
 
@@ -168,3 +170,13 @@ async def test_as_much_may_leave_in_a_day_as_the_quota_says() -> None:
         assert sent <= 4_000
         world.clock.now += 86_400_000
         assert (await world.ask("GET", "/v1/export", key=world.acme.user)).status == 200
+
+
+async def test_what_left_before_a_restart_counts_also_if_nobody_waited_for_the_end() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        sent = len((await world.ask("GET", "/v1/export", key=world.acme.user)).raw)
+        await limit(world, "export_bytes_per_day", sent)
+        again = Quotas(world.vm.office.store, world.clock)
+        with pytest.raises(QuotaExceeded):
+            await again.refuse(world.acme.tenant_id, None, "export_bytes_per_day", 1)
