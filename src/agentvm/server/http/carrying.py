@@ -22,7 +22,7 @@ from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.sessions.archive import MAX_ARCHIVE
 from agentvm.sessions.export import Source, Wanted, export_archive
-from agentvm.sessions.intake import ImportReport, Kind, destinations, plan, report, stage, write
+from agentvm.sessions.intake import ImportReport, Kind, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.spool import Spool
 from agentvm.tenants.quota import EXPORTED
@@ -163,6 +163,8 @@ async def import_(ask: Ask[Nothing]) -> ImportReport:
             await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -spool.size)
         else:
             await write(spool, renamed, carrier, vm.clock)
+            for scope, told in await arrivals(spool, renamed):
+                vm.runtime.tell(ask.tenant_id, scope, told)
         return report(spool, renamed, dry_run=query.dry_run)
 
 
