@@ -78,7 +78,10 @@ class SqliteSessionStore:
             if found is None:
                 return None
             if fetch(connection, _IS_DEFAULT, (self._scope[0], session_id)):
-                raise Conflict(f"{session_id} is the default session of {found.image_id}: delete the image, or archive it")
+                raise Conflict(
+                    f"{session_id} is the default session of {found.image_id} and cannot go alone: "
+                    "archive the session, or delete the image with all of its sessions"
+                )
             connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
             return self._find(connection, session_id, deleted=True)[1]
 
