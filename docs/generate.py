@@ -138,8 +138,8 @@ COMMAND_NOTES: dict[str, str] = {
     "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
     "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
     "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
-    "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits `session_draft_updated`. "
-    "Fails with `session_not_found`, `invalid_input` beyond 100,000 characters.",
+    "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
+    "`session_draft_updated`. Fails with `session_not_found`, `invalid_input` beyond 100,000 characters.",
     "session_drafts": "The asker's own drafts in a session, of all devices, the newest first. Fails with `session_not_found`.",
     "session_draft_list": "The asker's own drafts of all sessions, or of a container's, the newest first, each with its "
     "beginning: for a mark in a list of sessions.",

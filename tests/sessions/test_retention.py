@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
 import pytest
@@ -254,6 +255,22 @@ async def test_what_was_dropped_before_a_failure_is_counted_and_the_next_run_goe
         del memory.thinned
         await kept.run()
         assert [due.messages for due in counted] == [2, 4]
+
+
+async def test_what_a_crash_left_half_done_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    policy = (ACME, Retention(session_days=40))
+    async with open_store(tmp_path / "a.db") as store:
+        await tenant(store)
+        for name in ("a", "b"):
+            await past(store, name, 50)
+        cut = policy[1].cut(NOW)
+        # Marked, and then nothing more.
+        await store.tenant(ACME).retention().expire([SessionId("a")], cut)
+    async with open_store(tmp_path / "a.db") as store:
+        assert await there(store) == ["b", SESSION]
+        assert (await retainer(store, policy).run()).sessions == 1
+        assert await purge(store, lambda: NOW, 7 * 86_400.0, lambda *_: None) == 2
+        assert await left(store, "a") == []
 
 
 @dataclass(frozen=True)
