@@ -53,7 +53,7 @@ def retention(
     rewound_days: int | None,
     message_days: int | None,
 ) -> None:
-    """See how long what was said is kept, and what would be deleted.
+    """See how long what was said is kept, and what would go.
 
     It is looked at every hour. Days that are given are only tried; `avm config set retention.…` sets them.
     """
