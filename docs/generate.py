@@ -41,6 +41,8 @@ EVENT_NOTES: dict[str, str] = {
     "session_restored": "A deleted session is back.",
     "session_forked": "A session began with what was said in another.",
     "session_rewound": "Messages were taken back; a client drops them, or reads the history again.",
+    "session_draft_updated": "Somebody has begun to write in a session, or `removed` what they had begun; the text is theirs "
+    "alone, and not told. `userId` is absent where nobody has to say who they are, `device` for what is of no device.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
     "session_compacted": "What was said up to that message was summed up; the messages stay. `session_summaries` shows it.",
@@ -137,6 +139,13 @@ COMMAND_NOTES: dict[str, str] = {
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
     "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
+    "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
+    "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
+    "`session_draft_updated`. Fails with `session_not_found`, `invalid_input` beyond 100,000 characters.",
+    "session_drafts": "The asker's own drafts in a session, of all devices, the newest first. Fails with `session_not_found`.",
+    "session_draft_list": "The asker's own drafts of all sessions, or of a container's, the newest first, each with its "
+    "beginning: for a mark in a list of sessions.",
     "session_mark_read": "Says how far the asker has read. A mark never goes back; what was read on one `device` counts "
     "for all. Emits `session_read`. Fails with `session_not_found`, `not_found` for the message, `invalid_input`.",
     "session_pin": "Pins a session, or with `pinned: false` unpins it. Emits `session_updated`. Fails with "
@@ -145,7 +154,7 @@ COMMAND_NOTES: dict[str, str] = {
     "`session_updated`. Fails with `session_not_found`.",
     "session_delete": "Ends the session's agent and takes the session out of every list and search. Until `restorableUntil` it "
     "can be restored. Emits `session_deleted`. Fails with `session_not_found`, and with `conflict` for the default session of "
-    "an image, which goes with the image.",
+    "an image, which cannot go alone: archive it, or delete the image.",
     "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
     "is too late.",
     "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "

@@ -1,28 +1,36 @@
+import json
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import anyio
 import pytest
 
 from agentvm import log
+from agentvm.app import open_agentvm
 from agentvm.config import ProviderConfig, ServerConfig
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
+from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply
 from agentvm.errors import MissingKey
 from agentvm.live import Live
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.ledger import Planned
 from agentvm.model.money import Rate
+from agentvm.model.retention import DAY, Retention
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.redact import Redactor
+from agentvm.sessions.retention import Due
 from agentvm.storage.sqlite import open_store
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
+from tests.commands.fixtures import Desk
+from tests.server.http.fixtures import Clock
 
 pytestmark = pytest.mark.anyio
 
@@ -102,3 +110,68 @@ async def test_drivers_that_the_program_brought_stay() -> None:
         wrong = replace(BEFORE, llm_provider="anthropic")
         await kept.attempt(wrong)
         await kept.follow(BEFORE, wrong)
+
+
+@asynccontextmanager
+async def serving(retention: Retention, driver: ScriptedDriver | None = None) -> AsyncIterator[tuple[Desk, Clock]]:
+    clock = Clock()
+    config = ServerConfig(data_dir=None, titles="off", retention=retention)
+    async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}, clock=clock) as vm:
+        yield Desk(vm, vm.attach()), clock
+
+
+async def test_a_session_whose_turn_runs_is_left_alone_until_it_has_ended() -> None:
+    gate = anyio.Event()
+    driver = ScriptedDriver(in_turn(reply("one"), [Pause(gate), *reply("two")]))
+    async with serving(Retention(session_days=10, message_days=10), driver) as (desk, clock):
+        image = await desk.create_image()
+        await desk.ask("message_send", imageId=image["imageId"], content="first")
+        await desk.hear("turn_response")
+        clock.now += 50 * DAY
+        await desk.ask("message_send", imageId=image["imageId"], content="second")
+        with anyio.fail_after(10):
+            assert await desk.vm.retainer.run() == Due()
+        gate.set()
+        await desk.hear("turn_response", times=2)
+        # What it owes the ledger is paid right after it was told.
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(10):
+            assert (await desk.vm.retainer.run()).messages == 2
+        history = await desk.ask("session_history", sessionId=image["sessionId"])
+        assert history["messages"][0]["content"] == "second"
+
+
+async def test_who_asks_for_events_that_are_too_old_begins_anew_and_hears_what_follows() -> None:
+    async with serving(Retention(session_days=10)) as (desk, clock):
+        image = await desk.create_image()
+        await desk.ask("message_send", imageId=image["imageId"], content="first")
+        told = int((await desk.hear("turn_response"))[-1]["cursor"])
+        clock.now += 50 * DAY
+        await anyio.wait_all_tasks_blocked()
+        with anyio.fail_after(10):
+            assert (await desk.vm.retainer.run()).emptied == 1
+            back = desk.vm.attach()
+            back.listen(ContainerId("c1"), SessionId(image["sessionId"]), 1)
+            outlet = back.outlet()
+            (resync,) = [json.loads(frame.bare) for frame in await outlet.take()]
+            assert (resync["type"], resync["data"]["cursor"]) == ("resync_required", str(told))
+            await desk.ask("message_send", imageId=image["imageId"], content="again")
+            heard: list[dict[str, object]] = []
+            while not heard or heard[-1]["type"] != "turn_response":
+                heard += [json.loads(frame.bare) for frame in await outlet.take()]
+        cursors = [int(str(event["cursor"])) for event in heard if "cursor" in event]
+        assert cursors == list(range(told + 1, told + 1 + len(cursors)))
+
+
+async def test_a_session_that_goes_takes_its_resting_agent_along_and_everybody_hears_of_it() -> None:
+    async with serving(Retention(session_days=10)) as (desk, clock):
+        image = await desk.create_image()
+        session_id = (await desk.ask("session_create", imageId=image["imageId"]))["session"]["sessionId"]
+        agent_id = (await desk.ask("session_resume", sessionId=session_id))["agentId"]
+        clock.now += 50 * DAY
+        with anyio.fail_after(10):
+            assert (await desk.vm.retainer.run()).sessions == 1
+        (told,) = [event["data"] for event in desk.hear_nowait() if event["type"] == "session_deleted"]
+        assert told["restorableUntil"] == told["deletedAt"] == clock.now
+        assert (await desk.ask("agent_get", agentId=agent_id))["exists"] is False
+        assert (await desk.ask("session_restore", sessionId=session_id))["errorCode"] == "session_not_found"

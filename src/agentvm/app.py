@@ -19,7 +19,7 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
-from agentvm.live import Live, Rules, open_models, open_oidc, open_watched, tend
+from agentvm.live import Live, Rules, open_models, open_oidc, open_retainer, open_watched, tend
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
@@ -35,6 +35,7 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
@@ -92,10 +93,15 @@ class AgentVM:
         settings: Centre | None = None,
         observatory: Observatory | None = None,
         compactor: Compactor | None = None,
+        retainer: Retainer | None = None,
     ) -> None:
-        """Without `settings` the config stays as it is; without an `observatory` nothing is counted."""
+        """Without `settings` the config stays as it is; without an `observatory` nothing is counted.
+
+        Without a `retainer` nothing is too old.
+        """
         self._compactor = compactor
         self._observatory = observatory
+        self._retainer = retainer
         self._config = config
         self._settings = settings
         self.resources = resources
@@ -132,6 +138,12 @@ class AgentVM:
         if self._compactor is None:
             raise NotAvailable("Nothing is summed up on this server")
         return self._compactor
+
+    @property
+    def retainer(self) -> Retainer:
+        if self._retainer is None:
+            raise NotAvailable("On this server nothing is too old to be kept")
+        return self._retainer
 
     @property
     def hindrance(self) -> str | None:
@@ -202,6 +214,8 @@ class AgentVM:
         while True:
             try:
                 await self._store.collect(self.clock(), grace=GRACE)
+                if self._retainer is not None:
+                    await self._retainer.run()
                 await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
@@ -259,6 +273,7 @@ async def open_agentvm(
             settings=settings,
             observatory=observatory,
             compactor=beside.compactor,
+            retainer=open_retainer(settings, store, clock, runtime, observatory),
         )
         await _open_doors(vm, rules.ended, beside, stack)
         yield vm

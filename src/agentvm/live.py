@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
+from agentvm.config.build import build_retention
 from agentvm.config.centre import Centre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
@@ -13,7 +14,7 @@ from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
 from agentvm.model.headers import parse_headers
-from agentvm.model.ids import AgentId, Clock, NewId, TenantId
+from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.observability.observatory import Observatory, known_by
 from agentvm.runtime.agent import Agent
@@ -22,6 +23,7 @@ from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
+from agentvm.sessions.retention import Due, Retainer
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite.datadir import DATABASE
 from agentvm.tenants.authentication import Ended
@@ -199,6 +201,37 @@ async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, observatory: 
     tasks = await stack.enter_async_context(open_tasks())
     tasks.start_soon(telemetry.run)
     stack.callback(tasks.cancel_scope.cancel)
+
+
+class Resident:
+    """Who is in memory, for those who drop what is old; see `agentvm.sessions.retention.Presence`."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.tell = runtime.tell
+        self.thinned = runtime.replay.forget
+
+    def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if isinstance(present, Agent) and not present.resting:
+            return True
+        # What the journal still carries is needed by a restart.
+        log = self._runtime.journal.find(tenant_id, session_id)
+        return log is not None and bool(log.tail or log.open_turns)
+
+    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
+        present = self._runtime.roster.get(tenant_id, container_id, session_id)
+        if present is not None:
+            await self._runtime.stop_agent(present)
+
+
+def open_retainer(settings: Centre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:
+    """Keeps each tenant's policy as it is when it runs."""
+
+    def counted(due: Due) -> None:
+        observatory.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
+
+    return Retainer(store, clock, lambda tenant_id: build_retention(settings.values(tenant_id)), Resident(runtime), counted)
 
 
 def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:

@@ -36,6 +36,9 @@ class Broken:
     def sessions(self, containers: object) -> "Broken":
         return self
 
+    def drafts(self, author: str, containers: object) -> "Broken":
+        return self
+
     @property
     def quotas(self) -> "Broken":
         return self

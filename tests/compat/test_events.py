@@ -75,6 +75,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "session_read": SESSION,
     "session_rewound": SESSION,
     "session_compacted": SESSION,
+    "session_draft_updated": SESSION,
     "image_created": LIFECYCLE,
     "image_updated": LIFECYCLE,
     "image_deleted": LIFECYCLE,
@@ -88,7 +89,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
 }
 RARE = {"quota_warning", "provider_fallback", "turn_suspended", "turn_resumed", "resync_required"}
 RARE |= {"session_updated", "session_deleted", "session_restored", "session_read", "session_compacted"}
-RARE |= {"session_forked", "session_rewound"}
+RARE |= {"session_forked", "session_rewound", "session_draft_updated"}
 
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {

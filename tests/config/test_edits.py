@@ -61,4 +61,5 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
         "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "sessions.titles",
         "compaction.by", "compaction.share", "compaction.keep", "compaction.maxTokens", "compaction.model",
+        "retention.sessionDays", "retention.archivedDays", "retention.rewoundDays", "retention.messageDays",
     }  # fmt: skip

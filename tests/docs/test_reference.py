@@ -103,7 +103,7 @@ def test_the_defaults_are_the_real_ones() -> None:
     for settings in (ServerConfig(), Limits()):
         for field in dataclasses.fields(settings):
             value = getattr(settings, field.name)
-            made = {"data_dir": f'Path("{value}")', "limits": "Limits()", "otel": "OtelConfig()"}
+            made = {"data_dir": f'Path("{value}")', "limits": "Limits()", "otel": "OtelConfig()", "retention": "Retention()"}
             shown = made.get(field.name, value)
             assert rows[field.name] == (json.dumps(value) if isinstance(value, str) else str(shown))
 

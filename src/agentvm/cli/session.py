@@ -8,6 +8,7 @@ import click
 
 from agentvm.cli import branches
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.draft import draft
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
 from agentvm.cli.when import past
 
@@ -59,6 +60,9 @@ limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, s
 @click.group(epilog=EXAMPLES)
 def session() -> None:
     """List, find, read and keep what was said."""
+
+
+session.add_command(draft)
 
 
 @session.command("list", epilog=EXAMPLES)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from agentvm.commands import agent, compaction, container, definition, gate, image, message, resource, session
+from agentvm.commands import agent, compaction, container, definition, drafts, gate, image, message, resource, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -60,6 +60,9 @@ TABLE: CommandTable[Call] = CommandTable(
     session_rewinds=session.rewinds,
     session_compact=compaction.compact,
     session_summaries=compaction.summaries,
+    session_draft=drafts.save,
+    session_drafts=drafts.of_session,
+    session_draft_list=drafts.of_all,
     agent_get=agent.get,
     agent_list=agent.list_of_container,
     agent_destroy=agent.destroy,

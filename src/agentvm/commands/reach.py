@@ -11,6 +11,8 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.storage.base import ContainerStore, Place, TenantStore
+from agentvm.storage.drafts import DraftStore
+from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
 
 
@@ -41,18 +43,33 @@ class Reach:
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """Containers must be named by those who do not reach all: see `reached`."""
-        if containers is None and self._principal.containers is not None:
-            raise ValueError("the sessions of all containers are not within reach")
-        for container_id in containers or ():
-            if not self._principal.reaches(container_id):
-                raise ContainerForbidden(container_id)
+        self._check(containers)
         return self._store.sessions(containers)
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
+        """The principal's own, and nobody else's."""
+        if author != (self._principal.user_id or ""):
+            raise ValueError("the drafts of others are not within reach")
+        self._check(containers)
+        return self._store.drafts(author, containers)
+
+    def retention(self) -> RetentionStore:
+        if self._principal.containers is not None:
+            raise ValueError("what is too old concerns all containers, which are not within reach")
+        return self._store.retention()
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         await self._store.save_reader(self._own(client_id), places)
 
     async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
         return await self._store.take_reader(self._own(client_id))
+
+    def _check(self, containers: Sequence[ContainerId] | None) -> None:
+        if containers is None and self._principal.containers is not None:
+            raise ValueError("the sessions of all containers are not within reach")
+        for container_id in containers or ():
+            if not self._principal.reaches(container_id):
+                raise ContainerForbidden(container_id)
 
     def _own(self, client_id: str) -> str:
         """Clients choose their ids: those of one user are not those of another."""

@@ -37,11 +37,13 @@ class SessionCentre:
 
     async def within(self, container_id: str | None = None) -> SessionStore:
         """The sessions of that container, or of all that the principal may reach."""
+        return self.store.sessions(await self.containers(container_id))
+
+    async def containers(self, container_id: str | None = None) -> tuple[ContainerId, ...] | None:
+        """That one, or those that the principal may reach; None for all of the tenant's."""
         if container_id is not None:
-            return self.store.sessions((check_container_id(container_id),))
-        if self.principal.containers is None:
-            return self.store.sessions(None)
-        return self.store.sessions(await self.store.list_containers())
+            return (check_container_id(container_id),)
+        return None if self.principal.containers is None else await self.store.list_containers()
 
     def reader(self, device: str | None = None) -> Reader:
         if device is not None and not 0 < len(device) <= MAX_DEVICE:

@@ -17,6 +17,7 @@ from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import NANO, Rate, to_nano
+from agentvm.model.retention import FOREVER, Retention
 from agentvm.model.secret import Secret
 
 MEMORY = ":memory:"
@@ -66,6 +67,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
         titles=flat["sessions.titles"],
         otel=_otel(flat),
+        retention=build_retention(values),
         limits=build_limits(values),
         layers=layers,
     )
@@ -116,6 +118,17 @@ def _flat_otel(otel: OtelConfig) -> dict[str, Value | None]:
         "otel.sampleRatio": otel.sample_ratio,
         "otel.exportSeconds": otel.export_seconds,
     }
+
+
+def build_retention(values: Values) -> Retention:
+    # Any: each is of the type that its setting declares.
+    flat: dict[str, Any] = {key: found.value for key, found in values.items() if key.startswith("retention.")}
+    return Retention(
+        session_days=flat.get("retention.sessionDays"),
+        archived_days=flat.get("retention.archivedDays"),
+        rewound_days=flat["retention.rewoundDays"],
+        message_days=flat.get("retention.messageDays"),
+    )
 
 
 def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
@@ -171,6 +184,10 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "compaction.keep": config.limits.compaction.keep,
         "compaction.maxTokens": config.limits.compaction.max_tokens,
         "compaction.model": config.limits.compaction.model,
+        "retention.sessionDays": config.retention.session_days,
+        "retention.archivedDays": config.retention.archived_days,
+        "retention.rewoundDays": FOREVER if config.retention.rewound_days is None else config.retention.rewound_days,
+        "retention.messageDays": config.retention.message_days,
         "defaults.maxTokens": config.limits.max_tokens,
         "defaults.timeout": round(config.limits.silence_seconds * 1000),
         "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,

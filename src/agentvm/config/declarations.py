@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from agentvm.model.money import Rate
+from agentvm.model.retention import FOREVER
 
 Applies = Literal["live", "restart", "boot"]
 """When a change at run time takes effect: at once, with the next start, or never, because it is needed before the database."""
@@ -52,6 +53,7 @@ Amount = Annotated[int, Meta(ge=1, le=2**53 - 1)]
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
 SomeSeconds = Annotated[float, Meta(ge=0.001, le=31_536_000)]
 Milliseconds = Annotated[int, Meta(ge=1, le=86_400_000)]
+Days = Annotated[int, Meta(ge=1, le=FOREVER)]
 Switch = Literal["on", "off", "auto"]
 
 
@@ -284,6 +286,26 @@ class OtelGroup(Group, frozen=True, kw_only=True):
     ] = 15.0
 
 
+class RetentionGroup(Group, frozen=True, kw_only=True):
+    session_days: Annotated[
+        Days | None,
+        setting(
+            "Sessions in which nothing was said for so many days are deleted for good; pinned ones stay. Without it, never.",
+            tenant="any",
+        ),
+    ] = None
+    archived_days: Annotated[
+        Days | None, setting("The same for sessions that are archived; without it, as for the others.", tenant="any")
+    ] = None
+    rewound_days: Annotated[
+        Days, setting("Messages that were taken back so many days ago are deleted for good; 36500 for never.", tenant="any")
+    ] = 30
+    message_days: Annotated[
+        Days | None,
+        setting("Turns that ended so many days ago leave a session that goes on. Without it, never.", tenant="any"),
+    ] = None
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -295,3 +317,4 @@ class Root(Group, frozen=True, kw_only=True):
     sessions: SessionsGroup = SessionsGroup()
     compaction: CompactionGroup = CompactionGroup()
     otel: OtelGroup = OtelGroup()
+    retention: RetentionGroup = RetentionGroup()

@@ -18,6 +18,7 @@ from agentvm.errors import ConfigInvalid
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
+from agentvm.model.retention import Retention
 from agentvm.model.secret import Secret
 
 TitlesBy = Literal["model", "first-words", "off"]
@@ -109,6 +110,8 @@ class ServerConfig:
     titles: TitlesBy = "first-words"
     """How a session without a title gets one after its first exchange."""
     otel: OtelConfig = OtelConfig()
+    retention: Retention = field(default_factory=Retention)
+    """How long what was said is kept, unless a tenant says otherwise."""
     limits: Limits = field(default_factory=Limits)
     layers: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
     """Where the values come from, if they were loaded."""

@@ -140,6 +140,17 @@ class SessionRead(SessionEvent):
     user_id: UserId | None = None
 
 
+class SessionDraftUpdated(SessionEvent):
+    """Somebody has begun to write, or to write something else; what it is they read for themselves. For their other devices."""
+
+    type = "session_draft_updated"
+    session_id: SessionId
+    updated_at: int
+    user_id: UserId | None = None
+    device: str | None = None
+    removed: bool = False
+
+
 class SessionDestroyed(SessionEvent):
     """The agent of this session is gone. The history stays: the name is 1.x's."""
 

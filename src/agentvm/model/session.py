@@ -1,5 +1,7 @@
 """Session — a history that belongs to an image. It has no status: it holds messages, a title, and where its owner put it."""
 
+from dataclasses import dataclass
+
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, SummaryId, UserId
 
@@ -32,6 +34,29 @@ class Summary(Record):
     made_at: int
     user_id: UserId | None = None
     """Who was billed for it."""
+
+
+class Draft(Record):
+    """What somebody has begun to write and not sent; `device` is absent for what is of no device."""
+
+    session_id: SessionId
+    container_id: ContainerId
+    image_id: ImageId
+    text: str
+    updated_at: int
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What became of a draft: whether it was saved, when, and what is there now; `changed` if that is something else."""
+
+    container_id: ContainerId
+    image_id: ImageId
+    at: int
+    saved: bool
+    changed: bool
+    draft: Draft | None
 
 
 class Session(Record):

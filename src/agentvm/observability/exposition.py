@@ -63,6 +63,8 @@ def _requests(metrics: Metrics) -> Iterator[Metric]:
         ("method", "route", "status"),
         metrics.http.items(),
     )
+    dropped = (((kind,), number) for kind, number in metrics.dropped.items())
+    yield _counter("agentvm_retention_dropped", "What was too old to be kept, by kind.", ("kind",), dropped)
     yield _histogram("agentvm_command_seconds", "From a command to its reply.", metrics.command_time)
     yield _histogram("agentvm_http_request_seconds", "From an HTTP request to the end of its answer.", metrics.http_time)
 

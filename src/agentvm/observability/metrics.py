@@ -100,6 +100,8 @@ class Metrics:
         """By name and outcome."""
         self.http: Counter[tuple[str, str, str]] = Counter()
         """By method, template of the route, and class of the status."""
+        self.dropped: Counter[str] = Counter(sessions=0, emptied=0, messages=0, bytes=0)
+        """What tenants did not want to keep any longer, by kind."""
         self.turn_time, self.queue_time, self.first_token, self.model_time, self.model_first, self.tool_time = (
             Histogram(SLOW) for _ in range(6)
         )

@@ -80,6 +80,10 @@ class Replay:
         except RecordUnreadable as error:
             logger.error("log_unreadable", session_id=session_id, after=after, error=str(error))
             return Missed([], end, lost=True)
+        except SessionNotFound:
+            # Gone with its session, which is then not there; or because it was too old to be kept.
+            await log.range()
+            return Missed([], end, lost=True)
         if page is None:
             return Missed([], end) if after >= end else None
         if page.events[0].seq > after + 1:
@@ -128,7 +132,9 @@ class Replay:
 
 
 async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_id: SessionId) -> Page:
-    """`RecordUnreadable` when what the disk gave back means nothing."""
+    """`RecordUnreadable` when what the disk gave back means nothing; `SessionNotFound` when what it tells of is gone."""
+    if not chunk.body:
+        raise SessionNotFound(session_id)
     try:
         body = open_chunk(chunk.body)
         named = named_messages(body)
@@ -136,7 +142,7 @@ async def _decode(log: LogStore, chunk: LogChunk, tenant_id: TenantId, session_i
         raise RecordUnreadable(f"A part of the log cannot be read: {error}") from error
     messages: dict[str, Message] = {message.id: message for message in await log.get_messages(named)}
     if len(messages) < len(named):
-        # Deleted between the two reads: messages go only with their session.
+        # Deleted, perhaps between the two reads.
         raise SessionNotFound(session_id)
     content = len(body) + sum(len(encode_message(message)) for message in messages.values())
     try:

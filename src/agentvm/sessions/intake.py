@@ -1,19 +1,27 @@
 """Intake — what comes in: read and checked as a whole, then written at once, or not at all."""
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import BinaryIO, Literal
 
 import anyio.to_thread
 
 from agentvm.errors import InvalidInput
+from agentvm.events.base import EventData, Scope
+from agentvm.events.lifecycle import ImageCreated, SessionCreated
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, ContainerId, NewId
+from agentvm.model.image import Image
+from agentvm.model.session import Session
 from agentvm.sessions import chatgpt, claude, openwebui
 from agentvm.sessions.archive import Counts
 from agentvm.sessions.foreign import Parse, read_foreign
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Renamed, Spool
 from agentvm.storage.carry import Carrier
+
+MOST_TOLD = 1_000
+"""Images and sessions of one import that are told."""
 
 Kind = Literal["archive", "chatgpt", "claude", "openwebui"]
 
@@ -66,6 +74,27 @@ def destinations(spool: Spool, container_id: ContainerId | None) -> dict[Contain
 
 async def write(spool: Spool, renamed: Renamed, carrier: Carrier, clock: Clock) -> None:
     await carrier.add(lambda: spool.load(renamed), clock())
+
+
+async def arrivals(spool: Spool, renamed: Renamed) -> list[tuple[Scope, EventData]]:
+    """What those are told who work with the containers: of each image, and of sessions besides the default ones.
+
+    Of the first thousand: a device that is told more at once than it can take would be cut off, and lists have the rest.
+    """
+    found = await anyio.to_thread.run_sync(lambda: list(islice(spool.arrivals(renamed), MOST_TOLD)))
+    return [(Scope(container_id=one.container_id, image_id=one.image_id), _told(one)) for one in found]
+
+
+def _told(one: Image | Session) -> EventData:
+    if isinstance(one, Image):
+        return ImageCreated(image_id=one.image_id, container_id=one.container_id, name=one.name, created_at=one.created_at)
+    return SessionCreated(
+        session_id=one.session_id,
+        image_id=one.image_id,
+        container_id=one.container_id,
+        title=one.title,
+        created_at=one.created_at,
+    )
 
 
 def report(spool: Spool, renamed: Renamed, *, dry_run: bool) -> ImportReport:

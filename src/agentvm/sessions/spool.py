@@ -163,6 +163,14 @@ class Spool:
         if messages or turns:
             yield Said(tuple(messages), tuple(turns))
 
+    def arrivals(self, renamed: Renamed) -> Iterator[Image | Session]:
+        """The images, then the sessions besides their default ones, as they are written."""
+        yield from map(renamed.image, self.images.values())
+        default = {image.session_id for image in self.images.values()}
+        for record in self._records():
+            if isinstance(record, Session) and record.session_id not in default:
+                yield renamed.session(record)
+
     def _pairs(self) -> Iterator[tuple[str, str]]:
         return ((one.session_id, one.image_id) for one in self._records() if isinstance(one, Session))
 

@@ -109,6 +109,12 @@ class QuotaStore(Protocol):
 
     async def count_containers(self) -> int: ...
 
+    async def add_exported(self, amount: int, day: int) -> None:
+        """Bytes that left by an export; `day` is when a day began."""
+
+    async def exported(self, day: int) -> int:
+        """What left by exports on that day."""
+
 
 class SecretStore(Protocol):
     """Sealed secrets of one tenant, by name. What is inside is not known here."""

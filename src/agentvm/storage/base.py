@@ -22,7 +22,9 @@ from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.carry import Carrier
+from agentvm.storage.drafts import DraftStore
 from agentvm.storage.resources import ResourceStore
+from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
 from agentvm.storage.settings import Change, SettingsStore
 
@@ -189,6 +191,12 @@ class TenantStore(Protocol):
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
         """The sessions of these containers; None for all of the tenant's."""
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
+        """What an author has not sent in these containers; None for all of the tenant's. '' is nobody in particular."""
+
+    def retention(self) -> RetentionStore:
+        """What of all its containers is too old."""
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         """In place of what was saved of the reader before. Sessions that are gone are passed over."""

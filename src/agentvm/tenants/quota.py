@@ -33,6 +33,8 @@ MAX_BOOKS = 10_000
 RECOUNT = 60_000
 """Milliseconds after which bytes are counted anew; meanwhile what is added is added up."""
 
+EXPORTED = "export_bytes_per_day"
+
 OF_USERS = ("requests_per_minute", "connections", *SPENT)
 """What is counted for each user, too; everything else belongs to a tenant as a whole."""
 
@@ -107,11 +109,15 @@ class Quotas:
             refuse_beyond(counter, adding, now)
 
     async def count(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
-        """Something that is only counted here: until the server ends, or its window does."""
+        """Something that is only counted here: until the server ends, or its window does; see `note_exported`."""
         now = self._clock()
         for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
             renew(counter, now)
             counter.used += adding
+
+    async def note_exported(self, tenant_id: TenantId, amount: int, began: int) -> None:
+        """Bytes that left by an export which has ended: the next start shall know, too."""
+        await self._store.accounts(tenant_id).quotas.add_exported(amount, window_of(METRICS[EXPORTED], began)[0])
 
     async def check(
         self,
@@ -209,6 +215,9 @@ class Quotas:
             ledger = self._store.accounts(tenant_id).ledger
             rows = await ledger.usage(by=(), since=counter.begins, until=until, user_id=quota.user_id)
             counter.used = sum(_amount(quota.metric, row) for row in rows)
+        elif quota.metric == EXPORTED:
+            counter.begins = window_of(METRICS[EXPORTED], now)[0]
+            counter.used = await self._store.accounts(tenant_id).quotas.exported(counter.begins)
         return counter
 
     def _forget_some(self) -> None:

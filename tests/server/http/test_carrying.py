@@ -7,8 +7,11 @@ from msgspec.structs import replace
 from tests.server.http.fixtures import Reply, World, open_world
 from tests.sessions.histories import history
 
+from agentvm.errors import QuotaExceeded
 from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.tenants.quota import Quotas
 
 pytestmark = pytest.mark.anyio
 
@@ -168,3 +171,37 @@ async def test_as_much_may_leave_in_a_day_as_the_quota_says() -> None:
         assert sent <= 4_000
         world.clock.now += 86_400_000
         assert (await world.ask("GET", "/v1/export", key=world.acme.user)).status == 200
+
+
+async def test_what_left_before_a_restart_counts_also_if_nobody_waited_for_the_end() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        sent = len((await world.ask("GET", "/v1/export", key=world.acme.user)).raw)
+        await limit(world, "export_bytes_per_day", sent)
+        again = Quotas(world.vm.office.store, world.clock)
+        with pytest.raises(QuotaExceeded):
+            await again.refuse(world.acme.tenant_id, None, "export_bytes_per_day", 1)
+
+
+async def test_devices_hear_of_what_is_imported_and_nobody_else_does() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        archive = (await world.ask("GET", "/v1/export", key=world.acme.admin)).raw
+        here, elsewhere, theirs = (
+            world.vm.attach(Principal(tenant_id=tenant_id, permissions=EVERYTHING))
+            for tenant_id in (world.acme.tenant_id, world.acme.tenant_id, world.bolt.tenant_id)
+        )
+        here.join(ContainerId("copy"))
+        elsewhere.join(ContainerId("shared"))
+        theirs.join(ContainerId("copy"))
+        for path in ("/v1/import?container=copy&dryRun=true", "/v1/import?container=copy"):
+            assert (await world.ask("POST", path, raw=archive, key=world.acme.admin)).status == 200
+        told = [json.loads(frame.bare) for frame in here.channel.take_nowait()]
+        assert [event["type"] for event in told] == ["image_created"]
+        image_id = told[0]["data"]["imageId"]
+        assert (await world.vm.office.store.tenant(world.acme.tenant_id).find_image(image_id)) == "copy"
+        assert [*elsewhere.channel.take_nowait(), *theirs.channel.take_nowait()] == []
+        foreign = "/v1/import?container=copy&from=claude"
+        assert (await world.ask("POST", foreign, raw=CLAUDE, key=world.acme.admin)).status == 200
+        kinds = [json.loads(frame.bare)["type"] for frame in here.channel.take_nowait()]
+        assert kinds[0] == "image_created"

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 
 ABSENT = "nope"
 BODIES: dict[str, object] = {
+    "text": "x",
     "name": "x",
     "slug": "x",
     "value": "x",

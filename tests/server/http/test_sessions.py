@@ -70,6 +70,7 @@ async def test_the_default_session_of_an_image_stays() -> None:
         default = next(item["sessionId"] for item in items if "preview" not in item)
         refused = await world.ask("DELETE", f"/v1/sessions/{default}", key=world.acme.admin)
         assert (refused.status, refused.code) == (409, "conflict")
+        assert "archive the session, or delete the image" in refused.body["error"]["message"]
 
 
 async def test_a_user_sees_the_containers_they_reach_and_no_other() -> None:

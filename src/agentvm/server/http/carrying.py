@@ -3,18 +3,29 @@
 from collections.abc import AsyncIterator
 from typing import Final, Literal
 
+import anyio
 import msgspec
 
 from agentvm.commands.reach import Reach
-from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput, NotFound, PermissionDenied, SessionNotFound
+from agentvm.errors import (
+    AgentVMError,
+    ContainerForbidden,
+    ContainerNotFound,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    SessionNotFound,
+)
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.sessions.archive import MAX_ARCHIVE
 from agentvm.sessions.export import Source, Wanted, export_archive
-from agentvm.sessions.intake import ImportReport, Kind, destinations, plan, report, stage, write
+from agentvm.sessions.intake import ImportReport, Kind, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.spool import Spool
+from agentvm.tenants.quota import EXPORTED
 
 routes = Routes()
 
@@ -24,7 +35,10 @@ _FORMS: Final[dict[Format, tuple[str, str]]] = {
     "markdown": ("text/markdown; charset=utf-8", "sessions.md"),
     "html": ("text/html; charset=utf-8", "sessions.html"),
 }
-METRIC = "export_bytes_per_day"
+NOTE_SECONDS = 10.0
+"""How long an export that ends waits until it is noted."""
+
+logger = get_logger(__name__)
 
 
 class ExportGiven(Given):
@@ -59,7 +73,7 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     source = Source(Reach(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
     wanted = await _wanted(ask, source)
     size = await source.measure(wanted)
-    await ask.office.quotas.refuse(ask.tenant_id, ask.principal.user_id, METRIC, size)
+    await ask.office.quotas.refuse(ask.tenant_id, ask.principal.user_id, EXPORTED, size)
     if given.format == "archive":
         content = export_archive(source, wanted)
     else:
@@ -75,9 +89,19 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
 
 
 async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    async for chunk in content:
-        await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, METRIC, len(chunk))
-        yield chunk
+    quotas, tenant_id, sent, began = ask.office.quotas, ask.tenant_id, 0, ask.vm.clock()
+    try:
+        async for chunk in content:
+            await quotas.count(tenant_id, ask.principal.user_id, EXPORTED, len(chunk))
+            sent += len(chunk)
+            yield chunk
+    finally:
+        # Also what somebody has who went away in the middle of it.
+        with anyio.move_on_after(NOTE_SECONDS, shield=True):
+            try:
+                await quotas.note_exported(tenant_id, sent, began)
+            except AgentVMError as error:
+                logger.error("export_not_counted", tenant_id=tenant_id, bytes=sent, code=error.code)
 
 
 async def _wanted(ask: Ask[ExportGiven], source: Source) -> list[Wanted]:
@@ -139,6 +163,8 @@ async def import_(ask: Ask[Nothing]) -> ImportReport:
             await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -spool.size)
         else:
             await write(spool, renamed, carrier, vm.clock)
+            for scope, told in await arrivals(spool, renamed):
+                vm.runtime.tell(ask.tenant_id, scope, told)
         return report(spool, renamed, dry_run=query.dry_run)
 
 

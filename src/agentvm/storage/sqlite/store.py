@@ -24,8 +24,10 @@ from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
-from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge
+from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, thin
+from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
+from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
 logger = get_logger(__name__)
@@ -98,6 +100,12 @@ class SqliteTenantStore:
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
         return SqliteSessionStore(self._database, self._tenant_id, containers)
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
+        return SqliteDraftStore(self._database, self._tenant_id, author, containers)
+
+    def retention(self) -> SqliteRetentionStore:
+        return SqliteRetentionStore(self._database, self._tenant_id)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         def read(connection: apsw.Connection) -> Turn | None:
@@ -212,6 +220,8 @@ class SqliteStore:
         return await self._database.write(lambda connection: collect(connection, now, grace))
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        while await self._database.write(lambda connection: thin(connection, deleted_before, limit)):
+            pass
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
     async def tend_search(self, *, limit: int = 200) -> bool:

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agentvm.model.ids import ContainerId, SessionId
+from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
+from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.sessions.question import pieces_of
 from agentvm.storage.sqlite.sessions.search import MONTH, weigh
 from agentvm.storage.sqlite.words import terms
-from agentvm.testing.conformance.records import HOME, SESSION, image
+from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.session_search import ids
 from agentvm.testing.conformance.sessions import answered, mine, said
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -99,3 +100,20 @@ def test_what_is_new_weighs_up_to_twice_as_much() -> None:
     assert weigh(-1.0, 0) == weigh(-1.0, -5) == -2.0
     assert weigh(-1.0, MONTH) == -1.5
     assert -1.1 < weigh(-1.0, 100 * MONTH) < -1.0
+
+
+@pytest.mark.anyio
+async def test_the_number_of_a_hit_is_its_own_in_its_own_session_as_far_as_it_stands() -> None:
+    async with open_store(None) as store:
+        home = await settle(store, image())
+        await home.add_session(session("other"))
+        for number in range(12):
+            for name, hit in ((SESSION, number % 3 == 0), (SessionId("other"), number % 4 == 1)):
+                await home.log(name).record(messages=[said(f"{name}-{number}", "needle" if hit else "hay")], now=1)
+        back = Rewinding(RewindId("r"), (MessageId(f"{SESSION}-1"),), 2)
+        await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=2, rewind=back)])
+        found = (await mine(store).search(MessageSearch(text="needle", limit=100))).items
+        numbers = {name: sorted(one.position for one in found if one.session.session_id == name) for name in (SESSION, "other")}
+        assert numbers == {SESSION: [0, 2, 5, 8], "other": [1, 5, 9]}
+        page = (await mine(store).search(MessageSearch(text="needle", limit=2))).items
+        assert all(one.position in numbers[one.session.session_id] for one in page)

@@ -25,6 +25,11 @@ SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages US
             FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL))
 """
+_ADD_EXPORTED = """
+INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
+ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = bytes + excluded.bytes
+"""
+_EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
 
 
 class SqliteQuotaStore:
@@ -67,6 +72,18 @@ class SqliteQuotaStore:
 
     async def count_containers(self) -> int:
         return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1")
+
+    async def add_exported(self, amount: int, day: int) -> None:
+        """Bytes that left by an export; `day` is when a day began."""
+        await self._database.write(lambda connection: fetch(connection, _ADD_EXPORTED, (self._tenant_id, day, amount)))
+
+    async def exported(self, day: int) -> int:
+        """What left by exports on that day."""
+
+        def read(connection: apsw.Connection) -> int:
+            return sum(amount for (amount,) in fetch(connection, _EXPORTED, (self._tenant_id, day)))
+
+        return await self._database.read(read)
 
     async def _count(self, query: str) -> int:
         return await self._database.read(lambda connection: int(fetch(connection, query, (self._tenant_id,))[0][0]))

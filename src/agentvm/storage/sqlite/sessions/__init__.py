@@ -35,6 +35,10 @@ DELETE FROM sessions
 WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
 RETURNING tenant_id, session_id
 """
+_PURGED = "SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?"
+_THIN = "DELETE FROM all_messages WHERE position IN (SELECT position FROM all_messages WHERE session_key = ? LIMIT ?)"
+MOST_AT_ONCE = 1_000
+"""Messages that are dropped in one commit: others wait for it."""
 
 
 class SqliteSessionStore:
@@ -75,7 +79,10 @@ class SqliteSessionStore:
             if found is None:
                 return None
             if fetch(connection, _IS_DEFAULT, (self._scope[0], session_id)):
-                raise Conflict(f"{session_id} is the default session of {found.image_id}: delete the image, or archive it")
+                raise Conflict(
+                    f"{session_id} is the default session of {found.image_id} and cannot go alone: "
+                    "archive the session, or delete the image with all of its sessions"
+                )
             connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
             return self._find(connection, session_id, deleted=True)[1]
 
@@ -152,6 +159,17 @@ class SqliteSessionStore:
         for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, decode_session(tuple(row))
         return 0, None
+
+
+def thin(connection: apsw.Connection, deleted_before: int, limit: int) -> bool:
+    """Drops some of what was said in the sessions that `purge` would drop; whether more is left."""
+    room = MOST_AT_ONCE
+    for (key,) in fetch(connection, _PURGED, (deleted_before, limit)):
+        connection.execute(_THIN, (key, room))
+        room -= connection.changes()
+        if room <= 0:
+            return True
+    return False
 
 
 def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:

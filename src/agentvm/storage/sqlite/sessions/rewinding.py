@@ -69,6 +69,11 @@ def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewindin
                 connection.execute(leave, (position,))
     if first is not None:
         drop_summaries(connection, session_key, first)
+    settle(connection, session_key, counted)
+
+
+def settle(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
+    """What lists show, and what is unread, after messages went; `counted` are the places of their answers and errors."""
     said = fetch(connection, _SAID_LAST, (session_key,))
     preview = entry_of(decode_message(said[0][0])).preview if said else None
     connection.execute(_SET_SAID, (preview, len(counted), session_key))

@@ -5,7 +5,7 @@ word that is everywhere costs no more than that. A message weighs what BM25 says
 by weight and place; the weight of where a page ended is looked up again, because it depends on all else that was said.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -44,7 +44,8 @@ SELECT {SESSION_COLUMNS}, m.message_id, m.body, s.session_key
 FROM messages AS m JOIN sessions AS s ON s.session_key = m.session_key
 WHERE m.position = ?
 """
-_NUMBER = "SELECT count(*) FROM messages WHERE session_key = ? AND position < ?"
+_SESSION_OF = "SELECT session_key FROM messages WHERE position = ?"
+_BETWEEN = "SELECT count(*) FROM messages WHERE session_key = ? AND position >= ? AND position < ?"
 _NEXT_TO = """
 SELECT m.body
 FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
@@ -76,8 +77,9 @@ def search_messages(
     hits = sorted(sorted(hits, key=lambda hit: hit[1])[:MOST_RANKED])
     rest = hits if after is None else _beyond(hits, (after[1], after[2]))
     page = rest[: wanted.limit]
+    numbers = _numbers(connection, [-place for _, place in page])
     return FoundPage(
-        items=tuple(found for _, place in page if (found := _found(connection, -place, pieces)) is not None),
+        items=tuple(found for _, place in page if (found := _found(connection, -place, pieces, numbers)) is not None),
         total=len(hits),
         capped=capped,
         next=write_place(now, *page[-1]) if len(rest) > len(page) > 0 else None,
@@ -135,10 +137,22 @@ def _beyond(hits: Sequence[Weighed], after: Weighed) -> Sequence[Weighed]:
     return [hit for hit in hits if hit > now]
 
 
-def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece]) -> Found | None:
+def _numbers(connection: apsw.Connection, positions: Sequence[int]) -> dict[int, int]:
+    """Where in its session each of them is: counted from one to the next, so that a long session is gone through once."""
+    numbers: dict[int, int] = {}
+    reached: dict[int, tuple[int, int]] = {}
+    for position in sorted(positions):
+        for (session_key,) in fetch(connection, _SESSION_OF, (position,)):
+            since, number = reached.get(session_key, (0, 0))
+            number += fetch(connection, _BETWEEN, (session_key, since, position))[0][0]
+            numbers[position], reached[session_key] = number, (position, number)
+    return numbers
+
+
+def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece], numbers: Mapping[int, int]) -> Found | None:
     """None for one that went meanwhile."""
     rows = fetch(connection, _HIT, (position,))
-    if not rows:
+    if not rows or position not in numbers:
         return None
     *session, message_id, body, session_key = rows[0]
     entry = entry_of(decode_message(body))
@@ -148,7 +162,7 @@ def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece]) 
         role=ROLES[entry.kind],
         tool=entry.tool,
         at=entry.at,
-        position=fetch(connection, _NUMBER, (session_key, position))[0][0],
+        position=numbers[position],
         snippet=snippet(entry.text, pieces),
         before=_preview(connection, _BEFORE, session_key, position),
         after=_preview(connection, _AFTER, session_key, position),

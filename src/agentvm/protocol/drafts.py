@@ -1,0 +1,29 @@
+"""Drafts — what one has begun to write, as methods over any link."""
+
+from agentvm.model.ids import SessionId
+from agentvm.model.session import Draft
+from agentvm.protocol import commands as ask
+from agentvm.protocol.link import Link
+
+
+class Drafts:
+    """One's own."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def save(
+        self, session_id: str, text: str, *, device: str | None = None, if_updated_at: int | None = None
+    ) -> ask.SessionDraftReply:
+        """An empty text removes it. `saved` is false when it is not of that moment any more."""
+        return await self._link.ask(
+            ask.SessionDraft(session_id=SessionId(session_id), text=text, device=device, if_updated_at=if_updated_at)
+        )
+
+    async def of(self, session_id: str) -> tuple[Draft, ...]:
+        """The newest first."""
+        return (await self._link.ask(ask.SessionDrafts(session_id=SessionId(session_id)))).drafts
+
+    async def list(self, container_id: str | None = None, *, limit: int = 50) -> tuple[ask.DraftListed, ...]:
+        """Of all sessions, the newest first."""
+        return (await self._link.ask(ask.SessionDraftList(container_id=container_id, limit=limit))).drafts

@@ -1,0 +1,273 @@
+"""Retention — drops what tenants do not want to keep any longer, some at a time, beside the turns.
+
+Theory of operation. Each tenant has its own policy, and each run its own moments: what is older goes. What is found is dropped
+in small commits, so turns are stored in between, and a crash leaves whole turns and whole sessions. The store decides in each
+commit whether a thing still goes; who is in memory and at work is known here, and left alone. What the next run would do is
+found by the same questions, without the commits.
+"""
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import anyio
+
+from agentvm.errors import AgentVMError
+from agentvm.events.base import EventData, Scope
+from agentvm.events.lifecycle import SessionDeleted, SessionTitleUpdated, SessionUpdated
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
+from agentvm.model.retention import Cut, Retention
+from agentvm.model.session import Session
+from agentvm.storage.base import Store
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, RetentionStore, SomePlaces, Weight
+
+logger = get_logger(__name__)
+
+SOME = 100
+"""Sessions that are looked at together."""
+AT_ONCE = 500
+"""Messages that one commit drops, unless one turn has more."""
+BREATH = 0.01
+"""Seconds between two commits, so that turns are stored in between."""
+TENANTS = 100
+
+
+class Presence(Protocol):
+    """Who is in memory; what the runtime knows and the store does not."""
+
+    def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        """Whether a turn of the session runs or waits, or somebody is about to begin one."""
+
+    async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
+        """The session's agent ends, if there is one."""
+
+    def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
+
+    def thinned(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Something of it is gone: what was told is not kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What goes: sessions, default sessions that are emptied, and all messages, those of the sessions too."""
+
+    sessions: int = 0
+    emptied: int = 0
+    messages: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Due") -> "Due":
+        return Due(
+            self.sessions + other.sessions,
+            self.emptied + other.emptied,
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+        )
+
+
+def _of(weight: Weight, *, sessions: int = 0, emptied: int = 0) -> Due:
+    return Due(sessions, emptied, weight.messages, weight.bytes)
+
+
+class Retainer:
+    """One per server. `policy_of` says what a tenant wants now; `counted` hears what a run has dropped."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        policy_of: Callable[[TenantId], Retention],
+        presence: Presence,
+        counted: Callable[[Due], None] = lambda due: None,
+    ) -> None:
+        self._store, self._clock = store, clock
+        self.policy_of = policy_of
+        self._presence = presence
+        self._counted = counted
+
+    async def run(self) -> Due:
+        """Once, for all tenants. One whose store fails keeps no other from being looked at."""
+        total, after = Due(), None
+        while tenants := await self._store.directory.list_tenants(after=after, limit=TENANTS):
+            for tenant in tenants:
+                try:
+                    total += await self.run_for(tenant.tenant_id)
+                except AgentVMError as error:
+                    logger.error("retention_failed", tenant_id=tenant.tenant_id, code=error.code, error=str(error))
+            after = tenants[-1].slug
+        return total
+
+    async def run_for(self, tenant_id: TenantId) -> Due:
+        cut = self.policy_of(tenant_id).cut(self._clock())
+        run = _Run(tenant_id, self._store.tenant(tenant_id).retention(), cut, self._clock, self._presence)
+        try:
+            await run.all()
+        finally:
+            # Also what was dropped before something failed.
+            if run.done != Due():
+                self._counted(run.done)
+                done = run.done
+                logger.info(
+                    "retention_applied",
+                    tenant_id=tenant_id,
+                    sessions=done.sessions,
+                    emptied=done.emptied,
+                    messages=done.messages,
+                    bytes=done.bytes,
+                )
+        return run.done
+
+    async def preview(self, tenant_id: TenantId, policy: Retention | None = None) -> Due:
+        """What the next run would drop, if nothing happened until then; by another policy, if one is given."""
+        cut = (policy or self.policy_of(tenant_id)).cut(self._clock())
+        store, due, going = self._store.tenant(tenant_id).retention(), Due(), set[SessionId]()
+        async for some in _expiring(store, cut):
+            for one in some:
+                going.add(one.session.session_id)
+                due += _of(one.weight, sessions=not one.is_default, emptied=one.is_default)
+        if cut.rewound is not None:
+            due += _of(await store.rewound(cut))
+        if cut.messages is not None:
+            async for places in _paged(functools.partial(store.with_old_turns, cut.messages, limit=SOME)):
+                for place in places:
+                    if place.session_id not in going:
+                        due += _of(sum((turn.weight for turn in await store.old_turns(place, cut.messages)), NOTHING))
+        return due
+
+
+class _Run:
+    """One tenant, once."""
+
+    def __init__(self, tenant_id: TenantId, store: RetentionStore, cut: Cut, clock: Clock, presence: Presence) -> None:
+        self._tenant_id, self._store, self._cut = tenant_id, store, cut
+        self._clock, self._presence = clock, presence
+        self.done = Due()
+
+    async def all(self) -> None:
+        async for some in _expiring(self._store, self._cut):
+            idle = [one for one in some if not self._busy(one.session)]
+            await self._expire([one for one in idle if not one.is_default])
+            for one in idle:
+                if one.is_default:
+                    await self._empty(one.session, one.weight)
+        if self._cut.rewound is not None:
+            await self._drop_rewound(self._cut.rewound)
+        if self._cut.messages is not None:
+            async for places in _paged(functools.partial(self._store.with_old_turns, self._cut.messages, limit=SOME)):
+                for place in places:
+                    await self._drop_turns(place, self._cut.messages)
+
+    async def _expire(self, expiring: Sequence[Expiring]) -> None:
+        if not expiring:
+            return
+        weights = {one.session.session_id: one.weight for one in expiring}
+        marked = await self._store.expire(tuple(weights), self._cut)
+        # Who began to use one while it was marked keeps it.
+        used = {session.session_id for session in marked if self._busy(session)}
+        if used:
+            await self._store.revive(tuple(used))
+        for session in marked:
+            if session.session_id in used:
+                continue
+            await self._presence.leave(self._tenant_id, session.container_id, session.session_id)
+            now = self._clock()
+            told = SessionDeleted(
+                session_id=session.session_id,
+                image_id=session.image_id,
+                container_id=session.container_id,
+                deleted_at=now,
+                restorable_until=now,
+            )
+            self._tell(session, told)
+            self.done += _of(weights[session.session_id], sessions=1)
+        await anyio.sleep(BREATH)
+
+    async def _empty(self, session: Session, weight: Weight) -> None:
+        before = self.done
+        await self._drop_turns(Place(session.container_id, session.session_id), None)
+        if self._busy(session):
+            return
+        cleared = await self._store.clear(session.session_id, self._cut, self._clock())
+        if cleared is None:
+            return
+        self._presence.thinned(self._tenant_id, session.session_id)
+        # With what was taken back of it.
+        self.done = before + _of(weight, emptied=1)
+        if session.title is not None:
+            titled = SessionTitleUpdated(session_id=cleared.session_id, title=None, updated_at=cleared.updated_at)
+            self._tell(cleared, titled)
+        told = SessionUpdated(
+            session_id=cleared.session_id,
+            image_id=cleared.image_id,
+            container_id=cleared.container_id,
+            updated_at=cleared.updated_at,
+            pinned_at=cleared.pinned_at,
+            archived_at=cleared.archived_at,
+        )
+        self._tell(cleared, told)
+
+    async def _drop_rewound(self, before: int) -> None:
+        async for places in _paged(functools.partial(self._store.with_rewound, before, limit=SOME)):
+            for place in places:
+                dropped = Weight(AT_ONCE)
+                while dropped.messages >= AT_ONCE and not self._at_work(place):
+                    dropped = await self._store.drop_rewound(place, before, limit=AT_ONCE)
+                    self._note(place, dropped)
+                    await anyio.sleep(BREATH)
+
+    async def _drop_turns(self, place: Place, before: int | None) -> None:
+        for some in _batches(await self._store.old_turns(place, before)):
+            if self._at_work(place):
+                return
+            dropped = await self._store.drop_turns(place, some)
+            if dropped == NOTHING:
+                # Something began meanwhile: the next run sees to it.
+                return
+            self._note(place, dropped)
+            await anyio.sleep(BREATH)
+
+    def _note(self, place: Place, dropped: Weight) -> None:
+        self.done += _of(dropped)
+        self._presence.thinned(self._tenant_id, place.session_id)
+
+    def _busy(self, session: Session) -> bool:
+        return self._presence.busy(self._tenant_id, session.container_id, session.session_id)
+
+    def _at_work(self, place: Place) -> bool:
+        return self._presence.busy(self._tenant_id, place.container_id, place.session_id)
+
+    def _tell(self, session: Session, told: EventData) -> None:
+        self._presence.tell(self._tenant_id, Scope(container_id=session.container_id, image_id=session.image_id), told)
+
+
+async def _expiring(store: RetentionStore, cut: Cut) -> AsyncIterator[tuple[Expiring, ...]]:
+    if not cut.idle:
+        return
+    after: int | None = 0
+    while after is not None:
+        found = await store.expiring(cut, after, limit=SOME)
+        yield found.items
+        after = found.next
+
+
+async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncIterator[tuple[Place, ...]]:
+    after: int | None = 0
+    while after is not None:
+        found = await read(after)
+        yield found.items
+        after = found.next
+
+
+def _batches(turns: Sequence[OldTurn]) -> Iterator[list[OldTurn]]:
+    """Some turns at a time, whole."""
+    some, size = list[OldTurn](), 0
+    for turn in turns:
+        if some and size + turn.weight.messages > AT_ONCE:
+            yield some
+            some, size = [], 0
+        some.append(turn)
+        size += turn.weight.messages
+    if some:
+        yield some

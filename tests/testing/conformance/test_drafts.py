@@ -1,0 +1,69 @@
+"""The suite itself: stores with one planted fault each must not pass."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+import anyio
+import pytest
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.session import Draft, Drafted
+from agentvm.storage.base import Store
+from agentvm.storage.sqlite import SqliteStore
+from agentvm.storage.sqlite.database import open_database
+from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.testing.conformance import drafts as suite
+
+pytestmark = pytest.mark.anyio
+
+
+class OfAll(SqliteDraftStore):
+    def __init__(self, database: object, tenant_id: object, author: object, containers: object) -> None:
+        super().__init__(database, tenant_id, "", containers)  # type: ignore[arg-type]
+
+
+class OneDevice(SqliteDraftStore):
+    async def save(
+        self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
+    ) -> Drafted | None:
+        return await super().save(session_id, "", text, now, if_updated_at=if_updated_at)
+
+
+class Overwriting(SqliteDraftStore):
+    async def save(
+        self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
+    ) -> Drafted | None:
+        return await super().save(session_id, device, text, now)
+
+
+class OldestFirst(SqliteDraftStore):
+    async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
+        return tuple(reversed(await super().list_all(limit=limit)))
+
+
+def faulty(kind: type[SqliteDraftStore]) -> type[SqliteStore]:
+    class Tenant(SqliteTenantStore):
+        def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
+            return kind(self._database, self._tenant_id, author, containers)
+
+    class Faulty(SqliteStore):
+        def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+            return Tenant(self._database, tenant_id)
+
+    return Faulty
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        (OfAll, suite.check_drafts_are_their_authors_alone),
+        (OfAll, suite.check_drafts_go_with_their_session_and_their_author),
+        (OneDevice, suite.check_each_device_has_a_draft_of_its_own),
+        (Overwriting, suite.check_a_draft_is_saved_only_if_it_is_as_it_was_seen),
+        (OldestFirst, suite.check_drafts_are_listed_over_all_sessions),
+    ],
+)
+async def test_a_planted_fault_is_found(kind: type[SqliteDraftStore], check: Callable[[Store], Awaitable[None]]) -> None:
+    with anyio.fail_after(10), pytest.raises(AssertionError):
+        async with open_database(None) as database:
+            await check(faulty(kind)(database))

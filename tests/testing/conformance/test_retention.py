@@ -1,0 +1,78 @@
+"""The suite itself: stores with one planted fault each must not pass."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from agentvm.model.ids import SessionId, TenantId
+from agentvm.model.retention import Cut
+from agentvm.model.session import Session
+from agentvm.storage.base import Store
+from agentvm.storage.retention import NOTHING, OldTurn, Place, Some, Weight
+from agentvm.storage.sqlite import SqliteStore
+from agentvm.storage.sqlite.database import open_database
+from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
+from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.testing.conformance import retention as suite
+from agentvm.testing.conformance.store import RIVAL
+
+pytestmark = pytest.mark.anyio
+
+
+class Merciless(SqliteRetentionStore):
+    async def expiring(self, cut: Cut, after: int = 0, *, limit: int = 100) -> Some:
+        return await super().expiring(replace(cut, archived=cut.sessions), after, limit=limit)
+
+
+class Forgetting(SqliteRetentionStore):
+    async def clear(self, session_id: SessionId, cut: Cut, now: int) -> Session | None:
+        return await super().clear(session_id, replace(cut, sessions=10**9), now)
+
+
+class Lazy(SqliteRetentionStore):
+    async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
+        return NOTHING
+
+    async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
+        return NOTHING
+
+
+class Impatient(SqliteRetentionStore):
+    async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
+        return await super().old_turns(place, None)
+
+
+class Elsewhere(SqliteRetentionStore):
+    def __init__(self, database: object, tenant_id: object) -> None:
+        super().__init__(database, RIVAL)  # type: ignore[arg-type]
+
+
+def of(kind: type[SqliteRetentionStore]) -> type[SqliteStore]:
+    class Tenant(SqliteTenantStore):
+        def retention(self) -> SqliteRetentionStore:
+            return kind(self._database, self._tenant_id)
+
+    class Faulty(SqliteStore):
+        def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+            return Tenant(self._database, tenant_id)
+
+    return Faulty
+
+
+@pytest.mark.parametrize(
+    ("kind", "check"),
+    [
+        (Merciless, suite.check_archived_sessions_go_by_a_moment_of_their_own),
+        (Forgetting, suite.check_a_default_session_is_emptied),
+        (Lazy, suite.check_turns_go_whole_and_the_session_goes_on),
+        (Lazy, suite.check_what_was_taken_back_goes_by_when_that_was),
+        (Impatient, suite.check_turns_that_lie_between_each_other_are_told_apart),
+        (Elsewhere, suite.check_a_tenant_drops_nothing_of_another),
+    ],
+)
+async def test_a_planted_fault_is_found(kind: type[SqliteRetentionStore], check: Callable[[Store], Awaitable[None]]) -> None:
+    with anyio.fail_after(10), pytest.raises(AssertionError):
+        async with open_database(None) as database:
+            await check(of(kind)(database))
