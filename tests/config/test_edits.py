@@ -59,5 +59,6 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
         check_tenant({"llm.apiKey": Secret("k")}, system)
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",
-        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "sessions.titles",
+        "limits.turnCost", "limits.repeats", "limits.turnSeconds", "limits.toolOutput", "limits.attachmentBytes",
+        "limits.attachmentsPerMessage", "sessions.titles",
     }  # fmt: skip

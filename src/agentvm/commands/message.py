@@ -10,6 +10,7 @@ from agentvm.errors import AgentBusy, InvalidInput, SessionNotFound, ShuttingDow
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import UserContent
 from agentvm.protocol import commands as ask
+from agentvm.runtime import attached
 from agentvm.runtime.agent import Agent
 
 
@@ -28,6 +29,9 @@ async def _send(call: Call, command: ask.MessageSend, agent: Agent) -> ask.Messa
     async with agent.sending(command.client_message_id) as earlier:
         if earlier is not None:
             return _reply(agent, earlier.message_id, earlier.turn_id)
+        # Before somebody's turn is interrupted for it; the agent looks once more.
+        files = call.peer.store.container(agent.container_id).attachments
+        await attached.check(files, command.content, call.peer.runtime.limits_of(call.peer.tenant_id).attachments_per_message)
         await _make_way(call, command, agent)
         try:
             async with _within_quotas(call, command, agent):

@@ -21,7 +21,7 @@ from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId, U
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
-from agentvm.runtime import recovery, turn
+from agentvm.runtime import attached, recovery, turn
 from agentvm.runtime.answering import Accepted, Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lifecycle import AgentState, Move, move
@@ -104,6 +104,9 @@ class Agent:
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
         log = await self._open_log()
+        files = self._ports.store.tenant(self.tenant_id).container(self.container_id).attachments
+        most = self._ports.limits_of(self.tenant_id).attachments_per_message
+        await attached.claim(files, content, most, self._ports.clock())
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting >= (most := self._ports.limits_of(self.tenant_id).inbox):

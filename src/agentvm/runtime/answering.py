@@ -18,7 +18,7 @@ from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCall
 from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.runtime import budget, context, recovery, turn
+from agentvm.runtime import attached, budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
@@ -96,7 +96,7 @@ class Answering:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
             try:
-                prompt = self._prompt(asked.chosen, history)
+                prompt = await self._filled(asked.chosen, history)
                 await self._admit(asked.chosen, prompt)
             except Refused:
                 if asked.instead_of is None:
@@ -201,14 +201,20 @@ class Answering:
         container = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id)
         return await container.list_messages(self._log.session_id)
 
-    def _prompt(self, chosen: Chosen, history: Sequence[Message]) -> Prompt:
+    async def _filled(self, chosen: Chosen, history: Sequence[Message]) -> Prompt:
+        """The prompt, with the bytes of what is kept of the history."""
+        store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
+        sizes = await attached.weigh(store, history)
+        return await attached.fill(store, self._prompt(chosen, history, sizes), sizes)
+
+    def _prompt(self, chosen: Chosen, history: Sequence[Message], sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         window = chosen.driver.context_window(model)
         max_tokens = min(definition.max_tokens or self._limits.max_tokens, window // 2)
         system = definition.system_prompt
         room = window - max_tokens - (definition.thinking or 0)
-        said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room)
+        said = context.build(history, self._accepted.state.turn_id, system=system, tools=tools, budget=room, sizes=sizes)
         return Prompt(
             model=model,
             conversation=said,

@@ -4,11 +4,12 @@ The window policy: the system prompt always stays; the oldest whole exchanges ar
 stays; a tool call is never separated from its result. An exchange is a user message and everything its turn produced.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.model.attachment import referred
 from agentvm.model.ids import TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -34,14 +35,23 @@ _LOST = ToolOutput(type="error-text", value="No result: the call was interrupted
 
 
 def build(
-    history: Sequence[Message], current: TurnId, *, system: str | None, tools: Sequence[ToolSpec], budget: int
+    history: Sequence[Message],
+    current: TurnId,
+    *,
+    system: str | None,
+    tools: Sequence[ToolSpec],
+    budget: int,
+    sizes: Mapping[str, int] = {},
 ) -> tuple[Said, ...]:
-    """The conversation up to and including the current turn, as much of it as `budget` tokens hold."""
+    """The conversation up to and including the current turn, as much of it as `budget` tokens hold.
+
+    `sizes` are of the attachments that it refers to, by their digests.
+    """
     exchanges = [_exchange(messages) for messages in _by_turn(history, current)]
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
-        left -= weigh(exchange)
+        left -= weigh(exchange, sizes)
         if kept and left < 0:
             break
         kept.append(exchange)
@@ -54,9 +64,9 @@ def most_tokens(prompt: Prompt) -> int:
     return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
 
 
-def weigh(said: Sequence[Said]) -> int:
+def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has."""
-    return sum(_weight(each) for each in said)
+    return sum(_weight(each, sizes) for each in said)
 
 
 def _by_turn(history: Sequence[Message], current: TurnId) -> list[list[Message]]:
@@ -108,12 +118,12 @@ def _assistant(
     return said
 
 
-def _weight(said: Said) -> int:
+def _weight(said: Said, sizes: Mapping[str, int]) -> int:
     match said:
         case UserSaid(content=str(text)):
             return estimate_tokens(text)
         case UserSaid(content=tuple(parts)):
-            return sum(_part_weight(part) for part in parts)
+            return sum(_part_weight(part, sizes) for part in parts)
         case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)
             return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
@@ -123,11 +133,13 @@ def _weight(said: Said) -> int:
             raise AssertionError(said)
 
 
-def _part_weight(part: TextPart | ImagePart | FilePart) -> int:
+def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]) -> int:
     match part:
         case TextPart(text=text):
             return estimate_tokens(text)
         case ImagePart():
             return _IMAGE_TOKENS
         case FilePart(data=data):
-            return len(data) // 4
+            digest = referred(data)
+            # A third of its bytes is a quarter of its base64.
+            return len(data) // 4 if digest is None else sizes.get(digest, 0) // 3
