@@ -10,6 +10,7 @@ from litestar import Request, Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
+    attachments,
     audit,
     carrying,
     config,
@@ -58,6 +59,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    attachments,
     carrying,
 )
 
