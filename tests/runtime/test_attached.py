@@ -124,9 +124,9 @@ async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypa
         reads: list[str] = []
 
         class Counting:
-            async def read(self, digest: str, offset: int) -> bytes | None:
+            async def read(self, digest: str, number: int) -> bytes | None:
                 reads.append(digest)
-                return await home.attachments.read(digest, offset)
+                return await home.attachments.read(digest, number)
 
         for body in (b"12345678", b"1234", b"12"):
             await upload(home.attachments, body)

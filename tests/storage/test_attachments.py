@@ -35,9 +35,9 @@ async def test_what_goes_while_it_is_read_is_not_there() -> None:
         added, _ = await home.attachments.add(BytesIO(b"x" * CHUNK * 2), Upload(media_type="a/b"), 1)
 
         class Going(SqliteAttachmentStore):
-            async def read(self, digest: str, offset: int) -> bytes | None:
-                if offset:
+            async def read(self, digest: str, number: int) -> bytes | None:
+                if number:
                     await self.delete(digest)
-                return await super().read(digest, offset)
+                return await super().read(digest, number)
 
         assert await read_all(Going(store._database, home._key), added.digest) is None  # type: ignore[attr-defined]

@@ -52,10 +52,10 @@ class AttachmentStore(Protocol):
     async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
         """Those that the container has. They are about to be referred to: `Store.collect` spares them for a grace from now."""
 
-    async def read(self, digest: str, offset: int) -> bytes | None:
-        """The bytes from there, at most `CHUNK` of them; none at the end. None when the container does not have it (any more).
+    async def read(self, digest: str, number: int) -> bytes | None:
+        """Its chunk of that number, from 0; empty beyond the last. None when the container does not have it, or no more.
 
-        `offset` must be a multiple of `CHUNK`.
+        Each chunk but the last has `CHUNK` bytes.
         """
 
     async def delete(self, digest: str) -> bool:
@@ -64,10 +64,7 @@ class AttachmentStore(Protocol):
 
 async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
     """All of it, in memory. None when it is not there, or goes meanwhile."""
-    found = bytearray()
+    found: list[bytes] = []
     while chunk := await store.read(digest, len(found)):
-        found += chunk
-        if len(chunk) < CHUNK:
-            return bytes(found)
-    # Its end falls on the end of a chunk, or it has gone.
-    return bytes(found) if chunk is not None and found else None
+        found.append(chunk)
+    return None if chunk is None else b"".join(found)

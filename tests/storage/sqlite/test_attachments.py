@@ -55,12 +55,6 @@ async def test_the_bytes_are_stored_once_for_all(database: Database, store: Sqli
     ]
 
 
-async def test_a_read_begins_where_a_chunk_does(store: SqliteStore) -> None:
-    home = await settle(store)
-    with pytest.raises(ValueError, match="no multiple"):
-        await home.attachments.read((await upload(home)).digest, 1)
-
-
 async def test_many_go_some_at_a_time(store: SqliteStore) -> None:
     home = await settle(store)
     for number in range(MOST_DROPPED + 3):

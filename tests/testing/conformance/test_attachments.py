@@ -22,8 +22,8 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Cut(SqliteAttachmentStore):
-    async def read(self, digest: str, offset: int) -> bytes | None:
-        found = await super().read(digest, offset)
+    async def read(self, digest: str, number: int) -> bytes | None:
+        found = await super().read(digest, number)
         return found[:-1] if found else found
 
 
@@ -42,8 +42,8 @@ class Lenient(SqliteAttachmentStore):
 class Open(SqliteAttachmentStore):
     """Takes the digest for a key."""
 
-    async def read(self, digest: str, offset: int) -> bytes | None:
-        return await SqliteAttachmentStore(self._database, (TenantId("acme"), ContainerId("home"))).read(digest, offset)
+    async def read(self, digest: str, number: int) -> bytes | None:
+        return await SqliteAttachmentStore(self._database, (TenantId("acme"), ContainerId("home"))).read(digest, number)
 
 
 class Greedy(SqliteAttachmentStore):

@@ -116,11 +116,7 @@ class SqliteAttachmentStore:
 
         return await self._database.write(write)
 
-    async def read(self, digest: str, offset: int) -> bytes | None:
-        number, odd = divmod(offset, CHUNK)
-        if odd:
-            raise ValueError(f"{offset} is no multiple of {CHUNK}")
-
+    async def read(self, digest: str, number: int) -> bytes | None:
         def read(connection: apsw.Connection) -> bytes | None:
             for (body,) in fetch(connection, _CHUNK, (number, *self._key, digest)):
                 return bytes(body)
