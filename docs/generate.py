@@ -145,6 +145,10 @@ COMMAND_NOTES: dict[str, str] = {
     "an image, which goes with the image.",
     "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
     "is too late.",
+    "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
+    "with `container_forbidden`, `invalid_input`.",
+    "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
+    "`container_forbidden`.",
     "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
@@ -156,8 +160,8 @@ COMMAND_NOTES: dict[str, str] = {
     "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
     "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
-    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or "
-    "`content` is empty.",
+    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, `attachment_not_found` for a reference to what the container "
+    "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "

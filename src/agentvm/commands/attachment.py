@@ -1,9 +1,22 @@
-"""Attachments — what is told of uploaded files, on whichever way it is asked for. Their bytes come and go over HTTP."""
+"""Attachment commands — what is told of uploaded files, on whichever way it is asked for. Their bytes come and go over HTTP."""
 
+from agentvm.commands.call import Call
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.attachment import SCHEME, Attachment, is_digest
+from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.storage.attachments import AttachmentStore
+
+
+async def list_some(call: Call, command: ask.AttachmentList) -> ask.AttachmentListReply:
+    store = call.peer.store.container(call.container_id(command.container_id)).attachments
+    page = await store.list(after=command.cursor, limit=command.limit)
+    return ask.AttachmentListReply(records=tuple(shown(item) for item in page.items), next_cursor=page.next)
+
+
+async def get(call: Call, command: ask.AttachmentGet) -> ask.AttachmentGetReply:
+    store = call.peer.store.container(call.container_id(command.container_id)).attachments
+    return ask.AttachmentGetReply(record=shown(await find(store, command.attachment)))
 
 
 async def find(store: AttachmentStore, named: str) -> Attachment:

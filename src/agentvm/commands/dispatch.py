@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from agentvm.commands import agent, container, definition, gate, image, message, resource, session
+from agentvm.commands import agent, attachment, container, definition, gate, image, message, resource, session
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -61,6 +61,8 @@ TABLE: CommandTable[Call] = CommandTable(
     agent_destroy_all=agent.destroy_all,
     agent_interrupt=agent.interrupt,
     message_send=message.send,
+    attachment_list=attachment.list_some,
+    attachment_get=attachment.get,
     resource_register=resource.register,
     resource_publish=resource.publish,
     resource_list=resource.list_some,

@@ -45,6 +45,8 @@ NEEDS: dict[str, str] = {
     "agent_destroy_all": "agent:use",
     "agent_interrupt": "agent:use",
     "message_send": "agent:use",
+    "attachment_list": "sessions:read",
+    "attachment_get": "sessions:read",
     "resource_register": "resources:write",
     "resource_publish": "resources:write",
     "resource_list": "resources:read",

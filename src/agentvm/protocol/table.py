@@ -57,6 +57,8 @@ class CommandTable(Generic[P]):
     agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerIdReply]
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
+    attachment_list: Answer[P, ask.AttachmentList, ask.AttachmentListReply]
+    attachment_get: Answer[P, ask.AttachmentGet, ask.AttachmentGetReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
     resource_publish: Answer[P, ask.ResourcePublish, ask.ResourceRegisterReply]
     resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]
@@ -69,6 +71,6 @@ COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.na
 """Every command's type by its name."""
 
 ADDITIVE = frozenset({"image_build", "image_upgrade"}) | {
-    name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))
+    name for name in COMMANDS if name.startswith(("attachment_", "definition_", "session_", "resource_"))
 }
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -18,6 +18,7 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.files import AttachmentShelf
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
@@ -322,6 +323,7 @@ class RuntimeView:
         self.resources = ResourceShelf(link)
         self.images = ImageManager(link)
         self.containers = ContainerManager(link)
+        self.attachments = AttachmentShelf(link)
         self.sessions = SessionManager(link)
         self.agents = AgentManager(link)
 

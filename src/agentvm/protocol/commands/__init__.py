@@ -15,6 +15,7 @@ from agentvm.protocol.commands.agent import (
     AgentList,
     AgentListReply,
 )
+from agentvm.protocol.commands.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
 from agentvm.protocol.commands.container import (
     ContainerCreate,
@@ -91,7 +92,8 @@ from agentvm.protocol.commands.session import (
 
 __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
-    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet",
+    "AgentInterruptReply", "AgentList", "AgentListReply", "AttachmentGet", "AttachmentGetReply", "AttachmentList",
+    "AttachmentListReply", "Command", "ContainerCreate", "ContainerGet",
     "ContainerGetReply", "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply",
     "DefinitionList", "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "ImageBuild", "ImageChange",
     "ImageCreate", "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply",
