@@ -1,6 +1,7 @@
 import pytest
 from tests.protocol.test_verbs import FakeLink
 
+from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
 from agentvm.protocol.files import AttachmentShelf
@@ -23,6 +24,6 @@ async def test_files_are_listed_page_by_page_and_told_of() -> None:
     assert await shelf.list("c", limit=1) == ((RECORD,), "7")
     assert await shelf.list("c", cursor="7") == ((), None)
     assert await shelf.get("c", "attachment:sha256:0") == RECORD
-    with pytest.raises(ValueError, match="neither"):
+    with pytest.raises(AttachmentNotFound):
         await shelf.get("c", "attachment:sha256:0")
     assert link.asked[1] == ask.AttachmentList(container_id="c", cursor="7")

@@ -1,5 +1,6 @@
 """Files — what is known of attachments, as methods over any link. Their bytes go over HTTP: `agentvm.client.attachments`."""
 
+from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.protocol import commands as ask
 from agentvm.protocol.link import Link
 from agentvm.protocol.records import AttachmentRecord
@@ -22,5 +23,5 @@ class AttachmentShelf:
         """`AttachmentNotFound` if the container does not have it."""
         reply = await self._link.ask(ask.AttachmentGet(container_id=container_id, attachment=attachment))
         if reply.record is None:
-            raise ValueError("the reply names neither a record nor an error")
+            raise AttachmentNotFound(attachment)
         return reply.record
