@@ -68,7 +68,8 @@ simulate: setup-test ## Run the server under random faults on virtual time: make
 lock: setup ## Write requirements/*.txt anew from pyproject.toml; to take newer versions: make lock ARGS=--upgrade
 	$(PIP) install --quiet --only-binary :all: --group lock
 	.venv/bin/$(COMPILE) --group build --output-file requirements/serve.txt
-	.venv/bin/$(COMPILE) --group build --group test --group check --constraint requirements/serve.txt \
+	.venv/bin/$(COMPILE) --extra otel --group build --constraint requirements/serve.txt --output-file requirements/otel.txt
+	.venv/bin/$(COMPILE) --extra otel --group build --group test --group check --constraint requirements/otel.txt \
 		--output-file requirements/test.txt
 
 clean: ## Remove everything make has made

@@ -39,6 +39,8 @@ EVENT_NOTES: dict[str, str] = {
     "session_updated": "A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then.",
     "session_deleted": "A session was deleted. It can be restored until `restorableUntil`.",
     "session_restored": "A deleted session is back.",
+    "session_forked": "A session began with what was said in another.",
+    "session_rewound": "Messages were taken back; a client drops them, or reads the history again.",
     "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
     "say who they are.",
     "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
@@ -149,6 +151,14 @@ COMMAND_NOTES: dict[str, str] = {
     "with `container_forbidden`, `invalid_input`.",
     "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
     "`container_forbidden`.",
+    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be one "
+    "that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
+    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
+    "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
+    "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
+    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
+    "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
+    "`session_fork` goes on from one of them. Fails with `session_not_found`.",
     "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
@@ -162,6 +172,12 @@ COMMAND_NOTES: dict[str, str] = {
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
     "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, `attachment_not_found` for a reference to what the container "
     "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
+    "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
+    "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
+    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, and "
+    "as `message_send` does.",
+    "message_regenerate": "As `message_edit`, with what was asked before: what `messageId` is an answer to, by default the "
+    "last question.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
     "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
     "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
@@ -343,7 +359,7 @@ def _setting_row(setting: Setting) -> str:
     applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.about.applies]
     tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.about.tenant]
     secret = " Secret." if setting.about.secret else ""
-    short = f" `{setting.about.variable}`" if setting.about.variable else ""
+    short = "".join(f" `{name}`" for name in (setting.about.variable, setting.about.standard) if name)
     kind = "text" if setting.kind is str else expects(setting)
     return f"| `{setting.key}` | {value} | {kind} | {applies} | {tenants} | {setting.doc}{secret}{short} |"
 

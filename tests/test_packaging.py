@@ -69,18 +69,21 @@ def test_every_requirement_is_locked_by_hashes_and_names_no_place(lock: Path) ->
 
 
 def test_the_tests_run_on_the_versions_that_are_served() -> None:
-    serve, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in ("serve", "test"))
-    assert serve <= test
+    serve, otel, test = (set(requirements(read(f"requirements/{name}.txt"))) for name in ("serve", "otel", "test"))
+    assert serve <= otel <= test
 
 
 def declared(*groups: str) -> set[str]:
-    """The names of the project's own dependencies, or of the dependency groups named."""
+    """The names of the project's own dependencies, or of the groups and extras named."""
     project = tomllib.loads(read("pyproject.toml"))
-    entries = [entry for group in groups for entry in project["dependency-groups"][group]] or project["project"]["dependencies"]
+    known = project["dependency-groups"] | project["project"]["optional-dependencies"]
+    entries = [entry for group in groups for entry in known[group]] or project["project"]["dependencies"]
     return {re.split(r"[<>=;\[ ]", entry)[0] for entry in entries}
 
 
-@pytest.mark.parametrize(("lock", "groups"), [("serve", ()), ("serve", ("build",)), ("test", ("test", "check"))])
+@pytest.mark.parametrize(
+    ("lock", "groups"), [("serve", ()), ("serve", ("build",)), ("otel", ("otel",)), ("test", ("otel", "test", "check"))]
+)
 def test_every_declared_dependency_is_locked_and_explained(lock: str, groups: tuple[str, ...]) -> None:
     locked = {entry.split("==")[0] for entry in requirements(read(f"requirements/{lock}.txt"))}
     explained = set(re.findall(r"\*\*([\w.-]+)\*\*", read("docs/dependencies.md")))

@@ -12,11 +12,14 @@ from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
 from agentvm.log import conceal, set_level
-from agentvm.model.ids import Clock, NewId
+from agentvm.model.headers import parse_headers
+from agentvm.model.ids import AgentId, Clock, NewId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.observability.observatory import Observatory, known_by
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
+from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
 from agentvm.storage.base import Store
@@ -28,6 +31,7 @@ from agentvm.tenants.people import Guarded
 from agentvm.tenants.price import Prices
 
 if TYPE_CHECKING:
+    from agentvm.observability.telemetry import Telemetry
     from agentvm.tenants.oidc import Oidc
 
 
@@ -128,6 +132,7 @@ async def open_watched(
         tools=lambda: toolbox.names,
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
+    telemetry = await _open_telemetry(settings, observatory, toolbox, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(
             store=store,
@@ -139,12 +144,61 @@ async def open_watched(
             cost=rules.prices.cost,
             meter=rules.metering,
             choose=rules.office.own_keys.choose,
-            effectors=(observatory.metrics, *beside.effectors),
+            effectors=(observatory.metrics, *beside.effectors, *(() if telemetry is None else (telemetry.tracing,))),
             suspends=settings.config.data_dir is not None,
         )
     )
     observatory.watch(runtime, store, lambda: len(runtime.broadcaster.channels))
+    if telemetry is not None:
+        await _run_telemetry(telemetry, runtime, observatory, stack)
     return runtime, observatory
+
+
+async def _open_telemetry(
+    settings: Centre, observatory: Observatory, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
+) -> "Telemetry | None":
+    """What is sent to a collector, if there is one. Opened before the runtime: it hears of its last turns."""
+    otel = settings.config.otel
+    if otel.endpoint is None or not (otel.traces or otel.metrics):
+        return None
+    # Here, because only those pay for it who send.
+    from agentvm.observability.telemetry import Destination, open_telemetry  # noqa: PLC0415
+
+    for value in parse_headers("" if otel.headers is None else otel.headers.reveal()).values():
+        # As it is sent, which is not as it is written.
+        conceal(value)
+    to = Destination(
+        endpoint=otel.endpoint,
+        headers=otel.headers,
+        service_name=otel.service_name,
+        traces=otel.traces,
+        metrics=otel.metrics,
+        sample_ratio=otel.sample_ratio,
+        export_seconds=otel.export_seconds,
+    )
+    try:
+        return await stack.enter_async_context(
+            open_telemetry(
+                to,
+                clock=clock,
+                known=observatory.metrics.known,
+                tools=lambda: toolbox.names,
+                driver_of=lambda provider: settings.config.driver_of(provider),
+            )
+        )
+    except ConfigInvalid as error:
+        raise settings.blamed(error) from None
+
+
+async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, observatory: Observatory, stack: AsyncExitStack) -> None:
+    def name_of(tenant_id: TenantId, agent_id: AgentId) -> str | None:
+        found = runtime.roster.find(tenant_id, agent_id)
+        return found.image.name if isinstance(found, Agent) else None
+
+    telemetry.tracing.name_of, telemetry.samples = name_of, observatory.samples
+    tasks = await stack.enter_async_context(open_tasks())
+    tasks.start_soon(telemetry.run)
+    stack.callback(tasks.cancel_scope.cancel)
 
 
 def tend(rules: Rules, store: Store, clock: Clock) -> Beside:

@@ -9,8 +9,8 @@ from tests.behaviour.world import World, said_by_users
 
 from agentvm import AgentVMError, AgentX, Definition, ImageConfig
 from agentvm.model.message import UserMessage
+from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.records import DefinitionRecord, ImageRecord
-from agentvm.protocol.verbs import AgentHandle, SessionHandle
 
 scenarios("blueprint.feature")
 

@@ -34,8 +34,8 @@ from agentvm.errors import (
     UnknownCommand,
 )
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolCallMessage, ToolResultMessage, UserMessage
+from agentvm.protocol.handles import AgentHandle
 from agentvm.protocol.records import DefinitionRecord
-from agentvm.protocol.verbs import AgentHandle
 
 pytestmark = pytest.mark.anyio
 

@@ -36,16 +36,16 @@ def test_what_was_said_is_found_and_shown_as_text() -> None:
 
 def test_messages_of_every_kind_are_shown() -> None:
     said = [
-        {"role": "user", "timestamp": 1, "content": "hi"},
-        {"role": "assistant", "timestamp": 2, "content": [{"type": "text", "text": "yes"}, {"type": "image"}]},
-        {"role": "assistant", "timestamp": 3, "toolCall": {"name": "run"}},
-        {"role": "tool", "timestamp": 4, "toolResult": {"output": {"value": "done"}}},
+        {"role": "user", "timestamp": 1, "id": "m1", "content": "hi"},
+        {"role": "assistant", "timestamp": 2, "id": "m2", "content": [{"type": "text", "text": "yes"}, {"type": "image"}]},
+        {"role": "assistant", "timestamp": 3, "id": "m3", "toolCall": {"name": "run"}},
+        {"role": "tool", "timestamp": 4, "id": "m4", "toolResult": {"output": {"value": "done"}}},
     ]
     with answering(lambda asked: (200, {"items": said, "total": 4})) as (url, asked):
         done = avm("session", "messages", "sess_1", "--newest", url=url)
         avm("session", "messages", "sess_1", "--around", "msg_1", url=url)
     assert [line.split("  ", 1)[1] for line in done.out.splitlines()] == [
-        "user: hi", "assistant: yes [image]", "assistant: calls run", "tool: done",
+        "m1  user: hi", "m2  assistant: yes [image]", "m3  assistant: calls run", "m4  tool: done",
     ]  # fmt: skip
     assert "order=newest" in asked[0].path
     assert "around=msg_1" in asked[1].path

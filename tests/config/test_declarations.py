@@ -41,7 +41,7 @@ def test_what_is_secret_is_never_a_tenants_and_what_is_needed_first_cannot_be_ch
     assert all(one.about.tenant == "no" for one in SETTINGS.values() if one.about.secret)
     assert {key for key, one in SETTINGS.items() if one.about.applies == "boot"} == {"system.dataDir", "system.serverKey"}
     assert {key for key, one in SETTINGS.items() if one.about.secret} == {
-        "llm.apiKey", "llm.providers.*.apiKey", "system.adminKey", "system.serverKey",
+        "llm.apiKey", "llm.providers.*.apiKey", "system.adminKey", "system.serverKey", "otel.headers",
     }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from agentvm.errors import ConfigInvalid
 
 
 def test_every_setting_has_a_variable_by_rule() -> None:
-    samples = {int: "7", float: "7", tuple: "a,b"}
+    samples = {int: "7", float: "1", tuple: "a,b"}
     for key, setting in SETTINGS.items():
         if key.startswith("billing.prices"):
             continue
@@ -140,3 +140,36 @@ def test_a_provider_without_the_key_that_it_needs_is_told_before_the_start(tmp_p
     (problem,) = check_together(layers_of(file, environ)[0])
     assert (problem.key, "ANTHROPIC_API_KEY" in problem.text) == ("llm.providers.anthropic.apiKey", True)
     assert check_together(layers_of(file, {**environ, "ANTHROPIC_API_KEY": "k"})[0]) == []
+
+
+def test_standard_variables_count_only_where_nothing_else_says_it(tmp_path: Path) -> None:
+    standard = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://theirs:4318",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=sk-planted",
+        "OTEL_SERVICE_NAME": "theirs",
+    }
+    file = tmp_path / "config.yaml"
+    file.write_text("otel: {serviceName: ours}\n", encoding="utf-8")
+    both = load(file, environ=standard)
+    assert (both.otel.endpoint, both.otel.service_name) == ("http://theirs:4318", "ours")
+    assert both.otel.headers is not None
+    assert "planted" not in repr(both)
+    assert both.otel.headers in both.secrets
+    assert load(None, environ={**standard, "AVM_OTEL__ENDPOINT": "http://ours:4318"}).otel.service_name == "theirs"
+    assert from_environment(standard).otel.endpoint == "http://theirs:4318"
+    assert from_environment({}).otel.endpoint is None
+
+
+def test_what_is_sent_to_one_collector_is_not_sent_to_another() -> None:
+    standard = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://theirs", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=x"}
+    assert load(None, environ={**standard, "AVM_OTEL__ENDPOINT": "http://ours"}).otel.headers is None
+    again = load(None, environ={**standard, "AVM_OTEL__ENDPOINT": "http://theirs"})
+    assert again.otel.headers is not None
+
+
+def test_headers_that_are_none_are_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigInvalid, match=r"AVM_OTEL__HEADERS.*otel\.headers.*name=value") as caught:
+        load(None, environ={"AVM_OTEL__HEADERS": "sk-planted"})
+    assert "planted" not in str(caught.value)
+    with pytest.raises(ConfigInvalid, match=r"OTEL_EXPORTER_OTLP_ENDPOINT.*otel\.endpoint"):
+        load(None, environ={"OTEL_EXPORTER_OTLP_ENDPOINT": "nowhere"})

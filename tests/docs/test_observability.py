@@ -14,6 +14,7 @@ from tests.docs.documents import ROOT, blocks, first_column, read
 from tests.observability.test_metrics import counting
 from tests.observability.worlds import gauges
 
+from agentvm.config import load
 from agentvm.observability.exposition import Samples, samples
 from agentvm.observability.timeline import Stages
 
@@ -93,9 +94,22 @@ def test_the_dashboard_is_whole() -> None:
 
 def test_the_scrape_config_on_the_page_is_the_one_that_is_shipped() -> None:
     whole = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
-    (block,) = blocks(PAGE, "yaml")
+    block, _ = blocks(PAGE, "yaml")
     assert whole["scrape_configs"] == yaml.safe_load(block.text)["scrape_configs"]
     assert all((DEPLOY / file).exists() for file in whole["rule_files"])
+
+
+def test_the_collector_of_the_page_can_be_configured_so(tmp_path: Path) -> None:
+    _, block = blocks(PAGE, "yaml")
+    file = tmp_path / "config.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    found = load(file, environ={"OTEL_HEADERS": "authorization=Bearer%20x"}).otel
+    assert (found.endpoint, found.sample_ratio) == ("https://collector.example.org", 0.1)
+    assert found.headers is not None
+    (line,) = (line for one in blocks(PAGE, "sh") for line in one.text.splitlines() if line.startswith("avm serve"))
+    given = dict(word.split("=", 1) for word in shlex.split(line) if word.startswith("otel."))
+    said = load(None, environ={}, settings=given).otel
+    assert (said.endpoint, said.metrics) == ("http://localhost:4318", False)
 
 
 async def run(desk: Desk, line: str) -> str:
@@ -108,4 +122,4 @@ async def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
         assert (await run(desk, next(line for line in lines if line == "avm status"))).splitlines()[-1].startswith("ok:")
         made_key = await run(desk, next(line for line in lines if line.startswith("avm key create")))
         assert "avm_" in made_key
-    assert [line for line in lines if not line.startswith(("avm ", "curl "))] == []
+    assert [line for line in lines if not line.startswith(("avm ", "curl ", "pip ", "docker "))] == []

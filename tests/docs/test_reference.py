@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from pkgutil import iter_modules
 
 import click
 import pytest
@@ -12,6 +13,7 @@ from docs.generate import COMMAND_NOTES, EVENT_NOTES, render
 from tests.docs.documents import DOCS, ROOT, first_column, read
 
 import agentvm
+from agentvm import errors
 from agentvm.cli.main import avm
 from agentvm.config import ServerConfig
 from agentvm.config.catalogue import SETTINGS
@@ -62,6 +64,9 @@ def test_the_catalogue_gives_every_event_a_schema_that_stands_alone() -> None:
 
 
 def test_the_codes_are_those_of_the_error_tree() -> None:
+    for module in iter_modules(errors.__path__):
+        # A code is known when its module is, whoever has imported it.
+        import_module(f"agentvm.errors.{module.name}")
     text = read("docs/errors.md")
     codes = first_column(text, "code | class | when | what to do")
     assert sorted(codes) == sorted(BY_CODE)
@@ -98,7 +103,8 @@ def test_the_defaults_are_the_real_ones() -> None:
     for settings in (ServerConfig(), Limits()):
         for field in dataclasses.fields(settings):
             value = getattr(settings, field.name)
-            shown = f'Path("{value}")' if field.name == "data_dir" else "Limits()" if field.name == "limits" else value
+            made = {"data_dir": f'Path("{value}")', "limits": "Limits()", "otel": "OtelConfig()"}
+            shown = made.get(field.name, value)
             assert rows[field.name] == (json.dumps(value) if isinstance(value, str) else str(shown))
 
 

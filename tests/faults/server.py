@@ -12,7 +12,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
 from agentvm.drivers.scripted import Step, last_user_text, reply, tool_calls
 
-PACE = 0.002
+PACE = float(os.environ.get("MODEL_PACE", "0.002"))
 """Seconds between two outputs of the model."""
 
 

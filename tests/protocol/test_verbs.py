@@ -12,9 +12,10 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
+from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
-from agentvm.protocol.verbs import AgentHandle, AgentX, RuntimeView, SessionHandle
+from agentvm.protocol.verbs import AgentX, RuntimeView
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from tests.commands.fixtures import Desk, open_desk
 from agentvm.drivers.base import AssistantSaid, Prompt, UserSaid
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
 from agentvm.errors import InvalidInput
-from agentvm.errors.attachment import AttachmentNotFound
+from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.limits import Limits
@@ -169,3 +169,27 @@ async def test_what_is_claimed_is_spared_and_what_is_checked_is_looked_at() -> N
         with pytest.raises(InvalidInput):
             await attached.check(home.attachments, content, 0)
         await attached.check(home.attachments, "attachment: text", 0)
+
+
+async def test_an_edit_refers_as_a_message_does_and_what_is_taken_back_keeps_its_file() -> None:
+    driver = ScriptedDriver()
+    async with open_desk(driver) as desk:
+        made = await desk.create_image()
+        await upload(files(desk))
+        sent = await say(desk, made["imageId"], picture())
+        await desk.hear("turn_response")
+        about = {"sessionId": made["sessionId"], "messageId": sent["messageId"]}
+        refused = await desk.ask("message_edit", **about, content=[picture(b"nobody's")])
+        assert refused["errorCode"] == "attachment_not_found"
+        assert "session_rewound" not in desk.types()
+        again = await desk.ask("message_regenerate", sessionId=made["sessionId"])
+        await desk.hear("turn_response", times=2)
+        assert shown(driver)[0] == shown(driver, 0)[0]
+        edited = await desk.ask("message_edit", sessionId=made["sessionId"], messageId=again["messageId"], content="without")
+        assert "errorCode" not in edited
+        await desk.hear("turn_response", times=3)
+        with pytest.raises(AttachmentInUse):
+            await files(desk).delete(digest_of(BODY))
+        fork = await desk.ask("session_fork", sessionId=made["sessionId"], messageId=again["messageId"])
+        listed = await desk.ask("session_messages", sessionId=fork["session"]["sessionId"])
+        assert listed["messages"][0]["content"] == [picture()]

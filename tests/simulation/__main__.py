@@ -11,6 +11,7 @@ from tests.simulation.world import Setup
 SHOWN = (
     "turns",
     "resumed",
+    "rewound",
     "model calls",
     "tool runs",
     "events",

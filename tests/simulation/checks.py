@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
+from agentvm.model.message import Message
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
 from agentvm.storage.sqlite import SqliteStore
@@ -86,10 +87,7 @@ async def _check_user(world: World, user: User) -> None:
     for image in images:
         for session in await container.list_sessions(image.image_id):
             events = await _read_log(world, replay, user, session.session_id)
-            messages = [
-                msgspec.json.decode(msgspec.json.encode(message))
-                for message in await container.list_messages(session.session_id)
-            ]
+            messages = _check_standing(world, session.session_id, events, await container.list_messages(session.session_id))
             check_events(events)
             check_texts(events, disk_failed=world.disk.failed > 0)
             check_messages(events, messages)
@@ -99,7 +97,25 @@ async def _check_user(world: World, user: User) -> None:
             _check_bill(world, events, messages)
             _check_heard(world, user, session.session_id, len(events))
             world.counts["resumed"] += sum(event["type"] == "turn_resumed" for event in events)
+            world.counts["rewound"] += sum(event["type"] == "session_rewound" for event in events)
             world.counts["events"] += len(events)
+
+
+EVERY_MESSAGE = """
+SELECT body FROM sessions JOIN all_messages USING (session_key) WHERE session_id = ? ORDER BY position
+"""
+
+
+def _check_standing(world: World, session_id: SessionId, events: list[Frame], standing: Sequence[Message]) -> list[Frame]:
+    """What stands is what was ever said without what was taken back. Gives all that was said here, taken back or not."""
+    ever = [msgspec.json.decode(body) for (body,) in world.disk.query(EVERY_MESSAGE, (session_id,))]
+    taken = [message_id for event in events if event["type"] == "session_rewound" for message_id in event["data"]["messageIds"]]
+    assert len(set(taken)) == len(taken), f"taken back twice in {session_id}"
+    left = [message["id"] for message in ever if message["id"] not in set(taken)]
+    assert [message.id for message in standing] == left, f"{session_id} does not have what was left in it"
+    begun = {event["data"]["turnId"] for event in events if event["type"] == "turn_request"}
+    # A fork begins with what was said elsewhere.
+    return [message for message in ever if message["turnId"] in begun]
 
 
 async def _read_log(world: World, replay: Replay, user: User, session_id: SessionId) -> list[Frame]:

@@ -184,7 +184,7 @@ class Device:
             self.user.created.add(reply.record.image_id)
             images[reply.record.image_id] = [reply.record.session_id]
             self._subscribe(reply.record.session_id)
-        elif command == "session_create" and reply.session is not None and about in images:
+        elif command in ("session_create", "session_fork") and reply.session is not None and about in images:
             images[about].append(reply.session.session_id)
             self._subscribe(reply.session.session_id)
 
@@ -240,9 +240,40 @@ class Device:
             self.ask("image_delete", imageId=image_id)
 
     def act_fork(self) -> None:
+        """Another session of the image, empty, or beginning with what was said in one."""
         image_id = self._some_image()
-        if image_id is not None and len(self.user.images[image_id]) < 3:
+        if image_id is None or len(self.user.images[image_id]) >= 3:
+            return
+        if self._dice.happens(0.5):
             self.ask("session_create", image_id, imageId=image_id)
+        else:
+            session_id = self._dice.choice(self.user.images[image_id])
+            self.ask("session_fork", image_id, sessionId=session_id)
+
+    def act_rewind(self) -> None:
+        """Takes back something that was said, which may have been taken back already."""
+        if (old := self._some_accepted()) is not None:
+            ((message_id, _),) = old.acked
+            last = self._dice.choice(("before", "messageId"))
+            self.ask("session_rewind", sessionId=old.session_id, onBusy=self._on_busy(), **{last: message_id})
+
+    def act_edit(self) -> None:
+        """Says something else in the place of something that was said."""
+        if (old := self._some_accepted()) is not None:
+            ((message_id, _),) = old.acked
+            number = self._world.next_number()
+            sent = Sent(number, f"key{number}", old.image_id, old.session_id)
+            sent.times += 1
+            self.user.sent.append(sent)
+            data = {"messageId": message_id, "content": sent.text, "clientMessageId": sent.key, "onBusy": self._on_busy()}
+            self.ask("message_edit", sent, sessionId=old.session_id, **data)
+
+    def _some_accepted(self) -> Sent | None:
+        said = [one for one in self.user.sent[-12:] if len(one.acked) == 1 and one.image_id in self.user.images]
+        return self._dice.choice(said) if said else None
+
+    def _on_busy(self) -> str:
+        return self._dice.choice(("reject", "interrupt"))
 
     def act_look(self) -> None:
         if image_id := self._some_image():
@@ -268,7 +299,9 @@ ACTIONS: dict[Callable[[Device], None], float] = {
     Device.act_interrupt: 1.5,
     Device.act_stop: 0.4,
     Device.act_delete: 0.2,
-    Device.act_fork: 0.4,
+    Device.act_fork: 0.6,
+    Device.act_rewind: 0.5,
+    Device.act_edit: 1.0,
     Device.act_look: 0.5,
     Device.act_stall: 0.5,
     Device.read_on: 1.0,

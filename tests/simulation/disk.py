@@ -72,9 +72,9 @@ class Disk:
             (DEFAULT_TENANT, amount),
         )
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
         """For the checks after the end."""
-        return self.connection.execute(sql).fetchall()
+        return self.connection.execute(sql, values).fetchall()
 
     def _refuse(self) -> bool:
         if self.failing is not None:

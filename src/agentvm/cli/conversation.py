@@ -7,8 +7,9 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
+from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import WireEvent
-from agentvm.protocol.verbs import AgentHandle, AgentX, SessionHandle
+from agentvm.protocol.verbs import AgentX
 
 MAX_LISTED = 20
 """Sessions that `/sessions` shows: each without a title costs a request."""

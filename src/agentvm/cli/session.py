@@ -6,6 +6,7 @@ from itertools import islice
 
 import click
 
+from agentvm.cli import branches
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
 from agentvm.cli.when import past
@@ -107,22 +108,32 @@ def show_session(api: Api, show: Show, session_id: str) -> None:
 @click.argument("session_id", metavar="SESSION")
 @click.option("--newest", is_flag=True, help="The newest first.")
 @click.option("--around", metavar="MESSAGE", help="Those around that message.")
+@click.option("--rewind", help="What that rewind took back, in place of what stands.")
 @limit_option
 @tenant_option
 @asks_server
-def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | None, limit: int) -> None:
+def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | None, rewind: str | None, limit: int) -> None:
     """Read the messages of a session."""
     if around is not None:
-        found = iter(api.get("sessions", session_id, "messages", around=around, limit=min(limit, PAGE)).get("items", ()))
+        page = api.get("sessions", session_id, "messages", around=around, rewind=rewind, limit=min(limit, PAGE))
+        found = iter(page.get("items", ()))
     else:
-        order, page = "newest" if newest else "oldest", min(limit, PAGE)
-        found = api.pages("sessions", session_id, "messages", cursor="cursor", following="nextCursor", limit=page, order=order)
+        found = api.pages(
+            "sessions",
+            session_id,
+            "messages",
+            cursor="cursor",
+            following="nextCursor",
+            limit=min(limit, PAGE),
+            order="newest" if newest else "oldest",
+            rewind=rewind,
+        )
     some = list(islice(found, limit))
     if show.as_json:
         show.json(some)
         return
     for one in some:
-        click.echo(f"{when(one['timestamp'])}  {one['role']}: {plain(_said(one))}")
+        click.echo(f"{when(one['timestamp'])}  {one['id']}  {one['role']}: {plain(_said(one))}")
     if not some:
         click.echo("Nothing was said yet.", err=True)
 
@@ -246,6 +257,10 @@ def restore(api: Api, show: Show, session_id: str) -> None:
     """Bring a deleted session back."""
     api.post("sessions", session_id, "restore", body={})
     show.done(f"{plain(session_id)} is back.")
+
+
+for command in branches.COMMANDS:
+    session.add_command(command)
 
 
 def _change(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:

@@ -4,11 +4,13 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import click
 import msgspec
 
 from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
+from agentvm.cli.past import Past, data_option
 from agentvm.cli.table import Columns, Item, Show, moment, money, plain
 
 EXAMPLES = """\b
@@ -17,6 +19,7 @@ Examples:
   avm turn show turn_1
   avm turn replay turn_1                what was said, at once
   avm turn replay turn_1 --speed 1      as fast as it was said
+  avm turn replay turn_1 --data ~/.agentvm   from the files, without a server
 """
 
 STAGES = ("queue", "wait", "stream", "tools", "other", "away")
@@ -64,21 +67,26 @@ def turn() -> None:
 @turn.command("list", epilog=EXAMPLES)
 @click.option("--session", required=True, help="The session whose turns these are.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The newest so many.")
+@data_option
 @tenant_option
 @asks_server
-def list_turns(api: Api, show: Show, session: str, limit: int) -> None:
+def list_turns(api: Api, show: Show, session: str, limit: int, data: Path | None) -> None:
     """List the turns of a session, newest first."""
-    found = api.pages("turns", cursor="cursor", session=session, limit=min(limit, PAGE))
+    if data is not None:
+        found = iter(Past(data, api.tenant).list(session, limit))
+    else:
+        found = api.pages("turns", cursor="cursor", session=session, limit=min(limit, PAGE))
     show.items(islice(found, limit), TURNS, none="There are no turns.")
 
 
 @turn.command("show", epilog=EXAMPLES)
 @click.argument("turn_id", metavar="ID")
+@data_option
 @tenant_option
 @asks_server
-def show_turn(api: Api, show: Show, turn_id: str) -> None:
+def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
     """Show what a turn spent its time and money on; also while it runs."""
-    line = api.get("turns", turn_id)
+    line = api.get("turns", turn_id) if data is None else Past(data, api.tenant).show(turn_id)
     show.record(line, ABOUT)
     if show.as_json:
         return
@@ -93,15 +101,17 @@ def show_turn(api: Api, show: Show, turn_id: str) -> None:
 @click.option(
     "--speed", type=click.FloatRange(min=0.01), help="1 takes as long as it took, 2 half of that; at once if not said."
 )
+@data_option
 @tenant_option
 @asks_server
-def replay(api: Api, show: Show, turn_id: str, speed: float | None) -> None:
+def replay(api: Api, show: Show, turn_id: str, speed: float | None, data: Path | None) -> None:
     """Print what was told of a turn: the same text in the same order. No model is asked.
 
-    With --json every event, one on a line, as clients got it.
+    With --json every event, one on a line, as clients got it. With --data from the files of a server, which need not run.
     """
     before: int | None = None
-    for event in api.pages("turns", turn_id, "events", cursor="cursor"):
+    told = api.pages("turns", turn_id, "events", cursor="cursor") if data is None else Past(data, api.tenant).events(turn_id)
+    for event in told:
         at = int(event.get("timestamp", 0))
         if speed is not None and before is not None and at > before:
             time.sleep((at - before) / 1000 / speed)

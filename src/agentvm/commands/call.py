@@ -9,7 +9,9 @@ from typing import Protocol
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
+from agentvm.commands.branches import Branches
 from agentvm.commands.session_centre import SessionCentre
+from agentvm.commands.speaking import Speaker
 from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
@@ -140,6 +142,15 @@ class Call:
         return SessionCentre(
             store=peer.store, principal=peer.principal, tenant_id=peer.tenant_id, runtime=peer.runtime, clock=peer.clock
         )
+
+    @property
+    def speaker(self) -> Speaker:
+        peer = self.peer
+        return Speaker(runtime=peer.runtime, office=peer.office, tenant_id=peer.tenant_id, user_id=peer.principal.user_id)
+
+    @property
+    def branches(self) -> Branches:
+        return Branches(centre=self.sessions, speaker=self.speaker, new_id=self.peer.new_id)
 
     async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
         container_id = await self.peer.store.find_session(session_id)

@@ -114,6 +114,26 @@ async def restore(call: Call, command: ask.SessionRestore) -> ask.SessionReply:
     return ask.SessionReply(session=await call.sessions.restore(command.session_id))
 
 
+async def fork(call: Call, command: ask.SessionFork) -> ask.SessionReply:
+    session = await call.branches.fork(
+        command.session_id, message_id=command.message_id, image_id=command.image_id, title=command.title
+    )
+    return ask.SessionReply(session=session, subscriptions=call.peer.subscribe(session))
+
+
+async def rewind(call: Call, command: ask.SessionRewind) -> ask.SessionRewindReply:
+    rewound = await call.branches.rewind(
+        command.session_id, message_id=command.message_id, before=command.before, on_busy=command.on_busy
+    )
+    if rewound is None:
+        return ask.SessionRewindReply(session_id=command.session_id, message_ids=())
+    return ask.SessionRewindReply(session_id=command.session_id, message_ids=rewound.message_ids, rewind_id=rewound.rewind_id)
+
+
+async def rewinds(call: Call, command: ask.SessionRewinds) -> ask.SessionRewindsReply:
+    return ask.SessionRewindsReply(session_id=command.session_id, rewinds=await call.branches.rewinds(command.session_id))
+
+
 async def mark_read(call: Call, command: ask.SessionMarkRead) -> ask.SessionMarkReadReply:
     marked = await call.sessions.mark_read(
         command.session_id, cursor=command.cursor, message_id=command.message_id, device=command.device
@@ -122,7 +142,9 @@ async def mark_read(call: Call, command: ask.SessionMarkRead) -> ask.SessionMark
 
 
 async def history(call: Call, command: ask.SessionHistory) -> ask.SessionHistoryReply:
-    wanted = MessageQuery(order=command.order, cursor=command.cursor, around=command.around, limit=command.limit)
+    wanted = MessageQuery(
+        order=command.order, cursor=command.cursor, around=command.around, rewind=command.rewind, limit=command.limit
+    )
     page = await call.sessions.messages(command.session_id, wanted)
     return ask.SessionHistoryReply(
         session_id=command.session_id,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from agentvm.config.catalogue import PRICES, Value
 from agentvm.config.file import refuse
 from agentvm.config.layers import Given, Layer, Values, merge
-from agentvm.config.server import ProviderConfig, ServerConfig, TitlesBy
+from agentvm.config.server import OtelConfig, ProviderConfig, ServerConfig, TitlesBy
 from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
 from agentvm.model.limits import Limits
@@ -65,6 +65,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
         titles=flat["sessions.titles"],
+        otel=_otel(flat),
         limits=build_limits(values),
         layers=layers,
     )
@@ -84,6 +85,30 @@ def build_limits(values: Values) -> Limits:
 def build_titles(values: Values) -> TitlesBy:
     by: TitlesBy = values["sessions.titles"].value  # type: ignore[assignment]  # Its declaration says so.
     return by
+
+
+def _otel(flat: Mapping[str, Any]) -> OtelConfig:
+    return OtelConfig(
+        endpoint=flat.get("otel.endpoint"),
+        headers=flat.get("otel.headers"),
+        service_name=flat["otel.serviceName"],
+        traces=flat["otel.traces"] == "on",
+        metrics=flat["otel.metrics"] == "on",
+        sample_ratio=float(flat["otel.sampleRatio"]),
+        export_seconds=float(flat["otel.exportSeconds"]),
+    )
+
+
+def _flat_otel(otel: OtelConfig) -> dict[str, Value | None]:
+    return {
+        "otel.endpoint": otel.endpoint,
+        "otel.headers": otel.headers,
+        "otel.serviceName": otel.service_name,
+        "otel.traces": "on" if otel.traces else "off",
+        "otel.metrics": "on" if otel.metrics else "off",
+        "otel.sampleRatio": otel.sample_ratio,
+        "otel.exportSeconds": otel.export_seconds,
+    }
 
 
 def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
@@ -133,6 +158,7 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
+        **_flat_otel(config.otel),
         "defaults.maxTokens": config.limits.max_tokens,
         "defaults.timeout": round(config.limits.silence_seconds * 1000),
         "limits.turnCost": Decimal(config.limits.turn_cost) / NANO,

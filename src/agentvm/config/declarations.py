@@ -27,6 +27,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     tenant: Tenant
     secret: bool
     variable: str | None
+    standard: str | None
+    """A variable that other programs read as well: it counts for less than anything that is said to this one."""
     kind: Literal["", "url", "list"]
 
 
@@ -37,9 +39,10 @@ def setting(
     tenant: Tenant = "no",
     secret: bool = False,
     variable: str | None = None,
+    standard: str | None = None,
     kind: Literal["", "url", "list"] = "",
 ) -> Meta:
-    about = About(applies=applies, tenant=tenant, secret=secret, variable=variable, kind=kind)
+    about = About(applies=applies, tenant=tenant, secret=secret, variable=variable, standard=standard, kind=kind)
     return Meta(description=doc, extra={"about": about})
 
 
@@ -234,6 +237,39 @@ class SessionsGroup(Group, frozen=True, kw_only=True):
     ] = "first-words"
 
 
+class OtelGroup(Group, frozen=True, kw_only=True):
+    endpoint: Annotated[
+        Text | None,
+        setting(
+            "Traces and metrics go to this OpenTelemetry collector, if it is said; needs `pip install 'agentvm[otel]'`.",
+            "restart",
+            kind="url",
+            standard="OTEL_EXPORTER_OTLP_ENDPOINT",
+        ),
+    ] = None
+    headers: Annotated[
+        Text | None,
+        setting(
+            "What is sent along, as `name=value,name=value`, the values encoded as in a URL.",
+            "restart",
+            secret=True,
+            standard="OTEL_EXPORTER_OTLP_HEADERS",
+        ),
+    ] = None
+    service_name: Annotated[Text, setting("What the server calls itself there.", "restart", standard="OTEL_SERVICE_NAME")] = (
+        "agentvm"
+    )
+    traces: Annotated[Literal["on", "off"], setting("Whether turns are sent as traces.", "restart")] = "on"
+    metrics: Annotated[Literal["on", "off"], setting("Whether the numbers of `/metrics` are sent, and more.", "restart")] = "on"
+    sample_ratio: Annotated[
+        Annotated[float, Meta(ge=0, le=1)], setting("The part of all turns that are sent as traces.", "restart")
+    ] = 1.0
+    export_seconds: Annotated[
+        Annotated[float, Meta(ge=0.1, le=3_600)],
+        setting("How often something is sent.", "restart"),
+    ] = 15.0
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -243,3 +279,4 @@ class Root(Group, frozen=True, kw_only=True):
     limits: LimitsGroup = LimitsGroup()
     billing: BillingGroup = BillingGroup()
     sessions: SessionsGroup = SessionsGroup()
+    otel: OtelGroup = OtelGroup()

@@ -18,6 +18,7 @@ from agentvm.drivers.registry import DRIVERS
 LayerName = Literal["default", "file", "environment", "flag", "code", "override", "tenant"]
 
 PROVIDER = "llm.provider"
+COLLECTOR = "otel.endpoint"
 ITS_OWN = ("llm.model", "llm.apiKey", "llm.baseUrl")
 
 
@@ -65,6 +66,9 @@ def merge(layers: Iterable[Layer]) -> dict[str, Found]:
                 # Variables and flags are one command line: there the key is meant for whomever the flag names.
                 if not (layer.name == "flag" and key != "llm.model" and key in found and found[key].layer == "environment"):
                     found.pop(key, None)
+        if COLLECTOR in found and COLLECTOR in layer.given and found[COLLECTOR].value != layer.given[COLLECTOR].value:
+            # They are for the collector that is named with them.
+            found.pop("otel.headers", None)
         found.update({key: Found(layer.name, given) for key, given in layer.given.items()})
     return found
 

@@ -2,7 +2,8 @@
 
 The file is the one that is named (`--config`, `AVM_CONFIG`), else `config.yaml` in the data directory if there is one.
 Each setting has a variable by rule, `AVM_LIMITS__TURN_SECONDS` for `limits.turnSeconds`, and the usual ones a short name
-besides. A variable that is empty counts as unset.
+besides. A variable that is empty counts as unset. What a few standard variables say, which are for other programs too
+(`OTEL_EXPORTER_OTLP_ENDPOINT`), counts only where nothing else says it, not even the file.
 """
 
 import os
@@ -27,6 +28,9 @@ VARIABLES: dict[str, str] = {
 }
 """The short names, and the setting of each."""
 
+STANDARD: dict[str, str] = {one.about.standard: key for key, one in SETTINGS.items() if one.about.standard is not None}
+"""Variables that are not ours, and the setting of each."""
+
 _BY_RULE = re.compile(r"AVM_[A-Z0-9]+__[A-Z0-9_]+")
 
 
@@ -38,12 +42,20 @@ def variable_of(key: str) -> str | None:
 
 
 def environment_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
-    given: dict[str, Given] = {}
-    problems: list[Problem] = []
     named = [(variable, key) for variable, key in VARIABLES.items() if environ.get(variable)]
     named += [
         (variable, _key_of(variable)) for variable in sorted(environ) if _BY_RULE.fullmatch(variable) and environ[variable]
     ]
+    return _layer_of(named, environ)
+
+
+def standard_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
+    return _layer_of([(variable, key) for variable, key in STANDARD.items() if environ.get(variable)], environ)
+
+
+def _layer_of(named: Sequence[tuple[str, str]], environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
+    given: dict[str, Given] = {}
+    problems: list[Problem] = []
     for variable, key in named:
         setting = find(key)
         if setting is None:
@@ -113,16 +125,24 @@ def layers_of(
     config: Path | None, environ: Mapping[str, str], flags: Layer | None = None
 ) -> tuple[tuple[Layer, ...], list[Problem]]:
     """Every layer from the file up, and what is wrong with them."""
+    below, foreign = _below(environ)
     variables, problems = environment_layer(environ)
+    problems += foreign
     others = (variables,) if flags is None else (variables, flags)
     path, named = file_of(config, environ, others)
     if path is None:
-        return others, problems
+        return (*below, *others), problems
     file, wrong = read_file(path, environ)
     if not named and DATA_DIR in file.given:
         place = str(file.given[DATA_DIR].place)
         wrong.append(Problem(place, DATA_DIR, "this file was found in the data directory, so it cannot name it; use --config"))
-    return (file, *others), [*wrong, *problems]
+    return (*below, file, *others), [*wrong, *problems]
+
+
+def _below(environ: Mapping[str, str]) -> tuple[tuple[Layer, ...], list[Problem]]:
+    """What counts less than the file, if there is anything."""
+    layer, problems = standard_layer(environ)
+    return ((layer,) if layer.given else ()), problems
 
 
 def load(
@@ -143,8 +163,10 @@ def load(
 def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     """Settings as the environment alone gives them."""
     layer, problems = environment_layer(environ)
-    refuse(problems)
-    return build(merge((layer,)), layers=(layer,))
+    below, foreign = _below(environ)
+    refuse([*problems, *foreign])
+    layers = (*below, layer)
+    return build(merge(layers), layers=layers)
 
 
 def check_together(layers: tuple[Layer, ...], wrong: Sequence[Problem] = ()) -> list[Problem]:

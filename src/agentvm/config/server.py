@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentvm.config.layers import Layer
-from agentvm.config.together import of_access, of_choice, of_fallback, of_origins, of_tokens
+from agentvm.config.together import of_access, of_choice, of_collector, of_fallback, of_headers, of_origins, of_tokens
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
@@ -37,6 +37,27 @@ class ProviderConfig:
     """Not shown: it may carry credentials."""
     timeout: float | None = None
     """Seconds that it may be silent; None for what the turn's own limits say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelConfig:
+    """The OpenTelemetry collector that traces and metrics are sent to; nothing is sent without an endpoint."""
+
+    endpoint: str | None = field(default=None, repr=False)
+    """Not shown: it may carry credentials."""
+    headers: Secret | None = None
+    """As `name=value,name=value`, the values encoded as in a URL."""
+    service_name: str = "agentvm"
+    traces: bool = True
+    metrics: bool = True
+    sample_ratio: float = 1.0
+    """The part of all turns that are sent as traces."""
+    export_seconds: float = 15.0
+
+    def __post_init__(self) -> None:
+        faults = (*of_collector(self.endpoint), *of_headers(None if self.headers is None else self.headers.reveal()))
+        for key, text in faults:
+            raise ConfigInvalid(f"{key}: {text}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +108,7 @@ class ServerConfig:
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
     titles: TitlesBy = "first-words"
     """How a session without a title gets one after its first exchange."""
+    otel: OtelConfig = OtelConfig()
     limits: Limits = field(default_factory=Limits)
     layers: tuple[Layer, ...] = field(default=(), compare=False, repr=False)
     """Where the values come from, if they were loaded."""
@@ -119,7 +141,8 @@ class ServerConfig:
     def secrets(self) -> tuple[Secret | None, ...]:
         """What no entry of the log may show."""
         keys = (one.api_key for one in self.providers.values())
-        return (self.llm_api_key, self.admin_key, self.server_key, *self.provider_keys.values(), *keys)
+        own = (self.llm_api_key, self.admin_key, self.server_key, self.otel.headers)
+        return (*own, *self.provider_keys.values(), *keys)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from agentvm.config.layers import Values
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import shorten
 from agentvm.model.address import is_loopback
+from agentvm.model.headers import parse_headers
+from agentvm.model.secret import Secret
 
 PROVIDERS = "llm.providers."
 
@@ -27,6 +29,8 @@ def conflicts(values: Values, *, besides: Collection[str] = ()) -> list[Problem]
         *of_access(flat["system.auth"], flat["system.host"]),
         *of_tokens(flat.get("system.oidc.issuer"), flat.get("system.oidc.audience")),
         *of_origins(flat["system.allowOrigins"]),
+        *of_collector(flat.get("otel.endpoint")),
+        *of_headers(headers.reveal() if isinstance(headers := flat.get("otel.headers"), Secret) else None),
         *of_choice(flat, names),
         *of_fallback(flat["llm.fallback"], names),
     ]
@@ -83,6 +87,26 @@ def of_origins(origins: Collection[str]) -> Iterator[Fault]:
         parts = urlsplit(origin)
         if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
             yield "system.allowOrigins", f"{shorten(origin)!r} is no origin; write for example https://chat.example.org, or *"
+
+
+def of_collector(endpoint: str | None) -> Iterator[Fault]:
+    """Not shown: it may carry credentials."""
+    if endpoint is None:
+        return
+    try:
+        parts = urlsplit(endpoint)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+    except ValueError:
+        good = False
+    if not good:
+        yield "otel.endpoint", "it must be an address like http://localhost:4318, to which /v1/traces is added"
+
+
+def of_headers(text: str | None) -> Iterator[Fault]:
+    try:
+        parse_headers(text or "")
+    except ValueError as error:
+        yield "otel.headers", f"{error}; write for example authorization=Bearer%20..."
 
 
 def of_choice(flat: Mapping[str, Any], names: Collection[str]) -> Iterator[Fault]:

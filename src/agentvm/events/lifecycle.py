@@ -3,7 +3,7 @@
 import msgspec
 
 from agentvm.events.base import EventData
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TurnId, UserId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, RewindId, SessionId, TurnId, UserId
 
 
 class ContainerEvent(EventData):
@@ -107,6 +107,27 @@ class SessionRestored(SessionEvent):
     container_id: ContainerId
     title: str | None
     updated_at: int
+
+
+class SessionForked(SessionEvent):
+    """A new session begins with what was said in another, up to and with `message_id`; nothing, if nothing was said."""
+
+    type = "session_forked"
+    original_session_id: SessionId
+    new_session_id: SessionId
+    new_image_id: ImageId
+    forked_at: int
+    message_id: MessageId | None = None
+
+
+class SessionRewound(SessionEvent):
+    """These messages were taken back, together with what was said about them. What is said instead comes after this."""
+
+    type = "session_rewound"
+    session_id: SessionId
+    rewind_id: RewindId
+    message_ids: tuple[MessageId, ...]
+    rewound_at: int
 
 
 class SessionRead(SessionEvent):

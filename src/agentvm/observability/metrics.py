@@ -87,7 +87,7 @@ class Metrics:
 
     def __init__(self, clock: Clock, known: Known, tools: Callable[[], tuple[str, ...]] = tuple) -> None:
         self._clock = clock
-        self._known = known
+        self.known = known
         self._tool_names = tools
         self.started_at = clock()
         self.accepted = self.resumed = self.suspended = self.retries = 0
@@ -259,14 +259,14 @@ class Metrics:
         # What is there was known when it came, so this is asked rarely.
         count = self.models.get((provider, model))
         if count is None:
-            key = (provider, model) if self._known(provider, model) else (self._provider(provider), OTHER)
+            key = (provider, model) if self.known(provider, model) else (self._provider(provider), OTHER)
             if key not in self.models and len(self.models) >= MOST_LABELS:
                 key = (OTHER, OTHER)
             count = self.models.setdefault(key, ModelCount())
         return count
 
     def _provider(self, name: str) -> str:
-        return name if self._known(name, "") else OTHER
+        return name if self.known(name, "") else OTHER
 
     def _on_fallback(self, event: Event) -> None:
         data = event.data

@@ -51,6 +51,9 @@ class CommandTable(Generic[P]):
     session_archive: Answer[P, ask.SessionArchive, ask.SessionReply]
     session_delete: Answer[P, ask.SessionDelete, ask.SessionDeleteReply]
     session_restore: Answer[P, ask.SessionRestore, ask.SessionReply]
+    session_fork: Answer[P, ask.SessionFork, ask.SessionReply]
+    session_rewind: Answer[P, ask.SessionRewind, ask.SessionRewindReply]
+    session_rewinds: Answer[P, ask.SessionRewinds, ask.SessionRewindsReply]
     agent_get: Answer[P, ask.AgentGet, ask.AgentGetReply]
     agent_list: Answer[P, ask.AgentList, ask.AgentListReply]
     agent_destroy: Answer[P, ask.AgentDestroy, ask.AgentDestroyReply]
@@ -59,6 +62,8 @@ class CommandTable(Generic[P]):
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
     attachment_list: Answer[P, ask.AttachmentList, ask.AttachmentListReply]
     attachment_get: Answer[P, ask.AttachmentGet, ask.AttachmentGetReply]
+    message_edit: Answer[P, ask.MessageEdit, ask.MessageSendReply]
+    message_regenerate: Answer[P, ask.MessageRegenerate, ask.MessageSendReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
     resource_publish: Answer[P, ask.ResourcePublish, ask.ResourceRegisterReply]
     resource_list: Answer[P, ask.ResourceList, ask.ResourceListReply]
@@ -70,7 +75,7 @@ _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
 COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
 """Every command's type by its name."""
 
-ADDITIVE = frozenset({"image_build", "image_upgrade"}) | {
+ADDITIVE = frozenset({"image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
     name for name in COMMANDS if name.startswith(("attachment_", "definition_", "session_", "resource_"))
 }
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -4,21 +4,19 @@ Everything here speaks through a `Link`. A remote link sends frames, a local one
 which, and neither can this file.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
-from agentvm.errors import ChannelClosed
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.model.image import ImageConfig
-from agentvm.model.message import Message, UserContent
 from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
-from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
 from agentvm.protocol.files import AttachmentShelf
+from agentvm.protocol.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
 
@@ -119,12 +117,12 @@ class ImageManager:
     async def build(
         self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
     ) -> ImageRecord:
-        return _there(
+        return there(
             (await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config))).record
         )
 
     async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ImageRecord:
-        return _there((await self._link.ask(ask.ImageCreate(container_id=container_id, config=config))).record)
+        return there((await self._link.ask(ask.ImageCreate(container_id=container_id, config=config))).record)
 
     async def get(self, image_id: str) -> ImageRecord | None:
         return (await self._link.ask(ask.ImageGet(image_id=ImageId(image_id)))).record
@@ -162,7 +160,7 @@ class ImageManager:
             max_tokens=max_tokens,
             thinking=thinking,
         )
-        return _there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
+        return there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
 
     async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ask.ImageUpgradeReply:
         """Follows the references that name no exact version anew; with `dry_run` only says what would change."""
@@ -173,7 +171,7 @@ class ImageManager:
 
     async def run(self, image_id: str) -> "AgentHandle":
         """The agent of the image's default session."""
-        return _agent(self._link, await self._link.ask(ask.ImageRun(image_id=ImageId(image_id))))
+        return agent_of(self._link, await self._link.ask(ask.ImageRun(image_id=ImageId(image_id))))
 
     async def stop(self, image_id: str) -> None:
         await self._link.ask(ask.ImageStop(image_id=ImageId(image_id)))
@@ -232,7 +230,7 @@ class SessionManager:
         return (await self._link.ask(ask.SessionMarkRead(session_id=SessionId(session_id), cursor=cursor))).unread
 
     def _handle(self, reply: ask.SessionReply) -> "SessionHandle":
-        return SessionHandle(self._link, _there(reply.session))
+        return SessionHandle(self._link, there(reply.session))
 
 
 class AgentManager:
@@ -253,65 +251,6 @@ class AgentManager:
 
     async def destroy_all(self, container_id: str) -> None:
         await self._link.ask(ask.AgentDestroyAll(container_id=container_id))
-
-
-class SessionHandle:
-    """One session; `record` is what it was when it was read."""
-
-    def __init__(self, link: Link, record: Session) -> None:
-        self._link = link
-        self.record = record
-
-    @property
-    def session_id(self) -> SessionId:
-        return self.record.session_id
-
-    async def resume(self) -> "AgentHandle":
-        """The session's agent, started from the image as it was built."""
-        return _agent(self._link, await self._link.ask(ask.SessionResume(session_id=self.session_id)))
-
-    async def messages(self) -> tuple[Message, ...]:
-        return (await self._link.ask(ask.SessionMessages(session_id=self.session_id))).messages
-
-    async def release(self) -> None:
-        """Lets a session that was set aside take messages again."""
-        reply = await self._link.ask(ask.SessionRelease(session_id=self.session_id))
-        self.record = _there(reply.session)
-
-    async def set_title(self, title: str | None) -> None:
-        reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
-        self.record = _there(reply.session)
-
-
-class AgentHandle:
-    """One running agent."""
-
-    def __init__(self, link: Link, agent_id: AgentId, image_id: ImageId, session_id: SessionId) -> None:
-        self._link = link
-        self.agent_id = agent_id
-        self.image_id = image_id
-        self.session_id = session_id
-
-    async def receive(self, content: UserContent) -> ask.MessageSendReply:
-        """Returns when the message is stored; the answer comes as events."""
-        return await self._link.ask(ask.MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
-
-    async def stream(self, content: UserContent) -> AsyncGenerator[WireEvent, None]:
-        """Sends, then yields every event of that turn; the last one is `turn_response`."""
-        async with self._link.events() as events:
-            sent = await self.receive(content)
-            async for event in events:
-                if event.context.get("turnId") == sent.turn_id:
-                    yield event
-                    if event.type == "turn_response":
-                        return
-        raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
-
-    async def interrupt(self) -> None:
-        await self._link.ask(ask.AgentInterrupt(agent_id=self.agent_id))
-
-    async def stop(self) -> None:
-        await self._link.ask(ask.AgentDestroy(agent_id=self.agent_id))
 
 
 class RuntimeView:
@@ -358,21 +297,8 @@ class AgentX(RuntimeView):
         return self
 
 
-T = TypeVar("T")
-
-
-def _there(value: T | None) -> T:
-    if value is None:
-        raise ValueError("the reply names neither a record nor an error")
-    return value
-
-
 def _registered(record: DefinitionRecord) -> Definition:
     """What was registered comes back equal to what it was."""
     if record.uri is not None:
         return record
     return Definition(**{name: getattr(record, name) for name in Definition.__struct_fields__})
-
-
-def _agent(link: Link, reply: ask.ImageRunReply) -> AgentHandle:
-    return AgentHandle(link, AgentId(reply.agent_id), reply.image_id, _there(reply.session_id))

@@ -6,28 +6,30 @@ run. Whatever goes wrong in a turn becomes that turn's terminal event; it never 
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
 import anyio
 import msgspec
 
-from agentvm.errors import AgentVMError, InboxFull, ProviderError
+from agentvm.errors import AgentBusy, AgentVMError, InboxFull, ProviderError
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import EventData, Scope
+from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerned, concerning, get_logger
-from agentvm.model.ids import AgentId, MessageId, SessionId, TenantId, TurnId, UserId
+from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, recovery, turn
 from agentvm.runtime.answering import Accepted, Answering
 from agentvm.runtime.billing import Bill
+from agentvm.runtime.history import Choose
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
-from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.settlement import settle_up
+from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
 
@@ -56,9 +58,9 @@ class Agent:
         self._rested = anyio.Event()
         self._rested.set()
         self._ended: anyio.Event | None = None
-        self._log: SessionLog | None = None
-        self._owed: list[tuple[turn.Events, Scope]] = []
-        """Ends of turns that were told and could not be stored."""
+        self._container = ports.store.tenant(tenant_id).container(image.container_id)
+        self.voice = Voice(ports, tenant_id, image.container_id, session_id, self._scope, self._open_turns)
+        self._rewriting: anyio.Event | None = None
         self._suspending = False
         self._users = 0
         self.used_at = anyio.current_time()
@@ -67,7 +69,9 @@ class Agent:
     @property
     def resting(self) -> bool:
         """Whether nobody would miss it: it does nothing, nobody is about to use it, and all it knows is stored."""
-        return self.state is AgentState.IDLE and not (self._users or self.inbox or self._accepting or self._owed)
+        return self.state is AgentState.IDLE and not (
+            self._users or self.inbox or self._accepting or self._rewriting or self.voice.owed
+        )
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -96,17 +100,57 @@ class Agent:
             await other.wait()
         sending[key] = anyio.Event()
         try:
-            container = self._ports.store.tenant(self.tenant_id).container(self.image.container_id)
-            yield await container.log(self.session_id).find_turn(client_key)
+            yield await self._container.log(self.session_id).find_turn(client_key)
         finally:
             sending.pop(key).set()
 
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
-        log = await self._open_log()
-        files = self._ports.store.tenant(self.tenant_id).container(self.container_id).attachments
+        await self._claim(content)
+        while self._rewriting is not None:
+            await self._rewriting.wait()
+        return await self._receive(content, client_key, user_id)
+
+    async def rewrite(
+        self, choose: Choose, client_key: str | None = None, user_id: UserId | None = None
+    ) -> tuple[SessionRewound | None, Accepted | None]:
+        """Takes back a part of the history and, in the same commit, receives what is said instead.
+
+        `AgentBusy` while a turn runs or waits: what it works with does not change under it.
+        """
+        while self._rewriting is not None:
+            await self._rewriting.wait()
+        if self.busy or self._accepting:
+            raise AgentBusy("A turn is running; wait for its end, or ask again with onBusy interrupt")
+        self._rewriting = anyio.Event()
+        try:
+            await self.voice.pay()
+            wanted = choose(await self._container.list_messages(self.session_id))
+            rewound = self._rewound(wanted.taken) if wanted.taken else None
+            if wanted.content is not None:
+                await self._claim(wanted.content)
+                return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
+            move(self.state, Move.RECEIVE)
+            if rewound is not None:
+                await self.voice.emit((rewound,), self._scope)
+            return rewound, None
+        finally:
+            self._rewriting.set()
+            self._rewriting = None
+
+    async def _claim(self, content: UserContent) -> None:
+        """What a message refers to is there, and stays until the message is stored."""
         most = self._ports.limits_of(self.tenant_id).attachments_per_message
-        await attached.claim(files, content, most, self._ports.clock())
+        await attached.claim(self._container.attachments, content, most, self._ports.clock())
+
+    def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
+        rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()
+        return SessionRewound(session_id=self.session_id, rewind_id=rewind_id, message_ids=taken, rewound_at=at)
+
+    async def _receive(
+        self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None = None
+    ) -> Accepted:
+        log = await self.voice.log()
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
         if len(self.inbox) + self._accepting >= (most := self._ports.limits_of(self.tenant_id).inbox):
@@ -122,13 +166,15 @@ class Agent:
                 turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id
             ),
         ]
+        if rewound is not None:
+            told.insert(0, rewound)
         if self.busy:
             told.append(state.ConversationQueued(message_id=message_id))
         accepted = self._accept(turn.begin(turn_id, message_id, at), user_id)
         accepted.cursor = log.head
         self._accepting += 1
         try:
-            await self._emit(told, accepted.scope)
+            await self.voice.emit(told, accepted.scope)
         finally:
             self._accepting -= 1
         self.inbox.append(accepted)
@@ -150,8 +196,9 @@ class Agent:
         # Chosen first: while it is being told, the turn may end and the next begin.
         waiting = self.inbox[0] if self.inbox and (self.inbox[0].released or self.inbox[0].resumed) else None
         current = self._running or waiting
-        turn_id, container_id = current.state.turn_id if current else None, self.image.container_id
-        await self._tell_all((lifecycle.Interrupted(agent_id=self.agent_id, container_id=container_id, turn_id=turn_id),))
+        turn_id = current.state.turn_id if current else None
+        told = lifecycle.Interrupted(agent_id=self.agent_id, container_id=self.container_id, turn_id=turn_id)
+        await self.voice.tell((told,))
         return current
 
     def cancel(self, accepted: Accepted | None) -> None:
@@ -179,7 +226,7 @@ class Agent:
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
-                    await self.pay()
+                    await self.voice.pay()
                 else:
                     await self._drop_waiting()
             finally:
@@ -187,10 +234,9 @@ class Agent:
 
     async def say_goodbye(self) -> None:
         """Tells the session's subscribers that its agent is gone; also to the end, whoever asked."""
-        container_id = self.image.container_id
-        said = lifecycle.SessionDestroyed(session_id=self.session_id, agent_id=self.agent_id, container_id=container_id)
+        said = lifecycle.SessionDestroyed(session_id=self.session_id, agent_id=self.agent_id, container_id=self.container_id)
         with anyio.CancelScope(shield=True):
-            await self._tell_all((said,))
+            await self.voice.tell((said,))
 
     async def suspend(self) -> None:
         """Ends without ending the turns: they are on disk, and go on when the agent is resumed after a restart."""
@@ -201,7 +247,7 @@ class Agent:
             now = current.state
             said = turn_events.TurnSuspended(turn_id=now.turn_id, message_id=now.user_message_id, timestamp=self._ports.clock())
             with anyio.CancelScope(shield=True):
-                await self._tell_all((said,), current.scope)
+                await self.voice.tell((said,), current.scope)
 
     def leave(self) -> None:
         """Takes nothing any more. For an agent that rests: there is nothing to end."""
@@ -249,6 +295,10 @@ class Agent:
             turn_id=accepted.scope.turn_id,
         )
 
+    def _open_turns(self) -> Iterator[TurnId]:
+        for accepted in self.inbox if self._running is None else (self._running, *self.inbox):
+            yield accepted.state.turn_id
+
     async def rest(self) -> None:
         """Returns when no turn runs."""
         await self._rested.wait()
@@ -284,7 +334,7 @@ class Agent:
             with anyio.CancelScope(shield=True):
                 await settle_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
-                log = await self._open_log()
+                log = await self.voice.log()
                 if accepted.resumed:
                     # Each id came with an event, so this is beyond all that the turn may have given out before.
                     produced = max(log.head, accepted.state.produced)
@@ -313,7 +363,7 @@ class Agent:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
         if accepted.state.ended:
             try:
-                await self._ports.journal.settle(await self._open_log(), accepted.scope)
+                await self._ports.journal.settle(await self.voice.log(), accepted.scope)
             except AgentVMError as error:
                 failure = _failure(error)
             else:
@@ -329,56 +379,10 @@ class Agent:
         told = (*accepted.bill.repeat(), *accepted.bill.enter(told))
         with anyio.CancelScope(shield=True):
             try:
-                if not await self._tell_all(told, accepted.scope):
-                    self._owed.append((told, accepted.scope))
+                if not await self.voice.tell(told, accepted.scope):
+                    self.voice.owed.append((told, accepted.scope))
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)
-
-    async def _tell_all(self, told: turn.Events, scope: Scope | None = None) -> bool:
-        """Stores and tells; when the store refuses, tells all the same, without a cursor. Whether it was stored."""
-        scope = scope or self._scope
-        # Twice: the first failure may be one of what was posted before.
-        for _ in range(2):
-            try:
-                await self._emit(told, scope)
-            except AgentVMError as error:
-                logger.error("event_not_stored", type=told[-1].type, agent_id=self.agent_id, code=error.code, error=str(error))
-            else:
-                return True
-        at = self._ports.clock()
-        self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id) for data in told])
-        return False
-
-    async def _emit(self, told: Sequence[EventData], scope: Scope) -> None:
-        """Stores and tells. What is still owed to the log comes first: peers that were away must hear of those ends too."""
-        log, journal = await self._open_log(), self._ports.journal
-        journal.check(log, scope)
-        # Taken at once, and posted all or none: nobody must pay an end twice.
-        owed, self._owed = self._owed, []
-        try:
-            for end in owed:
-                log.failed.pop(end[1].turn_id, None)
-                journal.post(log, *end)
-            await journal.emit(log, told, scope)
-        except AgentVMError:
-            self._owed = owed + self._owed
-            raise
-
-    async def pay(self) -> None:
-        """Stores the ends of turns that were told while the store refused."""
-        if self._owed:
-            try:
-                await self._emit((), self._scope)
-            except AgentVMError as error:
-                logger.error("turn_end_not_stored", agent_id=self.agent_id, code=error.code, error=str(error))
-
-    async def _open_log(self) -> SessionLog:
-        if self._log is None:
-            self._log = await self._ports.journal.open(self.tenant_id, self.image.container_id, self.session_id)
-            for accepted in self.inbox if self._running is None else (self._running, *self.inbox):
-                # From before a restart: whatever happens to them, a stop for one, must stay in the journal until they end.
-                self._log.open_turns.setdefault(accepted.state.turn_id)
-        return self._log
 
 
 def _failure(error: AgentVMError) -> Failure:

@@ -6,6 +6,7 @@ references. What is left is mostly numbers and compresses well, so the log of a 
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -23,7 +24,7 @@ _KINDS = CATALOGUE
 
 
 class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
-    """One event, or a run of text deltas, which come back with the time of their first."""
+    """One event, or a run of text deltas."""
 
     type: str
     scope: int
@@ -36,6 +37,8 @@ class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
     offset: int = 0
     lengths: tuple[int, ...] = ()
     text: str | None = None
+    gaps: tuple[int, ...] = ()
+    """Milliseconds from each delta of the run to the next. None if all came at once; older chunks have none either."""
 
 
 class _Chunk(msgspec.Struct, array_like=True):
@@ -63,8 +66,10 @@ def decode_events(body: bytes, tenant_id: TenantId, messages: Messages) -> list[
     seq, at = chunk.first_seq, chunk.started_at
     for entry in chunk.entries:
         at += entry.passed
+        told_at, gaps = at, iter(entry.gaps)
         for data in _unpack(entry, messages):
-            events.append(Event(data=data, scope=chunk.scopes[entry.scope], timestamp=at, tenant_id=tenant_id, seq=seq))
+            events.append(Event(data=data, scope=chunk.scopes[entry.scope], timestamp=told_at, tenant_id=tenant_id, seq=seq))
+            told_at += next(gaps, 0)
             seq += 1
     return events
 
@@ -131,6 +136,8 @@ class _Packer:
             return
         deltas = [event.data.text for event in run if isinstance(event.data, TextDelta)]
         entry = _Entry(TextDelta.type, self._scope(run[0]), self._since(run[0]), lengths=tuple(map(len, deltas)))
+        gaps = tuple(after.timestamp - before.timestamp for before, after in pairwise(run))
+        entry.gaps = gaps if any(gaps) else ()
         text = "".join(deltas)
         # Empty text is in every message, also in one that was never stored.
         if text and self._texts.get(self._speaking, "").startswith(text, self._offset):

@@ -27,6 +27,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.usage import estimate_tokens
+from agentvm.runtime.history import by_turn
 
 Exchange = tuple[Said, ...]
 
@@ -47,7 +48,7 @@ def build(
 
     `sizes` are of the attachments that it refers to, by their digests.
     """
-    exchanges = [_exchange(messages) for messages in _by_turn(history, current)]
+    exchanges = [_exchange(messages) for messages in _until(history, current)]
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
@@ -69,17 +70,11 @@ def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
     return sum(_weight(each, sizes) for each in said)
 
 
-def _by_turn(history: Sequence[Message], current: TurnId) -> list[list[Message]]:
-    """Messages grouped by turn in the order the turns were accepted; messages still queued behind this turn left out."""
-    groups: dict[str, list[Message]] = {}
-    untold = 0
-    for message in history:
-        if message.turn_id is None and isinstance(message, UserMessage):
-            untold += 1
-        groups.setdefault(message.turn_id or f"before-turns-{untold}", []).append(message)
-    turns = list(groups)
-    end = turns.index(current) + 1 if current in groups else len(turns)
-    return [groups[turn] for turn in turns[:end]]
+def _until(history: Sequence[Message], current: TurnId) -> list[list[Message]]:
+    """The turns up to this one; messages still queued behind it left out."""
+    turns = by_turn(history)
+    end = next((place for place, messages in enumerate(turns) if messages[0].turn_id == current), len(turns) - 1)
+    return turns[: end + 1]
 
 
 def _exchange(messages: Sequence[Message]) -> Exchange:

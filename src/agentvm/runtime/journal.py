@@ -22,6 +22,7 @@ import msgspec
 
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
 from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.message import MessageEvent
 from agentvm.events.turn import ModelCalled, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
@@ -32,7 +33,7 @@ from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
 from agentvm.runtime.session_log import SessionLog, pack
 from agentvm.runtime.tasks import open_tasks
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
 
 logger = get_logger(__name__)
 
@@ -322,6 +323,7 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
     messages: list[Message] = []
     turns: list[Turn] = []
     ledger: list[LedgerEntry] = []
+    rewind: Rewinding | None = None
     for event in events:
         match event.data:
             case MessageEvent(message=message):
@@ -330,6 +332,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
                 turns.append(_turn(event, data))
             case ModelCalled(entry=entry) if entry is not None:
                 ledger.append(entry)
+            case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
+                rewind = Rewinding(rewind_id, taken, at)
             case _:
                 pass
     chunk = None
@@ -344,6 +348,7 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
         turns=turns,
         ledger=ledger,
         chunk=chunk,
+        rewind=rewind,
     )
 
 

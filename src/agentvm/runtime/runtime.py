@@ -264,7 +264,7 @@ class Runtime:
             await anyio.sleep(max(0.001, min(30.0, self._ports.limits_of(None).idle_seconds / 4)))
             for agent in self.roster:
                 if not self._ports.journal.failing:
-                    await agent.pay()
+                    await agent.voice.pay()
             self._evict()
 
     def _evict(self) -> None:

@@ -4,11 +4,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from agentvm.model.ids import ImageId, MessageId, SessionId
+from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.model.session import Session
+from agentvm.model.session import Rewind, Session
 from agentvm.protocol.commands.base import Command, Reply, SubscribingReply
 from agentvm.protocol.commands.image import ImageRunReply
+from agentvm.protocol.commands.message import OnBusy
 from agentvm.protocol.records import FoundRecord, SessionRecord
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
@@ -159,7 +160,7 @@ class SessionHistoryReply(Reply):
 
 
 class SessionHistory(Command[SessionHistoryReply]):
-    """`around` is a message: those around it, oldest first."""
+    """`around` is a message: those around it, oldest first. With `rewind` what it took back, in place of what stands."""
 
     name = "session_history"
     reply_type = SessionHistoryReply
@@ -167,7 +168,54 @@ class SessionHistory(Command[SessionHistoryReply]):
     order: Literal["oldest", "newest"] = "oldest"
     cursor: str | None = None
     around: MessageId | None = None
+    rewind: RewindId | None = None
     limit: Limit = 50
+
+
+class SessionFork(Command[SessionReply]):
+    """A new session that begins with what was said up to and with `message_id`; by default with all of it.
+
+    `image_id` may be another image of the same container: another agent goes on with the same history.
+    """
+
+    name = "session_fork"
+    reply_type = SessionReply
+    session_id: SessionId
+    message_id: MessageId | None = None
+    image_id: ImageId | None = None
+    title: str | None = None
+
+
+class SessionRewindReply(Reply):
+    """Which messages were taken back. Without `rewindId` there were none."""
+
+    session_id: SessionId
+    message_ids: tuple[MessageId, ...]
+    rewind_id: RewindId | None = None
+
+
+class SessionRewind(Command[SessionRewindReply]):
+    """Takes back what came after `message_id`, or `before` and everything after it: one of them. It is kept."""
+
+    name = "session_rewind"
+    reply_type = SessionRewindReply
+    session_id: SessionId
+    message_id: MessageId | None = None
+    before: MessageId | None = None
+    on_busy: OnBusy = "reject"
+
+
+class SessionRewindsReply(Reply):
+    session_id: SessionId
+    rewinds: tuple[Rewind, ...]
+
+
+class SessionRewinds(Command[SessionRewindsReply]):
+    """What was taken back, the latest first. `session_history` reads the messages of each."""
+
+    name = "session_rewinds"
+    reply_type = SessionRewindsReply
+    session_id: SessionId
 
 
 class SessionSearchReply(Reply):

@@ -12,6 +12,7 @@ from litestar.handlers import HTTPRouteHandler
 from agentvm.server.http import (
     attachments,
     audit,
+    branches,
     carrying,
     config,
     errors,
@@ -60,6 +61,7 @@ NOUNS = (
     resource_bundles,
     sessions,
     attachments,
+    branches,
     carrying,
 )
 

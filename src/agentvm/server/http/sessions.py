@@ -8,7 +8,7 @@ from agentvm.commands.reach import Reach
 from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown
 from agentvm.errors import Conflict, ContainerForbidden, SessionNotFound
 from agentvm.model.base import Record
-from agentvm.model.ids import ImageId, MessageId, SessionId
+from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.records import FoundRecord, SessionRecord
 from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
@@ -55,11 +55,15 @@ class SearchGiven(Given):
 
 
 class MessagesGiven(Given):
-    """`cursor` is the `nextCursor` of the page before. `around` is a message: those around it, oldest first."""
+    """`cursor` is the `nextCursor` of the page before. `around` is a message: those around it, oldest first.
+
+    With `rewind` what it took back, in place of what stands.
+    """
 
     order: Literal["oldest", "newest"] = "oldest"
     cursor: str | None = None
     around: str | None = None
+    rewind: str | None = None
     limit: Limit = 50
 
 
@@ -168,7 +172,8 @@ async def messages(ask: Ask[MessagesGiven]) -> MessagesPage:
     """Read the messages of a session, from either end, or around one of them."""
     given = ask.given
     around = None if given.around is None else MessageId(given.around)
-    wanted = MessageQuery(order=given.order, cursor=given.cursor, around=around, limit=given.limit)
+    rewind = None if given.rewind is None else RewindId(given.rewind)
+    wanted = MessageQuery(order=given.order, cursor=given.cursor, around=around, rewind=rewind, limit=given.limit)
     page = await centre_of(ask).messages(_named(ask), wanted)
     return MessagesPage(items=page.messages, total=page.total, next_cursor=page.next, previous_cursor=page.previous)
 

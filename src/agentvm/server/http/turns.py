@@ -8,12 +8,11 @@ from msgspec import Meta
 from agentvm.commands.reach import Reach
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.events.base import Event
-from agentvm.events.lifecycle import Interrupted
-from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
 from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.runtime.turn_log import TurnLog
 from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Routes
 
 routes = Routes()
@@ -67,15 +66,7 @@ async def show(ask: Ask[Nothing]) -> Timeline:
     Also while it runs. When what was told of it is no longer kept, what it used and cost still is.
     """
     row = await _find(ask)
-    events, after = list[Event](), await _before(ask, row)
-    while len(events) < MOST_EVENTS:
-        found, further = await _read(ask, row, after)
-        events += found
-        if further is None:
-            break
-        after = further
-    begun = any(isinstance(event.data, TurnRequest) for event in events)
-    complete = begun and (row.outcome is None or _ends(events[-1]))
+    events, complete = await _log(ask, row).read_all(MOST_EVENTS)
     ledger = await ask.accounts.ledger.of_turn(row.turn_id)
     return draw(row, events, ledger, now=ask.vm.clock(), complete=complete)
 
@@ -87,10 +78,11 @@ async def events(ask: Ask[EventsGiven]) -> Page[msgspec.Raw]:
     The events as they were told, in their order, with the same text. Nothing is asked of a model.
     """
     row = await _find(ask)
-    after: int | None = max(ask.given.cursor, await _before(ask, row))
+    log = _log(ask, row)
+    after: int | None = max(ask.given.cursor, await log.before())
     items: list[Event] = []
     while after is not None and len(items) < ask.given.limit:
-        found, after = await _read(ask, row, after)
+        found, after = await log.read(after)
         items += found
     if not items and not ask.given.cursor:
         raise NotFound("What was told of this turn is no longer kept; see limits.logDays")
@@ -113,32 +105,5 @@ async def _find(ask: Ask[EventsGiven] | Ask[Nothing]) -> Turn:
     return found
 
 
-async def _before(ask: Ask[EventsGiven] | Ask[Nothing], row: Turn) -> int:
-    """A seq that all of the turn comes after, and little else."""
-    log = ask.office.store.tenant(ask.tenant_id).container(row.container_id).log(row.session_id)
-    first, _ = await log.range()
-    return max(first - 1, await log.last_before(row.accepted_at))
-
-
-async def _read(ask: Ask[EventsGiven] | Ask[Nothing], row: Turn, after: int) -> tuple[list[Event], int | None]:
-    """The turn's events on the next page of the log, and where to go on; None at the turn's end, or at the log's."""
-    missed = await ask.vm.runtime.replay.read(ask.tenant_id, row.container_id, row.session_id, after)
-    found: list[Event] = []
-    for event in missed.events:
-        if _belongs(event, row.turn_id):
-            found.append(event)
-            if _ends(event):
-                return found, None
-    if not missed.events or missed.events[-1].seq >= missed.last:
-        return found, None
-    return found, missed.events[-1].seq
-
-
-def _belongs(event: Event, turn_id: TurnId) -> bool:
-    if event.scope.turn_id is not None:
-        return event.scope.turn_id == turn_id
-    return isinstance(event.data, Interrupted) and event.data.turn_id == turn_id
-
-
-def _ends(event: Event) -> bool:
-    return isinstance(event.data, TurnResponse)
+def _log(ask: Ask[EventsGiven] | Ask[Nothing], row: Turn) -> TurnLog:
+    return TurnLog(ask.office.store, ask.vm.runtime.replay, ask.tenant_id, row)

@@ -231,6 +231,16 @@ async def open_database(
         await writer.aclose()
 
 
+@asynccontextmanager
+async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator[Database]:
+    """A database that is only read, with a connection of the caller's own. A write fails with `StoreFailed`."""
+    lane = _Lane(read_one, (await anyio.to_thread.run_sync(connect),), name="sqlite-only", batch=1, capacity=DEFAULT_CAPACITY)
+    try:
+        yield Database(lane, lane)
+    finally:
+        await lane.aclose()
+
+
 def commit_together(connection: apsw.Connection, jobs: Sequence[_Job[object]]) -> None:
     """Runs the jobs in one transaction, each in its own savepoint."""
     try:

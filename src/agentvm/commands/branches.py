@@ -1,0 +1,160 @@
+"""Branches — what was said, said otherwise: a session forked, rewound, a message edited, an answer made anew.
+
+Whoever asks on whichever way: commands and routes lead here. Nothing is lost: what is taken back is kept, and can be forked.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+import msgspec
+
+from agentvm.blueprint.image import new_session
+from agentvm.commands.session_centre import SessionCentre, check_title
+from agentvm.commands.speaking import Speaker, Spoken
+from agentvm.errors import ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.events.base import Scope
+from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
+from agentvm.model.ids import ImageId, MessageId, NewId, SessionId
+from agentvm.model.message import Message, UserContent
+from agentvm.model.session import Fork, Rewind, Session
+from agentvm.runtime import history
+from agentvm.runtime.agent import Agent
+
+OnBusy = Literal["reject", "interrupt"]
+"""While a turn runs: refuse, or stop it and those that wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branches:
+    """Of one principal, whose reach is the centre's."""
+
+    centre: SessionCentre
+    speaker: Speaker
+    new_id: NewId
+
+    async def fork(
+        self, session_id: SessionId, *, message_id: MessageId | None, image_id: ImageId | None, title: str | None
+    ) -> Session:
+        """A new session that begins as that one did, up to and with the message; by default with all that was said.
+
+        The message may also be one that was taken back. The new session may be of another image of the container.
+        """
+        check_title(title)
+        origin = await self._session(session_id)
+        container = self.centre.store.container(origin.container_id)
+        image = await container.get_image(image_id or origin.image_id)
+        if image is None:
+            raise ImageNotFound(image_id or origin.image_id)
+        said = await self._said(origin, message_id)
+        await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
+        now = self.centre.clock()
+        fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
+        session = new_session(image, SessionId(self.new_id("sess")), title or origin.title, now)
+        session = msgspec.structs.replace(session, forked_from=fork)
+        await container.add_session(session, said)
+        self._tell_fork(session, origin, None if fork is None else fork.message_id)
+        return session
+
+    async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...]:
+        """What was taken back, the latest first."""
+        origin = await self._session(session_id)
+        found = await self.centre.store.sessions((origin.container_id,)).rewinds(session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return found
+
+    async def rewind(
+        self, session_id: SessionId, *, message_id: MessageId | None, before: MessageId | None, on_busy: OnBusy
+    ) -> SessionRewound | None:
+        """Takes back what came after `message_id`, or `before` and what came after it. None when there was nothing."""
+        agent = await self._agent(session_id)
+        if (message_id is None) == (before is None):
+            raise InvalidInput("Give messageId, the last message that stays, or before, the first that is taken back")
+        with agent.in_use():
+            await self._make_way(agent, on_busy)
+            choose = history.take_from(before) if before is not None else history.keep_to(message_id or MessageId(""))
+            return (await agent.rewrite(choose))[0]
+
+    async def edit(
+        self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
+    ) -> Spoken:
+        """Takes back that message and what came after it, and says this instead."""
+        origin = await self._session(session_id)
+        if not content:
+            raise InvalidInput("content must not be empty")
+        await self.speaker.check_attached(origin.container_id, content)
+        size = len(msgspec.json.encode(content))
+        return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
+
+    async def regenerate(
+        self, session_id: SessionId, message_id: MessageId | None, *, client_key: str | None, on_busy: OnBusy
+    ) -> Spoken:
+        """Asks again what that message is an answer to, by default what was asked last; the answers are taken back."""
+        # What is asked again is stored already: who has room for nothing more has room for it.
+        return await self._rewrite(session_id, history.regenerate(message_id), 0, client_key, on_busy)
+
+    async def _rewrite(
+        self, session_id: SessionId, choose: history.Choose, size: int, client_key: str | None, on_busy: OnBusy
+    ) -> Spoken:
+        self.speaker.check_accepting()
+        agent = await self._agent(session_id)
+        with agent.in_use():
+            return await self.speaker.rewrite(agent, choose, size, client_key, lambda: self._make_way(agent, on_busy))
+
+    async def _make_way(self, agent: Agent, on_busy: OnBusy) -> None:
+        if on_busy == "interrupt":
+            await _quiet(agent, self.centre.runtime.limits_of(agent.tenant_id).stop_seconds)
+
+    async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
+        store = self.centre.store
+        if message_id is None:
+            return history.in_order(await store.container(origin.container_id).list_messages(origin.session_id))
+        found = await store.sessions((origin.container_id,)).history(origin.session_id, message_id)
+        if found is None:
+            raise NotFound(f"There is no message {message_id} in {origin.session_id}")
+        return history.up_to(found, message_id)
+
+    async def _agent(self, session_id: SessionId) -> Agent:
+        origin = await self._session(session_id)
+        image = await self.centre.store.container(origin.container_id).get_image(origin.image_id)
+        if image is None:
+            raise ImageNotFound(origin.image_id)
+        return self.centre.runtime.start_agent(self.centre.tenant_id, image, session_id)[0]
+
+    async def _session(self, session_id: SessionId) -> Session:
+        container_id = await self.centre.store.find_session(session_id)
+        found = None if container_id is None else await self.centre.store.container(container_id).get_session(session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return found
+
+    def _tell_fork(self, session: Session, origin: Session, message_id: MessageId | None) -> None:
+        runtime, tenant_id = self.centre.runtime, self.centre.tenant_id
+        scope = Scope(container_id=session.container_id, image_id=session.image_id)
+        created = SessionCreated(
+            session_id=session.session_id,
+            image_id=session.image_id,
+            container_id=session.container_id,
+            title=session.title,
+            created_at=session.created_at,
+        )
+        forked = SessionForked(
+            original_session_id=origin.session_id,
+            new_session_id=session.session_id,
+            new_image_id=session.image_id,
+            forked_at=session.created_at,
+            message_id=message_id,
+        )
+        for told in (created, forked):
+            runtime.tell(tenant_id, scope, told)
+
+
+async def _quiet(agent: Agent, seconds: float) -> None:
+    """Stops the turn that runs and those that wait; returns when they have ended, or in time without it."""
+    if agent.busy:
+        current = await agent.interrupt()
+        for accepted in (current, *agent.inbox):
+            agent.cancel(accepted)
+        with anyio.move_on_after(seconds):
+            await agent.rest()

@@ -1,0 +1,131 @@
+"""Speaking — what is said into a session, whoever asks on whichever way: within the speaker's quotas, once under a key.
+
+It is said to an agent. What was accepted runs when it is released, which is up to who asked.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.errors import SessionNotFound, ShuttingDown
+from agentvm.events.lifecycle import SessionRewound
+from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
+from agentvm.model.message import UserContent
+from agentvm.model.turn import Turn
+from agentvm.runtime import attached
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.answering import Accepted
+from agentvm.runtime.history import Choose
+from agentvm.runtime.runtime import Runtime
+from agentvm.tenants.office import Office
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """What was said, now or earlier under the same key. `accepted` is to be released, unless it was earlier."""
+
+    agent: Agent
+    message_id: MessageId
+    turn_id: TurnId
+    accepted: Accepted | None = None
+    rewound: SessionRewound | None = None
+
+    @property
+    def cursor(self) -> str | None:
+        return None if self.accepted is None else str(self.accepted.cursor)
+
+    def release(self) -> None:
+        """Lets the turn run."""
+        if self.accepted is not None:
+            self.agent.release(self.accepted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speaker:
+    """Who says something, and is billed for the answer."""
+
+    runtime: Runtime
+    office: Office
+    tenant_id: TenantId
+    user_id: UserId | None
+
+    def check_accepting(self) -> None:
+        if not self.runtime.accepting:
+            raise ShuttingDown("The server is shutting down; reconnect and try again")
+
+    async def say(
+        self, agent: Agent, content: UserContent, client_key: str | None, make_way: Callable[[], Awaitable[None]]
+    ) -> Spoken:
+        """`make_way` is asked when this is not what was said earlier, and another turn may be in its way."""
+
+        async def receive() -> tuple[SessionRewound | None, Accepted | None]:
+            return None, await agent.receive(content, client_key, self.user_id)
+
+        async def make_way_for_it() -> None:
+            await self.check_attached(agent.container_id, content)
+            await make_way()
+
+        return await self._once(agent, len(msgspec.json.encode(content)), client_key, make_way_for_it, receive)
+
+    async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
+        """Before somebody's turn is interrupted for it; the agent looks once more."""
+        files = self.office.store.tenant(self.tenant_id).container(container_id).attachments
+        await attached.check(files, content, self.runtime.limits_of(self.tenant_id).attachments_per_message)
+
+    async def rewrite(
+        self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
+    ) -> Spoken:
+        """Takes something back, and says something instead, of at most that size."""
+        return await self._once(agent, size, client_key, make_way, lambda: agent.rewrite(choose, client_key, self.user_id))
+
+    async def _once(
+        self,
+        agent: Agent,
+        size: int,
+        client_key: str | None,
+        make_way: Callable[[], Awaitable[None]],
+        receive: Callable[[], Awaitable[tuple[SessionRewound | None, Accepted | None]]],
+    ) -> Spoken:
+        async with agent.sending(client_key) as earlier:
+            if earlier is not None:
+                return _said(agent, earlier)
+            await make_way()
+            try:
+                async with self._within_quotas(agent, size):
+                    rewound, accepted = await receive()
+            except SessionNotFound:
+                # The image was deleted after the agent was found or started; nobody else would end it.
+                await self.runtime.stop_agent(agent)
+                raise
+        if accepted is None:
+            raise ValueError("nothing was said")
+        return Spoken(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)
+
+    @asynccontextmanager
+    async def _within_quotas(self, agent: Agent, size: int) -> AsyncIterator[None]:
+        """To be left when the message is in the agent's inbox. A tenant with such limits sends one message after the other."""
+        quotas, who = self.office.quotas, (self.tenant_id, self.user_id)
+
+        async def running() -> int:
+            # One that runs already is not one more.
+            return -1 if agent.busy else self.runtime.roster.count_running(self.tenant_id)
+
+        async def waiting() -> int:
+            return self.runtime.roster.count_waiting(self.tenant_id) if agent.busy else -1
+
+        async with (
+            quotas.adding(*who, "running_agents", running),
+            quotas.adding(*who, "queued_messages", waiting),
+        ):
+            await self.check_storage(size)
+            yield
+
+    async def check_storage(self, size: int) -> None:
+        stored = self.office.store.accounts(self.tenant_id).quotas.storage_bytes
+        await self.office.quotas.check(self.tenant_id, self.user_id, "storage_bytes", stored, size)
+
+
+def _said(agent: Agent, earlier: Turn) -> Spoken:
+    return Spoken(agent, earlier.message_id, earlier.turn_id)

@@ -1,0 +1,157 @@
+"""OTLP — spans and numbers as OpenTelemetry's own exporters send them: protobuf over HTTP.
+
+The only module that imports OpenTelemetry, and imported only where an endpoint is set. The SDK's providers, processors and
+instruments are not used: what they would collect is counted already, and their threads would read it while it changes.
+"""
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import export as points
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from prometheus_client.core import Metric
+
+from agentvm.model.address import is_loopback
+from agentvm.model.headers import parse_headers
+from agentvm.observability.genai import Series
+from agentvm.observability.spans import Span
+from agentvm.observability.telemetry import TIMEOUT, Destination, Snapshot
+from agentvm.version import VERSION
+
+MILLI: Final = 1_000_000
+"""Nanoseconds of one."""
+_SCOPE: Final = InstrumentationScope("agentvm", VERSION)
+_CUMULATIVE: Final = points.AggregationTemporality.CUMULATIVE
+_FLAGS: Final = TraceFlags(TraceFlags.SAMPLED)
+
+# They log each failure, in words of their own; `telemetry.Sender` says it once a minute.
+logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+
+
+class Otlp:
+    """Sends to one collector. Its methods wait, up to `TIMEOUT`: they are for a thread of their own."""
+
+    def __init__(self, to: Destination) -> None:
+        base, headers = to.endpoint.rstrip("/"), _headers(to)
+        session = requests.Session()
+        # A proxy from the environment is for the world, not for a collector on this machine.
+        session.trust_env = not is_loopback(urlsplit(to.endpoint).hostname or "")
+        self._resource = Resource.create({"service.name": to.service_name, "service.version": VERSION})
+        self._spans = OTLPSpanExporter(
+            endpoint=f"{base}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+        )
+        self._metrics = OTLPMetricExporter(
+            endpoint=f"{base}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+        )
+
+    def send_spans(self, spans: Sequence[Span]) -> bool:
+        return self._spans.export([self._readable(span) for span in spans]) is SpanExportResult.SUCCESS
+
+    def send_metrics(self, snapshot: Snapshot) -> bool:
+        times = (snapshot.since * MILLI, snapshot.at * MILLI)
+        made = [one for family in snapshot.samples if (one := _metric(family, *times)) is not None]
+        made += [_histogram(series, *times) for series in snapshot.series if series.points]
+        scope = points.ScopeMetrics(scope=_SCOPE, metrics=made, schema_url="")
+        whole = points.ResourceMetrics(resource=self._resource, scope_metrics=[scope], schema_url="")
+        return self._metrics.export(points.MetricsData(resource_metrics=[whole])) is points.MetricExportResult.SUCCESS
+
+    def stop(self) -> None:
+        """Gives up what is being tried again. From any thread."""
+        self._spans.shutdown()  # type: ignore[no-untyped-call]
+        self._metrics.shutdown()
+
+    def _readable(self, span: Span) -> ReadableSpan:
+        about = span.attributes if span.error is None else span.attributes | {"error.type": span.error}
+        return ReadableSpan(
+            name=span.name,
+            context=_context(span.trace_id, span.span_id),
+            parent=None if span.parent_id is None else _context(span.trace_id, span.parent_id),
+            resource=self._resource,
+            attributes=about,
+            events=[Event(name, attributes=more, timestamp=at * MILLI) for name, at, more in span.moments],
+            kind=SpanKind.CLIENT if span.remote else SpanKind.INTERNAL,
+            status=Status(StatusCode.UNSET if span.error is None else StatusCode.ERROR),
+            start_time=span.start * MILLI,
+            # A clock that was set back makes nothing end before it began.
+            end_time=max(span.start, span.end) * MILLI,
+            instrumentation_scope=_SCOPE,
+        )
+
+
+def _headers(to: Destination) -> dict[str, str]:
+    """Ours only: the exporters would add those of the standard variables, which may be for another collector."""
+    ambient = parse_headers(
+        ",".join(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}HEADERS", "") for which in ("", "TRACES_", "METRICS_"))
+    )
+    own = {} if to.headers is None else parse_headers(to.headers.reveal())
+    return dict.fromkeys(ambient, "") | own
+
+
+def _context(trace_id: int, span_id: int) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=False, trace_flags=_FLAGS)
+
+
+def _metric(family: Metric, since: int, at: int) -> points.Metric | None:
+    """One of the families that `/metrics` shows, under the same name."""
+    data: points.Sum | points.Gauge | points.Histogram
+    match family.type:
+        case "counter":
+            data = points.Sum(_numbers(family, since, at, "_total"), _CUMULATIVE, is_monotonic=True)
+        case "gauge":
+            data = points.Gauge(_numbers(family, since, at, ""))
+        case "histogram":
+            data = points.Histogram([_unfold(family, since, at)], _CUMULATIVE)
+        case _:
+            return None
+    return points.Metric(name=family.name, description=family.documentation, unit="", data=data) if data.data_points else None
+
+
+def _numbers(family: Metric, since: int, at: int, ending: str) -> list[points.NumberDataPoint]:
+    """A series is of one type for ever, so none is an integer."""
+    return [
+        points.NumberDataPoint(sample.labels, since, at, float(sample.value))
+        for sample in family.samples
+        if sample.name == family.name + ending
+    ]
+
+
+def _unfold(family: Metric, since: int, at: int) -> points.HistogramDataPoint:
+    """Prometheus adds the buckets up, OTLP does not."""
+    below = [(sample.labels["le"], int(sample.value)) for sample in family.samples if sample.name.endswith("_bucket")]
+    total = next(sample.value for sample in family.samples if sample.name.endswith("_sum"))
+    counts = [count - before for (_, count), (_, before) in zip(below, [("", 0), *below], strict=False)]
+    bounds = [float(bound) for bound, _ in below if bound != "+Inf"]
+    return _point({}, counts, bounds, total, since, at)
+
+
+def _histogram(series: Series, since: int, at: int) -> points.Metric:
+    made = [_point(dict(point.labels), point.counts, series.bounds, point.total, since, at) for point in series.points]
+    return points.Metric(name=series.name, description=series.about, unit=series.unit, data=points.Histogram(made, _CUMULATIVE))
+
+
+def _point(
+    labels: Mapping[str, str], counts: Sequence[int], bounds: Sequence[float], total: float, since: int, at: int
+) -> points.HistogramDataPoint:
+    return points.HistogramDataPoint(
+        attributes=labels,
+        start_time_unix_nano=since,
+        time_unix_nano=at,
+        count=sum(counts),
+        sum=total,
+        bucket_counts=counts,
+        explicit_bounds=bounds,
+        # Nobody remembers the least and the most of all, and OTLP need not know them.
+        min=None,  # type: ignore[arg-type]
+        max=None,  # type: ignore[arg-type]
+    )

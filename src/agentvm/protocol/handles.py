@@ -1,0 +1,109 @@
+"""Handles — one session and one running agent, as a program holds them. They speak through a `Link`, like all verbs."""
+
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
+from agentvm.errors import ChannelClosed
+from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
+from agentvm.model.message import Message, UserContent
+from agentvm.model.session import Rewind, Session
+from agentvm.protocol import commands as ask
+from agentvm.protocol.link import Link, WireEvent
+
+T = TypeVar("T")
+
+
+class SessionHandle:
+    """One session; `record` is what it was when it was read."""
+
+    def __init__(self, link: Link, record: Session) -> None:
+        self._link = link
+        self.record = record
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.record.session_id
+
+    async def resume(self) -> "AgentHandle":
+        """The session's agent, started from the image as it was built."""
+        return agent_of(self._link, await self._link.ask(ask.SessionResume(session_id=self.session_id)))
+
+    async def messages(self) -> tuple[Message, ...]:
+        return (await self._link.ask(ask.SessionMessages(session_id=self.session_id))).messages
+
+    async def release(self) -> None:
+        """Lets a session that was set aside take messages again."""
+        reply = await self._link.ask(ask.SessionRelease(session_id=self.session_id))
+        self.record = there(reply.session)
+
+    async def set_title(self, title: str | None) -> None:
+        reply = await self._link.ask(ask.SessionSetTitle(session_id=self.session_id, title=title))
+        self.record = there(reply.session)
+
+    async def fork(self, message_id: str | None = None, *, title: str | None = None) -> "SessionHandle":
+        """A new session that begins as this one did, up to and with that message; by default with all of it."""
+        wanted = ask.SessionFork(session_id=self.session_id, message_id=_message(message_id), title=title)
+        return SessionHandle(self._link, there((await self._link.ask(wanted)).session))
+
+    async def rewind(self, message_id: str | None = None, *, before: str | None = None) -> ask.SessionRewindReply:
+        """Takes back what came after that message, or `before` and what came after it."""
+        wanted = ask.SessionRewind(session_id=self.session_id, message_id=_message(message_id), before=_message(before))
+        return await self._link.ask(wanted)
+
+    async def rewinds(self) -> tuple[Rewind, ...]:
+        """What was taken back, the latest first."""
+        return (await self._link.ask(ask.SessionRewinds(session_id=self.session_id))).rewinds
+
+    async def edit(self, message_id: str, content: UserContent) -> ask.MessageSendReply:
+        """Says something else in place of what a user said; what came after it is taken back."""
+        wanted = ask.MessageEdit(session_id=self.session_id, message_id=MessageId(message_id), content=content)
+        return await self._link.ask(wanted)
+
+    async def regenerate(self, message_id: str | None = None) -> ask.MessageSendReply:
+        """Asks again what that message is an answer to; by default what was asked last."""
+        return await self._link.ask(ask.MessageRegenerate(session_id=self.session_id, message_id=_message(message_id)))
+
+
+class AgentHandle:
+    """One running agent."""
+
+    def __init__(self, link: Link, agent_id: AgentId, image_id: ImageId, session_id: SessionId) -> None:
+        self._link = link
+        self.agent_id = agent_id
+        self.image_id = image_id
+        self.session_id = session_id
+
+    async def receive(self, content: UserContent) -> ask.MessageSendReply:
+        """Returns when the message is stored; the answer comes as events."""
+        return await self._link.ask(ask.MessageSend(image_id=self.image_id, session_id=self.session_id, content=content))
+
+    async def stream(self, content: UserContent) -> AsyncGenerator[WireEvent, None]:
+        """Sends, then yields every event of that turn; the last one is `turn_response`."""
+        async with self._link.events() as events:
+            sent = await self.receive(content)
+            async for event in events:
+                if event.context.get("turnId") == sent.turn_id:
+                    yield event
+                    if event.type == "turn_response":
+                        return
+        raise ChannelClosed("The connection was lost before the turn ended; read the session's messages for its answer")
+
+    async def interrupt(self) -> None:
+        await self._link.ask(ask.AgentInterrupt(agent_id=self.agent_id))
+
+    async def stop(self) -> None:
+        await self._link.ask(ask.AgentDestroy(agent_id=self.agent_id))
+
+
+def agent_of(link: Link, reply: ask.ImageRunReply) -> AgentHandle:
+    return AgentHandle(link, AgentId(reply.agent_id), reply.image_id, there(reply.session_id))
+
+
+def there(value: T | None) -> T:
+    if value is None:
+        raise ValueError("the reply names neither a record nor an error")
+    return value
+
+
+def _message(message_id: str | None) -> MessageId | None:
+    return None if message_id is None else MessageId(message_id)

@@ -1,0 +1,104 @@
+"""History — what was said, in the order of the conversation, and what is to be done to rewrite it. Pure.
+
+Messages are stored in the order in which they came. One that was queued came before the answer ahead of it, so a conversation
+is read turn by turn: what a user said, and everything that was done about it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentvm.errors import InvalidInput, NotFound
+from agentvm.model.ids import MessageId
+from agentvm.model.message import Message, UserContent, UserMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What is taken back, and what is said instead; nothing, if it is only taken back."""
+
+    taken: tuple[MessageId, ...]
+    content: UserContent | None = None
+
+
+Choose = Callable[[Sequence[Message]], Rewrite]
+"""Says what to do to a history. Asked when nobody else can change it."""
+
+
+def by_turn(history: Sequence[Message]) -> list[list[Message]]:
+    """Messages by their turns, in the order in which these were accepted."""
+    groups: dict[str, list[Message]] = {}
+    untold = 0
+    for message in history:
+        if message.turn_id is None and isinstance(message, UserMessage):
+            untold += 1
+        groups.setdefault(message.turn_id or f"before-turns-{untold}", []).append(message)
+    return list(groups.values())
+
+
+def in_order(history: Sequence[Message]) -> list[Message]:
+    return [message for turn in by_turn(history) for message in turn]
+
+
+def up_to(history: Sequence[Message], last: MessageId) -> list[Message]:
+    """The conversation up to and with that message."""
+    ordered = in_order(history)
+    return ordered[: _place(ordered, last) + 1]
+
+
+def keep_to(last: MessageId) -> Choose:
+    """Takes back what came after that message."""
+
+    def choose(history: Sequence[Message]) -> Rewrite:
+        ordered = in_order(history)
+        return Rewrite(_ids(ordered[_place(ordered, last) + 1 :]))
+
+    return choose
+
+
+def take_from(first: MessageId) -> Choose:
+    """Takes back that message and what came after it."""
+
+    def choose(history: Sequence[Message]) -> Rewrite:
+        ordered = in_order(history)
+        return Rewrite(_ids(ordered[_place(ordered, first) :]))
+
+    return choose
+
+
+def edit(message_id: MessageId, content: UserContent) -> Choose:
+    """Says something else in place of that message; what came after it is taken back with it."""
+
+    def choose(history: Sequence[Message]) -> Rewrite:
+        ordered = in_order(history)
+        place = _place(ordered, message_id)
+        if not isinstance(ordered[place], UserMessage):
+            raise InvalidInput(f"{message_id} was not said by a user; only such messages can be edited")
+        return Rewrite(_ids(ordered[place:]), content)
+
+    return choose
+
+
+def regenerate(message_id: MessageId | None) -> Choose:
+    """Says the same again: what the message is an answer to, by default what was said last."""
+
+    def choose(history: Sequence[Message]) -> Rewrite:
+        ordered = in_order(history)
+        end = len(ordered) - 1 if message_id is None else _place(ordered, message_id)
+        asked = next((place for place in range(end, -1, -1) if isinstance(ordered[place], UserMessage)), None)
+        question = None if asked is None else ordered[asked]
+        if not isinstance(question, UserMessage):
+            raise InvalidInput("Nothing was asked yet; send a message first")
+        return Rewrite(_ids(ordered[asked:]), question.content)
+
+    return choose
+
+
+def _place(ordered: Sequence[Message], message_id: MessageId) -> int:
+    for place, message in enumerate(ordered):
+        if message.id == message_id:
+            return place
+    raise NotFound(f"There is no message {message_id} in this session")
+
+
+def _ids(messages: Sequence[Message]) -> tuple[MessageId, ...]:
+    return tuple(message.id for message in messages)

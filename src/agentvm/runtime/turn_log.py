@@ -1,0 +1,53 @@
+"""Turn log — what was told of one turn, from wherever it is kept: the same events, in the same order."""
+
+from agentvm.events.base import Event
+from agentvm.events.lifecycle import Interrupted
+from agentvm.events.turn import TurnRequest, TurnResponse
+from agentvm.model.ids import TenantId, TurnId
+from agentvm.model.turn import Turn
+from agentvm.runtime.replay import Replay
+from agentvm.storage.base import Store
+
+
+class TurnLog:
+    """One turn of a tenant."""
+
+    def __init__(self, store: Store, replay: Replay, tenant_id: TenantId, row: Turn) -> None:
+        self._log = store.tenant(tenant_id).container(row.container_id).log(row.session_id)
+        self._replay, self._tenant_id, self._row = replay, tenant_id, row
+
+    async def before(self) -> int:
+        """A seq that all of the turn comes after, and little else."""
+        first, _ = await self._log.range()
+        return max(first - 1, await self._log.last_before(self._row.accepted_at))
+
+    async def read(self, after: int) -> tuple[list[Event], int | None]:
+        """The turn's events on the next page of the log, and where to go on; None at the turn's end, or at the log's."""
+        missed = await self._replay.read(self._tenant_id, self._row.container_id, self._row.session_id, after)
+        found: list[Event] = []
+        for event in missed.events:
+            if _belongs(event, self._row.turn_id):
+                found.append(event)
+                if isinstance(event.data, TurnResponse):
+                    return found, None
+        if not missed.events or missed.events[-1].seq >= missed.last:
+            return found, None
+        return found, missed.events[-1].seq
+
+    async def read_all(self, most: int | None = None) -> tuple[list[Event], bool]:
+        """Its events, about so many at most, and whether they are all that was told of it so far."""
+        events, after = list[Event](), await self.before()
+        while most is None or len(events) < most:
+            found, further = await self.read(after)
+            events += found
+            if further is None:
+                break
+            after = further
+        begun = any(isinstance(event.data, TurnRequest) for event in events)
+        return events, begun and (self._row.outcome is None or isinstance(events[-1].data, TurnResponse))
+
+
+def _belongs(event: Event, turn_id: TurnId) -> bool:
+    if event.scope.turn_id is not None:
+        return event.scope.turn_id == turn_id
+    return isinstance(event.data, Interrupted) and event.data.turn_id == turn_id

@@ -1,0 +1,79 @@
+"""Voice — what an agent tells: stored, then told. What could not be stored is owed to the log, and paid first."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from agentvm.errors import AgentVMError
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.log import get_logger
+from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.session_log import SessionLog
+
+logger = get_logger(__name__)
+
+
+class Voice:
+    """Of one agent. `open_turns` are those that wait or run, which may be from before a restart."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        tenant_id: TenantId,
+        container_id: ContainerId,
+        session_id: SessionId,
+        scope: Scope,
+        open_turns: Callable[[], Iterable[TurnId]],
+    ) -> None:
+        self._ports = ports
+        self._where = (tenant_id, container_id, session_id)
+        self._scope = scope
+        self._open_turns = open_turns
+        self._log: SessionLog | None = None
+        self.owed: list[tuple[Sequence[EventData], Scope]] = []
+        """Ends of turns that were told and could not be stored."""
+
+    async def log(self) -> SessionLog:
+        if self._log is None:
+            self._log = await self._ports.journal.open(*self._where)
+            for turn_id in self._open_turns():
+                # From before a restart: whatever happens to them, a stop for one, must stay in the journal until they end.
+                self._log.open_turns.setdefault(turn_id)
+        return self._log
+
+    async def tell(self, told: Sequence[EventData], scope: Scope | None = None) -> bool:
+        """Stores and tells; when the store refuses, tells all the same, without a cursor. Whether it was stored."""
+        scope = scope or self._scope
+        # Twice: the first failure may be one of what was posted before.
+        for _ in range(2):
+            try:
+                await self.emit(told, scope)
+            except AgentVMError as error:
+                logger.error("event_not_stored", type=told[-1].type, agent_id=scope.agent_id, code=error.code, error=str(error))
+            else:
+                return True
+        at = self._ports.clock()
+        self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self._where[0]) for data in told])
+        return False
+
+    async def emit(self, told: Sequence[EventData], scope: Scope) -> None:
+        """Stores and tells. What is still owed to the log comes first: peers that were away must hear of those ends too."""
+        log, journal = await self.log(), self._ports.journal
+        journal.check(log, scope)
+        # Taken at once, and posted all or none: nobody must pay an end twice.
+        owed, self.owed = self.owed, []
+        try:
+            for end in owed:
+                log.failed.pop(end[1].turn_id, None)
+                journal.post(log, *end)
+            await journal.emit(log, told, scope)
+        except AgentVMError:
+            self.owed = owed + self.owed
+            raise
+
+    async def pay(self) -> None:
+        """Stores the ends of turns that were told while the store refused."""
+        if self.owed:
+            try:
+                await self.emit((), self._scope)
+            except AgentVMError as error:
+                logger.error("turn_end_not_stored", agent_id=self._scope.agent_id, code=error.code, error=str(error))

@@ -1,0 +1,46 @@
+import pytest
+from tests.commands.fixtures import open_desk
+
+from agentvm.commands.call import Call
+from agentvm.errors import ShuttingDown
+from agentvm.model.ids import ImageId
+from agentvm.runtime.history import Rewrite
+
+pytestmark = pytest.mark.anyio
+
+
+async def nobody_is_in_the_way() -> None:
+    pass
+
+
+async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> None:
+    async with open_desk() as desk:
+        call = Call(desk.peer)
+        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
+        desk.peer.listen(image.container_id, image.session_id)
+        first = await call.speaker.say(agent, "hi", "k", nobody_is_in_the_way)
+        again = await call.speaker.say(agent, "hi", "k", nobody_is_in_the_way)
+        assert (again.message_id, again.turn_id, again.cursor) == (first.message_id, first.turn_id, None)
+        assert first.cursor is not None
+        again.release()
+        assert agent.busy
+        first.release()
+        await desk.hear("turn_response")
+        assert desk.types().count("turn_request") == 1
+
+
+async def test_to_rewrite_without_saying_anything_is_not_speaking() -> None:
+    async with open_desk() as desk:
+        call = Call(desk.peer)
+        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
+        with pytest.raises(ValueError, match="nothing was said"):
+            await call.speaker.rewrite(agent, lambda history: Rewrite(()), 0, None, nobody_is_in_the_way)
+
+
+async def test_a_server_that_stops_takes_nothing() -> None:
+    async with open_desk() as desk:
+        await desk.vm.runtime.drain(grace=0)
+        with pytest.raises(ShuttingDown):
+            Call(desk.peer).speaker.check_accepting()

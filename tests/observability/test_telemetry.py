@@ -1,0 +1,206 @@
+"""What waits for a collector is bounded, a dead one costs a warning, and off costs nothing."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import anyio
+import pytest
+from tests.observability.collector import collecting
+from tests.observability.test_tracing import span, tell_turn
+from tests.observability.turns import one_turn
+
+from agentvm.app import open_agentvm
+from agentvm.config import OtelConfig, ServerConfig
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import ConfigInvalid
+from agentvm.observability import telemetry
+from agentvm.observability.spans import Span
+from agentvm.observability.telemetry import BATCH, FLUSH, QUIET, TIMEOUT, Destination, Sender, Snapshot, open_telemetry
+
+pytestmark = pytest.mark.anyio
+
+NOTHING = Snapshot(0, 1, (), ())
+
+
+class Fake:
+    """A collector that takes what comes, or does not; `gate` holds it up."""
+
+    def __init__(self, *, takes: bool = True, gate: threading.Event | None = None) -> None:
+        self.takes, self.gate = takes, gate
+        self.entered = threading.Event()
+        self.spans: list[Span] = []
+        self.batches: list[int] = []
+        self.snapshots: list[Snapshot] = []
+        self.stopped = False
+
+    def send_spans(self, spans: Sequence[Span]) -> bool:
+        self.entered.set()
+        if self.gate is not None:
+            self.gate.wait(20)
+        self.batches.append(len(spans))
+        self.spans += spans
+        return self.takes
+
+    def send_metrics(self, snapshot: Snapshot) -> bool:
+        self.snapshots.append(snapshot)
+        return self.takes
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.gate is not None:
+            self.gate.set()
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("agentvm-otlp", "Otel"))]
+
+
+def test_what_waits_is_sent_in_batches_with_the_last_numbers_and_the_thread_ends() -> None:
+    fake = Fake()
+    sender = Sender(fake)
+    assert threads() == []
+    for number in range(BATCH - 1):
+        sender.put(span(number))
+    assert threads() == []
+    sender.flush(NOTHING)
+    sender.flush(Snapshot(0, 2, (), ()))
+    sender.put(span(BATCH))
+    sender.close()
+    assert len(fake.spans) == BATCH
+    assert max(fake.batches) <= BATCH
+    assert fake.snapshots[-1].at == 2
+    assert fake.stopped
+    assert threads() == []
+    sender.put(span(1))
+    assert sender.lost == 1
+
+
+def test_a_full_queue_loses_what_comes_and_waits_for_nobody() -> None:
+    fake = Fake(gate=threading.Event())
+    sender = Sender(fake, room=10)
+    sender.put(span(0))
+    sender.flush()
+    assert fake.entered.wait(10)
+    for number in range(25):
+        sender.put(span(number))
+    assert sender.lost == 15
+    assert fake.gate is not None
+    fake.gate.set()
+    sender.close()
+    assert len(fake.spans) == 11
+
+
+def test_a_collector_that_takes_nothing_is_told_of_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    sender = Sender(Fake(takes=False), now=lambda: now[0])
+    for _ in range(3):
+        sender.put(span(1))
+        sender.flush(NOTHING)
+        with sender._changed:
+            assert sender._changed.wait_for(sender._is_idle, 10)
+    now[0] = QUIET + 1
+    sender.put(span(1))
+    sender.close()
+    warnings = [vars(record) for record in caplog.records if record.getMessage() == "otlp_not_sent"]
+    assert [(one["what"], one["spans_lost"]) for one in warnings] == [("traces", 1), ("traces", 3)]
+    assert (sender.lost, sender.failures) == (4, 7)
+
+
+async def turn(config: ServerConfig) -> float:
+    """Seconds that one turn took, and the end after it not more than is promised."""
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        took = await one_turn(vm)
+        began = time.monotonic()
+    assert time.monotonic() - began < FLUSH + TIMEOUT + 2
+    return took
+
+
+async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
+    with collecting() as gone:
+        url = gone.url
+    # Nobody listens there any more.
+    config = ServerConfig(port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=url, export_seconds=0.1))
+    assert await turn(config) < TIMEOUT
+    assert threads() == []
+    assert sum(record.getMessage() == "otlp_not_sent" for record in caplog.records) == 1
+    assert all(record.name.startswith("agentvm") for record in caplog.records)
+
+
+async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_most() -> None:
+    with collecting() as collector:
+        collector.slow = threading.Event()
+        config = ServerConfig(port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=collector.url, export_seconds=0.1))
+        assert await turn(config) < TIMEOUT
+        assert threads() == []
+        assert collector.bodies
+
+
+async def test_numbers_come_again_and_again() -> None:
+    with collecting() as collector:
+        config = ServerConfig(
+            port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=collector.url, export_seconds=0.1, traces=False)
+        )
+        async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
+            await anyio.to_thread.run_sync(collector.wait, lambda: len(collector.metrics) >= 3)
+        assert collector.traces == []
+
+
+@pytest.mark.parametrize(
+    "otel",
+    [OtelConfig(), OtelConfig(endpoint="http://localhost:4318", traces=False, metrics=False)],
+    ids=["no endpoint", "nothing to send"],
+)
+async def test_off_has_no_effector(otel: OtelConfig) -> None:
+    config = ServerConfig(port=0, data_dir=None, otel=otel)
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        ecosystem = getattr(vm.runtime.journal._tell, "__self__", None)
+        names = {type(one).__name__ for one in getattr(ecosystem, "_effectors", ())}
+    assert "Metrics" in names
+    assert "Tracing" not in names
+    assert threads() == []
+
+
+def test_off_imports_nothing_of_it() -> None:
+    program = """
+import sys, anyio
+from agentvm import ScriptedDriver, ServerConfig
+from agentvm.app import open_agentvm
+import agentvm.cli.main
+async def main():
+    async with open_agentvm(ServerConfig(port=0, data_dir=None), drivers={"scripted": ScriptedDriver()}):
+        pass
+anyio.run(main)
+wrong = [name for name in sys.modules if name.split(".")[0] in ("opentelemetry", "google", "requests")]
+own = {f"agentvm.observability.{name}" for name in ("otlp", "telemetry", "tracing", "spans", "genai")}
+wrong += [name for name in sys.modules if name in own]
+print(wrong)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_without_the_packages_the_start_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "agentvm.observability.otlp", raising=False)
+    # As the interpreter does for what is not there.
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
+    config = ServerConfig(port=0, data_dir=None, otel=OtelConfig(endpoint="http://user:planted@localhost:4318"))
+    with pytest.raises(ConfigInvalid, match=r"otel\.endpoint.*pip install 'agentvm\[otel\]'") as caught:
+        async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
+            pass
+    assert "planted" not in str(caught.value)
+
+
+async def test_a_part_of_all_turns_can_be_sent() -> None:
+    with collecting() as collector:
+        to = Destination(endpoint=collector.url, sample_ratio=0.5, metrics=False, export_seconds=3_600)
+        async with open_telemetry(
+            to, clock=lambda: 1, known=lambda provider, model: True, tools=tuple, driver_of=str
+        ) as opened:
+            for number in range(400):
+                tell_turn(opened.tracing, f"turn_{number}")
+    assert 140 < len(collector.spans) < 260
+    assert collector.metrics == []
+    assert telemetry.ROOM > 400

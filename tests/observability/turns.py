@@ -1,0 +1,27 @@
+"""One turn of a server in this process."""
+
+import time
+
+import anyio
+import anyio.lowlevel
+
+from agentvm.app import AgentVM
+from agentvm.commands.dispatch import answer
+from agentvm.model.ids import ContainerId
+from agentvm.protocol import commands as ask
+
+
+async def one_turn(vm: AgentVM, text: str = "hello") -> float:
+    """Seconds that it took."""
+    peer = vm.attach()
+    container = peer.store.container(ContainerId("c1"))
+    if await container.create(1):
+        await answer(peer, ask.ImageCreate(container_id="c1"), "r")
+    image = (await container.list_images())[0]
+    before, began = sum(vm.observatory.metrics.turns.values()), time.monotonic()
+    await answer(peer, ask.MessageSend(image_id=image.image_id, content=text), "r")
+    with anyio.fail_after(20):
+        while sum(vm.observatory.metrics.turns.values()) == before:
+            await anyio.lowlevel.checkpoint()
+    vm.detach(peer)
+    return time.monotonic() - began

@@ -1,0 +1,28 @@
+import pytest
+from tests.runtime.fixtures import open_world
+
+from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import StoreFailed
+from agentvm.events.lifecycle import Interrupted
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_cannot_be_stored_is_told_all_the_same_and_what_is_owed_is_paid_first() -> None:
+    broken = [False]
+    async with open_world(ScriptedDriver(), fails=lambda number: broken[0]) as world:
+        agent = world.start()
+        told = Interrupted(agent_id=agent.agent_id, container_id=agent.container_id, turn_id=None)
+        broken[0] = True
+        assert not await agent.voice.tell((told,))
+        assert "cursor" not in world.hear_nowait()[-1]
+        agent.voice.owed.append(((told,), agent.voice._scope))
+        await agent.voice.pay()
+        assert len(agent.voice.owed) == 1
+        with pytest.raises(StoreFailed):
+            await agent.voice.emit((told,), agent.voice._scope)
+        assert len(agent.voice.owed) == 1
+        broken[0] = False
+        assert await agent.voice.tell((told,))
+        assert agent.voice.owed == []
+        assert [event["cursor"] for event in world.hear_nowait()[-2:]] == ["1", "2"]
