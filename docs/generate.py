@@ -151,8 +151,8 @@ COMMAND_NOTES: dict[str, str] = {
     "with `container_forbidden`, `invalid_input`.",
     "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
     "`container_forbidden`.",
-    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be one "
-    "that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
+    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
+    "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
     "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
     "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
     "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
@@ -174,8 +174,8 @@ COMMAND_NOTES: dict[str, str] = {
     "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
     "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
     "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
-    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, and "
-    "as `message_send` does.",
+    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, "
+    "and as `message_send` does.",
     "message_regenerate": "As `message_edit`, with what was asked before: what `messageId` is an answer to, by default the "
     "last question.",
     "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "

@@ -67,4 +67,6 @@ async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
     found: list[bytes] = []
     while chunk := await store.read(digest, len(found)):
         found.append(chunk)
+        if len(chunk) < CHUNK:
+            break
     return None if chunk is None else b"".join(found)

@@ -1,5 +1,6 @@
 """What SQLite does with attachments beyond what every store must do; and what is collected, against a model."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
@@ -12,12 +13,13 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from agentvm.errors import ContainerNotFound
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.attachments import CHUNK, Upload, read_all
 from agentvm.storage.base import ContainerStore, Store
 from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.attachments import MOST_DROPPED
+from agentvm.storage.sqlite.attachments import MOST_DROPPED, PIECE
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import fetch
@@ -223,3 +225,56 @@ async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(st
         await home.log(SESSION).record(messages=[referring("m1", BODY)], now=2)
     await home.delete_image(image().image_id)
     assert [await store.collect(now, grace=1) for now in (3, 4)] == [0, 1]
+
+
+LARGE = bytes(range(256)) * (PIECE * CHUNK // 256) + b"more"
+
+
+async def begun(database: Database) -> list[tuple[str, int | None]]:
+    return await database.read(lambda connection: fetch(connection, "SELECT digest, begun_at FROM blobs ORDER BY blob_key", ()))
+
+
+async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it_is_whole(
+    database: Database, store: SqliteStore
+) -> None:
+    home = await settle(store, image())
+    others = await settle(store, container="other")
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            # Two at the same time, of whom one comes second.
+            for where in (home, others):
+                tasks.start_soon(where.attachments.add, BytesIO(LARGE), TEXT, 5)
+    for where in (home, others):
+        assert await read_all(where.attachments, digest_of(LARGE)) == LARGE
+    assert await begun(database) == [(digest_of(LARGE), None)]
+    assert await database.read(lambda connection: fetch(connection, "SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
+
+
+async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: Database, store: SqliteStore) -> None:
+    home = await settle(store)
+
+    class Cut(BytesIO):
+        """Ends the upload in its middle, once the bytes are known."""
+
+        scope = anyio.CancelScope()
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            if offset:
+                loop.call_soon_threadsafe(self.scope.cancel)
+            return super().seek(offset, whence)
+
+    loop = asyncio.get_running_loop()
+    with Cut.scope:
+        await home.attachments.add(Cut(LARGE * 3), TEXT, 5)
+    assert Cut.scope.cancelled_caught
+    assert (await home.attachments.list()).items == ()
+    left = await begun(database)
+    assert [at for _, at in left] == [5]
+    assert await store.collect(5 + GRACE - 1, grace=GRACE) == 0
+    assert await begun(database) == left
+    await store.collect(5 + GRACE, grace=GRACE)
+    assert await begun(database) == []
+    nowhere = store.tenant(ACME).container(ContainerId("nowhere"))
+    with pytest.raises(ContainerNotFound):
+        await nowhere.attachments.add(BytesIO(LARGE), TEXT, 5)
+    assert await begun(database) == []

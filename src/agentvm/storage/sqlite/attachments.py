@@ -1,12 +1,16 @@
 """SqliteAttachmentStore — the attachments of one container of one tenant in SQLite.
 
-Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing.
+Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing. A large file
+is written in several transactions, so that others' commits come in between; it is nobody's until the last.
 """
 
 import hashlib
+import secrets
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
+import anyio
 import anyio.to_thread
 import apsw
 
@@ -17,6 +21,8 @@ from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import Key, fetch
 
+PIECE = 4
+"""Chunks of one transaction."""
 MOST_DROPPED = 100
 """At a time: the writer is everybody's, and large files take a while to go."""
 
@@ -30,7 +36,10 @@ SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_
 """
 _HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
-_ADD_BLOB = "INSERT INTO blobs (digest, size) VALUES (?, ?)"
+_ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
+_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
 _UPDATE = """
@@ -75,13 +84,38 @@ class SqliteAttachmentStore:
         if not size:
             raise InvalidInput("An attachment must not be empty")
 
+        begun = await self._put_aside(file, digest, size, now) if size > PIECE * CHUNK else None
+
         def write(connection: apsw.Connection) -> tuple[Attachment, bool]:
             if not fetch(connection, _HAS_CONTAINER, self._key):
                 raise ContainerNotFound(self._key[1])
+            if begun is not None and not fetch(connection, _FIND_BLOB, (digest,)):
+                connection.execute(_COMPLETE, (digest, begun))
             new = attach(connection, self._key, digest, size, _chunks(file), upload, now)
             return _decode(fetch(connection, _GET, (*self._key, digest))[0]), new
 
-        return await self._database.write(write)
+        try:
+            return await self._database.write(write)
+        finally:
+            if begun is not None:
+                # Somebody else's was there first, or it was refused. What a crash leaves is collected.
+                with anyio.CancelScope(shield=True):
+                    await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)).fetchall())
+
+    async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> int | None:
+        """The key of all its bytes, which are nobody's yet; None when they are there already, or there is nowhere to go."""
+
+        def begin(connection: apsw.Connection) -> int | None:
+            if fetch(connection, _FIND_BLOB, (digest,)) or not fetch(connection, _HAS_CONTAINER, self._key):
+                return None
+            connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, 1)))
+            return connection.last_insert_rowid()
+
+        begun = await self._database.write(begin)
+        if begun is not None:
+            for first in range(0, -(-size // CHUNK), PIECE):
+                await self._database.write(partial(_add_piece, file=file, blob_key=begun, first=first))
+        return begun
 
     async def get(self, digest: str) -> Attachment | None:
         def read(connection: apsw.Connection) -> Attachment | None:
@@ -144,7 +178,7 @@ def attach(
     if found:
         blob_key = found[0][0]
     else:
-        connection.execute(_ADD_BLOB, (digest, size))
+        connection.execute(_ADD_BLOB, (digest, size, None))
         blob_key = connection.last_insert_rowid()
         connection.executemany(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
     # 0 means something else.
@@ -163,6 +197,7 @@ def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence
 
 def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
     """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    connection.execute(_GIVE_UP_OLD, (now - grace,))
     ripe = fetch(connection, _RIPE, (now - grace, MOST_DROPPED))
     for attachment_key, blob_key in ripe:
         _drop(connection, attachment_key, blob_key)
@@ -174,6 +209,16 @@ def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> No
     connection.execute(_DELETE, (attachment_key,))
     # Nobody can be about to use it: an upload brings its bytes along, in one transaction.
     connection.execute(_DROP_BLOB, (blob_key,))
+
+
+def _add_piece(connection: apsw.Connection, *, file: BinaryIO, blob_key: int, first: int) -> None:
+    if not fetch(connection, "SELECT 1 FROM blobs WHERE blob_key = ?", (blob_key,)):
+        # It took longer than any grace: the last transaction brings all of it.
+        return
+    file.seek(first * CHUNK)
+    for number in range(first, first + PIECE):
+        if chunk := file.read(CHUNK):
+            connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
 
 
 def _measure(file: BinaryIO) -> tuple[str, int]:

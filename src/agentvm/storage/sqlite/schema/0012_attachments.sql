@@ -1,11 +1,14 @@
 -- Files that were uploaded, and which messages refer to them.
 
 -- Shared by all who have uploaded the same bytes: the digest is the content. Whoever reads one goes through `attachments`.
+-- One that is large comes piece by piece, under a name that is no digest; `begun_at` is when, and NULL once it is whole.
 CREATE TABLE blobs (
     blob_key INTEGER PRIMARY KEY,
     digest   TEXT NOT NULL UNIQUE,
-    size     INTEGER NOT NULL
+    size     INTEGER NOT NULL,
+    begun_at INTEGER
 ) STRICT;
+CREATE INDEX blobs_begun ON blobs (begun_at) WHERE begun_at IS NOT NULL;
 -- Apart, so that lists and sums never turn these pages; in pieces, so that nobody needs all of one in memory.
 CREATE TABLE blob_chunks (
     position INTEGER PRIMARY KEY,
