@@ -193,3 +193,19 @@ async def test_an_edit_refers_as_a_message_does_and_what_is_taken_back_keeps_its
         fork = await desk.ask("session_fork", sessionId=made["sessionId"], messageId=again["messageId"])
         listed = await desk.ask("session_messages", sessionId=fork["session"]["sessionId"])
         assert listed["messages"][0]["content"] == [picture()]
+
+
+async def test_what_was_sent_inline_is_told_listed_and_stored_as_it_came() -> None:
+    """As AgentX 1.x does it, to the letter."""
+    driver = ScriptedDriver()
+    inline = {"type": "image", "data": "iVBORw==", "mediaType": "image/png", "name": "a.png"}
+    async with open_desk(driver) as desk:
+        made = await desk.create_image()
+        await say(desk, made["imageId"], inline)
+        await desk.hear("turn_response")
+        told = next(event for event in desk.heard if event["type"] == "user_message")
+        assert told["data"]["content"] == [inline]
+        listed = await desk.ask("session_messages", sessionId=made["sessionId"])
+        assert listed["messages"][0]["content"] == [inline]
+        assert (await files(desk).list()).items == ()
+        assert shown(driver) == [(ImagePart(data="iVBORw==", media_type="image/png", name="a.png"),)]
