@@ -157,6 +157,10 @@ COMMAND_NOTES: dict[str, str] = {
     "an image, which cannot go alone: archive it, or delete the image.",
     "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
     "is too late.",
+    "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
+    "with `container_forbidden`, `invalid_input`.",
+    "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
+    "`container_forbidden`.",
     "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
     "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
     "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
@@ -182,8 +186,8 @@ COMMAND_NOTES: dict[str, str] = {
     "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
     "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
     "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
-    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, and with `invalid_input` when nobody is addressed or "
-    "`content` is empty.",
+    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, `attachment_not_found` for a reference to what the container "
+    "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
     "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
     "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
     "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, "

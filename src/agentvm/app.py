@@ -64,6 +64,10 @@ COLLECT = 3_600.0
 """Seconds between two looks for what nothing refers to."""
 
 GRACE = 3_600_000
+ATTACHMENT_GRACE = 24 * 3_600_000
+"""Milliseconds for which an upload waits to be sent."""
+BREATH = 0.02
+"""Seconds between two steps of it, so that others are stored in between."""
 """Milliseconds for which it is kept all the same: somebody may be about to refer to it."""
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
@@ -213,7 +217,10 @@ class AgentVM:
         """Drops what nothing refers to any more, until cancelled."""
         while True:
             try:
-                await self._store.collect(self.clock(), grace=GRACE)
+                dropped = 1
+                while dropped:
+                    dropped = await self._store.collect(self.clock(), grace=GRACE, attachment_grace=ATTACHMENT_GRACE)
+                    await anyio.sleep(BREATH)
                 if self._retainer is not None:
                     await self._retainer.run()
                 await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)

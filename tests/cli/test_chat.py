@@ -9,9 +9,10 @@ from tests.cli.program import WAIT, Keyboard, at_terminal, environment, run_avm,
 from tests.support.serving import Play, Served, serving
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.cli.chat import server_url
-from agentvm.drivers.base import ModelOutput, Prompt
+from agentvm.cli.chat import part_of, server_url
+from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
 from agentvm.drivers.scripted import last_user_text
+from agentvm.model.message import FilePart, ImagePart, TextPart
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,27 @@ async def test_a_pipe_gets_the_answer_and_nothing_else(served: Served, tmp_path:
         assert await chat.wait() == 0
         assert '[calculator] {"expression":"2+3*4"} → 14\n' in chat.errors
         assert "\x1b" not in chat.errors
+
+
+async def test_files_go_with_the_first_message(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    (tmp_path / "b.txt").write_text("notes")
+    files = ("--attach", str(tmp_path / "a.png"), "--attach", str(tmp_path / "b.txt"))
+    async with running("chat", "--url", served.http, *files, env=env, errors=tmp_path / "errors", given="see") as chat:
+        assert await chat.wait() == 0, chat.errors
+    assert served.model.prompts[0].conversation[0] == UserSaid(
+        content=(
+            ImagePart(data="iVBORw==", media_type="image/png", name="a.png"),
+            FilePart(data="bm90ZXM=", media_type="text/plain", filename="b.txt"),
+            TextPart(text="see"),
+        )
+    )
+
+
+def test_without_a_server_a_file_is_in_the_message_itself(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    assert part_of(tmp_path / "a.png", None, None, "c") == ImagePart(data="iVBORw==", media_type="image/png", name="a.png")
 
 
 async def test_all_of_a_pipe_is_one_message_in_a_session_of_its_own(served: Served, tmp_path: Path) -> None:

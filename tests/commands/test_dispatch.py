@@ -43,6 +43,10 @@ class Broken:
     def quotas(self) -> "Broken":
         return self
 
+    @property
+    def attachments(self) -> "Broken":
+        return self
+
     def __getattr__(self, name: str) -> Any:
         async def fail(*arguments: object, **named: object) -> NoReturn:
             raise self._error

@@ -40,6 +40,13 @@ def test_parts_become_blocks() -> None:
     ]
 
 
+def test_a_file_that_is_text_is_read_whatever_kind_of_text() -> None:
+    part = FilePart(data="e30=", media_type="application/json", filename="a.json")
+    messages = messages_body(prompt(UserSaid(content=(part,)), UserSaid(content="?")), FAILURES)["messages"]
+    assert isinstance(messages, list)
+    assert messages[0]["content"] == [{"type": "text", "text": "a.json:\n{}"}]
+
+
 def test_a_document_may_be_given_by_url_but_not_any_file() -> None:
     by_url = FilePart(data="https://example.test/a.pdf", media_type="application/pdf")
     assert "https://example.test/a.pdf" in str(messages_body(prompt(UserSaid(content=(by_url,))), FAILURES))

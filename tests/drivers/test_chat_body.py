@@ -1,8 +1,9 @@
+import msgspec
 import pytest
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import chat_body, estimate_prompt, reasoning_mark
+from agentvm.drivers.chat_body import chat_body, estimate_prompt, is_text, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
 
@@ -43,6 +44,15 @@ def test_parts_become_what_chat_completions_knows() -> None:
 def test_a_part_that_cannot_be_sent_is_refused(part: FilePart) -> None:
     with pytest.raises(ProviderBadRequest):
         chat_body(prompt(UserSaid(content=(part,))), FAILURES)
+
+
+@pytest.mark.parametrize("media_type", ["text/csv", "TEXT/Markdown; charset=utf-8", "application/json", "application/ld+json"])
+@pytest.mark.parametrize("speech_only", [False, True])
+def test_a_file_that_is_text_is_read_by_every_model(media_type: str, speech_only: bool) -> None:
+    part = FilePart(data="aGk=", media_type=media_type, filename="a.txt")
+    body = chat_body(prompt(UserSaid(content=(part,))), FAILURES, speech_only=speech_only)
+    assert "a.txt:\nhi" in str(msgspec.json.decode(msgspec.json.encode(body))["messages"][0]["content"]).replace("\\n", "\n")
+    assert not is_text("application/zip")
 
 
 def test_an_assistant_that_said_nothing_is_left_out() -> None:

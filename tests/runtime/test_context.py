@@ -186,3 +186,14 @@ def test_a_larger_budget_never_keeps_less(given: tuple[list[Message], int], one:
     history, current = given
     small, large = sorted((one, other))
     assert len(conversation(history, current, small)) <= len(conversation(history, current, large))
+
+
+def test_what_is_referred_to_weighs_by_its_size() -> None:
+    digest = f"sha256:{'0' * 64}"
+    part = FilePart(data=f"attachment:{digest}", media_type="text/plain")
+    history: list[Message] = [user(1, (part,)), user(2, "now")]
+
+    def kept(size: int) -> int:
+        return len(build(history, TurnId("turn_2"), system=None, tools=(), budget=1_000, sizes={digest: size}))
+
+    assert (kept(1_000), kept(100_000)) == (2, 1)

@@ -18,7 +18,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
-from agentvm.sessions.archive import MANIFEST
+from agentvm.sessions.archive import MANIFEST, MAX_BLOB
 from agentvm.sessions.export import Source, Wanted, export_archive
 from agentvm.sessions.intake import Kind, plan, stage, write
 from agentvm.sessions.spool import Renamed, Spool
@@ -70,12 +70,17 @@ async def filled() -> AsyncIterator[Store]:
 
 
 async def take_in(
-    store: Store, body: bytes, kind: Kind = "archive", container: ContainerId | None = None, new_id: NewId | None = None
+    store: Store,
+    body: bytes,
+    kind: Kind = "archive",
+    container: ContainerId | None = None,
+    new_id: NewId | None = None,
+    most_attached: int = MAX_BLOB,
 ) -> tuple[Spool, Renamed]:
     new_id = new_id or ids()
     carrier = store.carrier(TENANT)
     with Spool() as spool:
-        await stage(io.BytesIO(body), kind, spool, container_id=container, new_id=new_id)
+        await stage(io.BytesIO(body), kind, spool, container_id=container, new_id=new_id, most_attached=most_attached)
         renamed = await plan(spool, carrier, container_id=container, new_id=new_id)
         await write(spool, renamed, carrier, lambda: 5)
         return spool, renamed

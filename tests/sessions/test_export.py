@@ -1,13 +1,19 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.sessions.histories import ENDED, TENANT, archive, fill, filled, history, put, source, take_in, unpacked
 
 from agentvm.errors import SessionNotFound
+from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
-from agentvm.model.message import FilePart, ImagePart, UserMessage
-from agentvm.sessions.export import Wanted, export_archive
+from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
+from agentvm.model.session import Session
+from agentvm.sessions.export import Source, Wanted, export_archive
+from agentvm.sessions.line import digest_of
+from agentvm.storage.attachments import Upload
+from agentvm.storage.carry import Attached, Said
 from agentvm.storage.sqlite import open_store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, turn
 
@@ -114,3 +120,41 @@ async def test_what_is_monotonous_comes_back_in() -> None:
         assert len(body) < 12_000_000 / 300
         await take_in(other, body)
         assert await archive(other) == body
+
+
+async def test_an_archive_is_of_the_oldest_format_that_can_say_it() -> None:
+    one, first, said = history()
+    file = Attached(digest_of(b"hi there"), 8, Upload(media_type="text/plain"), b"hi there")
+    part = FilePart(data=reference_to(file.digest), media_type="text/plain")
+    async with open_store(None) as store:
+        await put(store, one, first, file, said)
+        assert json.loads(unpacked(await archive(store))["manifest.json"])["format"] == 1
+        message = UserMessage(id=MessageId("m"), timestamp=1, role="user", content=(part,))
+        before = await store.carrier(TENANT).measure(HOME)
+        await store.tenant(TENANT).container(HOME).log(SESSION).record(messages=[message], now=2)
+        assert await store.carrier(TENANT).measure(HOME) > before + 8 + 50
+        files = unpacked(await archive(store))
+        assert json.loads(files["manifest.json"])["format"] == 2
+        assert files[f"blobs/{file.digest.replace(':', '/')}"] == b"hi there"
+        assert b"attachment:" not in files["sessions/000001.jsonl"]
+
+
+async def test_a_file_that_goes_while_it_is_exported_leaves_no_whole_archive() -> None:
+    one, first, _ = history()
+    file = Attached(digest_of(b"hi"), 2, Upload(media_type="text/plain"), b"hi")
+    message = UserMessage(
+        id=MessageId("m"), timestamp=1, role="user", content=(FilePart(data=reference_to(file.digest), media_type="a/b"),)
+    )
+    async with open_store(None) as store:
+        await put(store, one, first, file, Said((message,)))
+
+        class Going(Source):
+            async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
+                found = await super().attached(session, page)
+                await store.tenant(TENANT).container(HOME).delete_image(one.image_id)
+                assert [await store.collect(now, grace=0) for now in (10, 11)] == [0, 1]
+                return found
+
+        going = Going(store.tenant(TENANT), store.carrier(TENANT))
+        with pytest.raises(SessionNotFound):
+            _ = [chunk async for chunk in export_archive(going, [Wanted(HOME)])]

@@ -2,7 +2,9 @@ import json
 
 import pytest
 
-from agentvm.model.message import Message
+from agentvm.model.attachment import reference_to
+from agentvm.model.ids import MessageId
+from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
 from agentvm.sessions import line
 from agentvm.sessions.line import Unfit, blob_of, read_line
 from agentvm.testing.conformance.records import EVERY_KIND, image, session, turn
@@ -16,6 +18,39 @@ def test_a_message_comes_back_the_same(message: Message) -> None:
     assert set(digests) == set(blobs)
     kind, said = read_line(body)
     assert (kind, line.to_message(said, blobs.__getitem__)) == ("message", message)
+
+
+REFERRED = f"sha256:{'0' * 64}"
+REFERRING = UserMessage(
+    id=MessageId("m"),
+    timestamp=1,
+    role="user",
+    content=(
+        ImagePart(data=reference_to(REFERRED), media_type="image/png", name="a.png"),
+        FilePart(data="aGk=", media_type="a/b"),
+        FilePart(data=reference_to(REFERRED), media_type="text/plain", filename="a.txt"),
+    ),
+)
+
+
+def test_a_reference_comes_back_as_one_and_its_file_is_asked_for() -> None:
+    body, digests = line.of_message(REFERRING, [REFERRED])
+    assert digests == [line.digest_of(b"hi")]
+    _, said = read_line(body)
+    assert said["content"][0] == {"type": "image", "mediaType": "image/png", "name": "a.png", "attachment": REFERRED}
+    asked: list[tuple[object, ...]] = []
+    again = line.to_message(said, lambda _: b"hi", lambda *about: asked.append(about))
+    assert again == REFERRING
+    assert asked == [(REFERRED, "image/png", "a.png"), (REFERRED, "text/plain", "a.txt")]
+    with pytest.raises(Unfit, match="format 2"):
+        line.to_message(said, lambda _: b"hi")
+
+
+def test_a_reference_to_what_is_gone_stays_what_it_is() -> None:
+    body, _ = line.of_message(REFERRING)
+    _, said = read_line(body)
+    assert said["content"][0]["data"] == reference_to(REFERRED)
+    assert line.to_message(said, lambda _: b"hi") == REFERRING
 
 
 def test_records_come_back_without_what_belongs_to_the_server() -> None:

@@ -5,9 +5,11 @@ import msgspec
 import pytest
 from tests.sessions.histories import filled, history, put, source
 
+from agentvm.model.attachment import reference_to
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
+    FilePart,
     ImagePart,
     Message,
     TextPart,
@@ -16,9 +18,13 @@ from agentvm.model.message import (
     ToolResultMessage,
     UserMessage,
 )
+from agentvm.sessions import people
 from agentvm.sessions.export import Wanted
+from agentvm.sessions.line import digest_of
 from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
+from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Store
+from agentvm.storage.carry import Attached, Said
 from agentvm.storage.sqlite import open_store
 from agentvm.testing.conformance.records import HOME
 
@@ -105,3 +111,27 @@ async def test_an_image_of_a_strange_kind_is_only_named() -> None:
         text = await page(store, HTML)
     assert "<img" not in text
     assert "[image/svg+xml: &lt;b&gt;]" in text
+
+
+async def test_a_picture_that_is_referred_to_is_shown_as_one_that_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"\x89PNG"
+    sent = ImagePart(data="iVBORw==", media_type="image/png", name="a.png")
+    parts = (
+        msgspec.structs.replace(sent, data=reference_to(digest_of(body))),
+        msgspec.structs.replace(sent, data=reference_to(digest_of(b"gone")), name="gone.png"),
+        FilePart(data=reference_to(digest_of(body)), media_type="text/html", filename="x.html"),
+    )
+    said = UserMessage(id=MessageId("1"), timestamp=1, role="user", content=parts)
+    inline = msgspec.structs.replace(said, content=(sent, parts[1], parts[2]))
+    one, first, _ = history()
+    async with open_store(None) as here, open_store(None) as there:
+        await put(here, one, first, Attached(digest_of(body), len(body), Upload(media_type="a/b"), body), Said((said,)))
+        await put(there, one, first, Said((inline,)))
+        for look in (HTML, MARKDOWN):
+            assert await page(here, look) == await page(there, look)
+        shown = await page(here, HTML)
+        assert 'src="data:image/png;base64,iVBORw=="' in shown
+        assert "[image/png: gone.png]" in shown
+        assert "[text/html: x.html]" in shown
+        monkeypatch.setattr(people, "MOST_PICTURES", 3)
+        assert "[image/png: a.png]" in await page(here, HTML)

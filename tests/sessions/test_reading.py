@@ -10,14 +10,35 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.sessions.histories import Change, Files, archive, changed, count_rows, edit, filled, packed, take_in, unpacked
+from tests.sessions.histories import (
+    TENANT,
+    Change,
+    Files,
+    archive,
+    changed,
+    count_rows,
+    edit,
+    filled,
+    history,
+    packed,
+    put,
+    take_in,
+    unpacked,
+)
 
 from agentvm.errors import Unprocessable
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.attachment import reference_to
+from agentvm.model.ids import ContainerId, MessageId
+from agentvm.model.message import FilePart, UserMessage
 from agentvm.sessions import reading
+from agentvm.sessions.line import digest_of
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Spool
+from agentvm.storage.attachments import Upload, read_all
+from agentvm.storage.carry import Attached, Said
 from agentvm.storage.sqlite import open_store
+from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +118,7 @@ BAD: list[tuple[Change, str, dict[str, object]]] = [
     (lines(SECOND, lambda found: found[:-1]), "counts", {"file": "manifest.json", "member": "counts"}),
     (lines("images.jsonl", lambda found: [found[0], *found]), "twice", {"file": "images.jsonl"}),
     (lines("images.jsonl", lambda found: [*found, b'{"type":"turn","turn":{}}\n']), "only images", {"line": 3}),
-    (manifest_of(format=2), "format is 2", {"file": "manifest.json"}),
+    (manifest_of(format=3), "format is 3", {"file": "manifest.json"}),
     (manifest_of(kind="other"), "kind", {"file": "manifest.json"}),
     (manifest_of(extra=1), "extra", {"file": "manifest.json"}),
     (more_files(evil=b""), "does not belong", {}),
@@ -236,3 +257,90 @@ async def test_an_archive_that_is_cut_off_or_damaged_anywhere_is_refused_and_har
                 continue
             # Some bits mean nothing, such as those of the time.
             assert spool.counts.messages == 7
+
+
+FILE = b"a file"
+NAME = f"blobs/sha256/{sha256(FILE).hexdigest()}"
+
+
+@pytest.fixture
+async def referring(anyio_backend: str) -> bytes:
+    async with open_store(None) as store:
+        one, first, _ = history()
+        part = FilePart(data=reference_to(digest_of(FILE)), media_type="text/plain", filename="a.txt")
+        said = UserMessage(id=MessageId("m"), timestamp=1, role="user", content=(part,))
+        file = Attached(digest_of(FILE), len(FILE), Upload(media_type="text/plain"), FILE)
+        await put(store, one, first, file, Said((said,)))
+        return await archive(store)
+
+
+def part_of(**members: object) -> Change:
+    def change(files: Files, manifest: dict[str, Any]) -> None:
+        edit(files, FIRST, 2, lambda record: record["message"]["content"][0].update(members))
+
+    return change
+
+
+def without_blob(files: Files, manifest: dict[str, Any]) -> None:
+    del files[NAME]
+    manifest["counts"]["blobs"] = 0
+
+
+def other_blob(body: bytes) -> Change:
+    return lambda files, manifest: files.update({NAME: body})
+
+
+BAD_FILES: list[tuple[Change, str, dict[str, object]]] = [
+    (without_blob, "is not there", {"file": FIRST, "line": 2, "member": "message.content"}),
+    (other_blob(b"b file"), "damaged", {"file": NAME}),
+    (other_blob(b""), "must not be empty", {"file": FIRST, "line": 2, "member": "message.content"}),
+    (other_blob(b"x" * 101), "may have 100", {"file": NAME}),
+    (manifest_of(format=1), "since format 2", {"file": FIRST, "line": 2, "member": "message.content"}),
+    (part_of(attachment="sha256:0"), "is not there", {"file": FIRST, "line": 2}),
+    (part_of(attachment=7), "stands for", {"file": FIRST, "line": 2}),
+    (part_of(data="aGk="), "stands for", {"file": FIRST, "line": 2}),
+    (part_of(type="text", text="x"), "stands for", {"file": FIRST, "line": 2}),
+    (part_of(blob=digest_of(FILE)), "", {"file": FIRST, "line": 2}),
+    (part_of(surprise=1), "content", {"file": FIRST, "line": 2}),
+]
+
+
+@pytest.mark.parametrize(("change", "said", "place"), BAD_FILES)
+async def test_a_bad_attachment_is_refused_with_its_place_and_nothing_is_written(
+    referring: bytes, change: Change, said: str, place: dict[str, object]
+) -> None:
+    bad = changed(referring, change)
+    async with open_store(None) as store:
+        with Spool() as spool, pytest.raises((ArchiveInvalid, ArchiveTooLarge)) as caught:
+            read_archive(io.BytesIO(bad), spool, most_attached=100)
+        assert said in str(caught.value)
+        assert caught.value.details.items() >= place.items()
+        with pytest.raises((ArchiveInvalid, ArchiveTooLarge)):
+            await take_in(store, bad, most_attached=100)
+        assert await count_rows(store) == 0
+        assert await store.accounts(TENANT).quotas.storage_bytes() == 0
+
+
+async def test_what_a_part_says_of_its_file_may_mean_nothing(referring: bytes) -> None:
+    odd = changed(referring, part_of(mediaType="?", filename="a\nb"))
+    async with open_store(None) as store:
+        await take_in(store, odd)
+        found = await store.tenant(TENANT).container(HOME).attachments.get(digest_of(FILE))
+        assert found is not None
+        assert (found.media_type, found.name, found.size) == ("application/octet-stream", None, len(FILE))
+
+
+async def test_files_of_two_containers_that_become_one_are_one(referring: bytes) -> None:
+    async with open_store(None) as store:
+        await take_in(store, referring, container=ContainerId("a"))
+        await take_in(store, referring, container=ContainerId("b"))
+        both = await archive(store)
+    assert list(unpacked(both)).count(NAME) == 1
+    async with open_store(None) as store:
+        await take_in(store, both)
+        homes = [store.tenant(TENANT).container(ContainerId(name)) for name in ("a", "b")]
+        assert [await read_all(home.attachments, digest_of(FILE)) for home in homes] == [FILE, FILE]
+        assert await archive(store) == both
+    async with open_store(None) as store:
+        await take_in(store, both, container=ContainerId("c"))
+        assert await read_all(store.tenant(TENANT).container(ContainerId("c")).attachments, digest_of(FILE)) == FILE

@@ -8,6 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sessions.histories import TENANT, archive, history, put, take_in
 
+from agentvm.model.attachment import reference_to
+from agentvm.model.attachment import references as references_of
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -26,7 +28,9 @@ from agentvm.model.message import (
 )
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
-from agentvm.storage.carry import Said
+from agentvm.sessions import line
+from agentvm.storage.attachments import Upload, read_all
+from agentvm.storage.carry import Attached, Said
 from agentvm.storage.sqlite import open_store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, session
 
@@ -38,7 +42,10 @@ json = st.recursive(
     max_leaves=6,
 )
 base64 = st.binary(max_size=12).map(lambda body: b64encode(body).decode())
-data = base64 | text | st.just("https://example.com/a.png")
+FILES = (b"one", b"two" * 100_000, b"three")
+"""The last was never uploaded: what refers to it refers to nothing, here and elsewhere."""
+references = st.sampled_from([reference_to(line.digest_of(body)) for body in FILES])
+data = base64 | text | st.just("https://example.com/a.png") | references | st.just(b64encode(FILES[0]).decode())
 usage = st.builds(Usage, input_tokens=times, output_tokens=times, cache_read_tokens=times, estimated=st.booleans())
 optional = st.none() | text
 
@@ -83,9 +90,12 @@ def numbered(found: list[Message]) -> tuple[Message, ...]:
 
 async def carry(said: Said, other: Said, title: str | None) -> None:
     image, first, _ = history()
+    files = [
+        Attached(line.digest_of(body), len(body), Upload(media_type="a/b", name="n"), body) for body in FILES[: len(FILES) - 1]
+    ]
     second = msgspec.structs.replace(session("s2", now=7), title=title, archived_at=8)
     async with open_store(None) as here, open_store(None) as there:
-        await put(here, image, first, said, second, other)
+        await put(here, image, first, *files, said, second, other)
         before = await archive(here)
         await take_in(there, before)
         assert await archive(there) == before
@@ -95,6 +105,15 @@ async def carry(said: Said, other: Said, title: str | None) -> None:
             assert told == kept
             assert await homes[0].list_turns(session_id) == await homes[1].list_turns(session_id)
             assert await homes[0].get_session(session_id) == await homes[1].get_session(session_id)
+        contents = (one.content for one in (*said.messages, *other.messages) if isinstance(one, UserMessage))
+        wanted = {digest for content in contents for digest in references_of(content)}
+        for body in FILES:
+            digest = line.digest_of(body)
+            expected = body if digest in wanted and body != FILES[-1] else None
+            assert await read_all(homes[1].attachments, digest) == expected
+        # What came along is kept for as long as the messages are.
+        await there.collect(10**15, grace=0)
+        assert await archive(there) == before
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -8,7 +8,8 @@ from agentvm.model.session import Fork
 from agentvm.sessions import spool as module
 from agentvm.sessions.line import Unfit
 from agentvm.sessions.spool import Renamed, Spool
-from agentvm.storage.carry import Said
+from agentvm.storage.attachments import Upload
+from agentvm.storage.carry import Attached, Said
 from agentvm.testing.conformance.records import default_session, image, message, session, turn
 
 ENDED = turn("turn_1", outcome="completed", ended=2)
@@ -86,3 +87,25 @@ def test_what_is_large_goes_to_the_disk_and_comes_back(monkeypatch: pytest.Monke
     with Spool() as spool:
         put(spool)
         assert len(list(spool.load(Renamed()))) == 4
+
+
+def test_a_file_is_put_aside_once_and_named_for_each_container() -> None:
+    reads: list[str] = []
+
+    def read(digest: str) -> bytes:
+        reads.append(digest)
+        return b"body"
+
+    about = Upload(media_type="a/b", name="n")
+    with Spool() as spool:
+        for name, container in (("i1", "a"), ("i2", "b")):
+            made = image(name, container)
+            spool.add_image(made)
+            spool.add_session(default_session(made))
+            for _ in range(2):
+                spool.add_attachment("sha256:x", about, read)
+        assert spool.size > 4
+        for _ in range(2):
+            found = [one for one in spool.load(Renamed()) if isinstance(one, Attached)]
+            assert found == [Attached("sha256:x", 4, about, b"body"), Attached("sha256:x", 4, about, None)]
+    assert reads == ["sha256:x"]

@@ -140,10 +140,12 @@ class Api:
                 size += len(chunk)
         return size
 
-    def upload(self, source: BinaryIO, *path: str, **query: str | int | None) -> Item:
+    def upload(self, source: BinaryIO, *path: str, media_type: str | None = None, **query: str | int | None) -> Item:
         """Sends a file as it is read."""
+        headers = {} if media_type is None else {"Content-Type": media_type}
+        wanted = self._wanted(query)
         with self._explained():
-            answer = self._client.post(_place(path), params=self._wanted(query), content=_blocks(source), timeout=LONG)
+            answer = self._client.post(_place(path), params=wanted, content=_blocks(source), headers=headers, timeout=LONG)
         if not answer.is_success:
             raise _failure(answer, self.url)
         return _object(answer.content)

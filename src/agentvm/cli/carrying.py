@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -57,22 +58,22 @@ def export(
         return
     if output.exists() and not force:
         raise click.ClickException(f"{output} is there already. Choose another name, or give --force to replace it.")
-    size = _to_file(api, output, query)
+    size = to_file(output, lambda file: api.download(file, "export", **query))
     if show.as_json:
         show.json({"path": str(output), "bytes": size})
     else:
         click.echo(f"Exported to {output}: {size:,} bytes.")
 
 
-def _to_file(api: Api, output: Path, query: dict[str, str | int | None]) -> int:
-    """Under its name when it is whole: half an archive is none."""
+def to_file(output: Path, write: Callable[[BinaryIO], int]) -> int:
+    """Under its name when it is whole: half an archive is none. How many bytes were written."""
     try:
         descriptor, aside = tempfile.mkstemp(dir=output.absolute().parent, prefix=f".{output.name}.")
     except OSError as error:
         raise click.ClickException(f"{output} cannot be written: {error.strerror}") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
-            size = api.download(file, "export", **query)
+            size = write(file)
         os.replace(aside, output)
     finally:
         Path(aside).unlink(missing_ok=True)
@@ -91,7 +92,7 @@ def import_(api: Api, show: Show, file: BinaryIO, container: str | None, source:
 
     All of the file, or nothing of it. Ids are kept if they are free.
     """
-    query: dict[str, str | int | None] = {"container": container, "from": source, "dryRun": "true" if dry_run else None}
+    query = {"container": container, "from": source, "dryRun": "true" if dry_run else None}
     report = api.upload(file, "import", **query)
     if show.as_json:
         show.json(report)

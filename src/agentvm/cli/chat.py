@@ -3,6 +3,7 @@
 The event loop runs in a thread of its own, so that the connection lives on while the main thread waits for a line.
 """
 
+import base64
 import io
 import sys
 from collections.abc import AsyncIterator
@@ -26,12 +27,14 @@ from agentvm.cli.options import (
     given_url,
     key_file_option,
     loop_options,
+    server_address,
     server_remedy,
 )
 from agentvm.cli.screen import Screen
 from agentvm.cli.terminal import Terminal, interrupts_held
 from agentvm.config import DEFAULT_PORT, ServerConfig
 from agentvm.errors import ChannelClosed, ContainerForbidden, Unauthenticated
+from agentvm.model.message import FilePart, ImagePart, UserPart
 from agentvm.model.secret import Secret
 from agentvm.observability.console import configure_logs
 from agentvm.protocol.link import WireEvent
@@ -43,6 +46,7 @@ Examples:
   avm chat --local                             without a server
   avm chat --container work --model anthropic  a new session with another model
   avm chat < question.txt                      one answer on stdout, in a new session
+  avm chat --attach photo.png                  with a file for the first message
   echo "And 7 * 8?" | avm chat --session ID    one answer, in that session
   AVM_KEY=... avm chat                         with a server that asks for a key
 """
@@ -57,6 +61,13 @@ DEFAULT_CONTAINER = "default"
 @click.option("--container", help="Container whose sessions to use (default, or the one your key is for).")
 @click.option("--session", help="Id of the session to resume.")
 @click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
+@click.option(
+    "--attach",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File that goes with the first message; may be given several times.",
+)
 @data_dir_option
 @click.pass_context
 def chat(
@@ -67,6 +78,7 @@ def chat(
     container: str | None,
     session: str | None,
     model: str | None,
+    files: tuple[Path, ...],
     data_dir: Path | None,
 ) -> int:
     """Chat with an agent in the terminal.
@@ -100,11 +112,30 @@ def chat(
             portal = stack.enter_context(anyio.from_thread.start_blocking_portal("asyncio", loop_options()))
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
         conversation = portal.call(partial(begin, agentx, container, session, model=model, fresh=message is not None))
+        for file in files:
+            address = None if local else server_address(server_url(given_url(url), config.port))
+            conversation.attach(part_of(file, address, given_key(key_file), conversation.container_id))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
         # Left before the connection is: its end is then no news.
         stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
         stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
         return terminal.run() if message is None else terminal.answer(message)
+
+
+def part_of(file: Path, address: str | None, key: Secret | None, container_id: str) -> UserPart:
+    """The file as a part of a message: uploaded to the server, or in the message itself where there is none."""
+    from agentvm.cli.api import Api
+    from agentvm.cli.attachment import media_type_of, upload
+
+    kind = media_type_of(file)
+    if address is None:
+        data = base64.b64encode(file.read_bytes()).decode()
+    else:
+        with Api(address, key) as api:
+            data = str(upload(api, file, container_id)["attachment"])
+    if kind.startswith("image/"):
+        return ImagePart(data=data, media_type=kind, name=file.name)
+    return FilePart(data=data, media_type=kind, filename=file.name)
 
 
 def describe_loss(event: WireEvent) -> str:

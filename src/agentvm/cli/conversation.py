@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.image import ImageConfig
-from agentvm.model.message import Message, TextPart, UserContent, UserMessage
+from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
 from agentvm.protocol.handles import AgentHandle, SessionHandle
 from agentvm.protocol.link import WireEvent
@@ -35,6 +35,7 @@ class Conversation:
         self._model = model
         self._session: SessionHandle | None = None
         self._agent: AgentHandle | None = None
+        self._attached: list[UserPart] = []
 
     @property
     def session(self) -> SessionHandle:
@@ -82,11 +83,21 @@ class Conversation:
     async def set_title(self, title: str) -> None:
         await self.session.set_title(title)
 
+    @property
+    def container_id(self) -> str:
+        return self._container_id
+
+    def attach(self, part: UserPart) -> None:
+        """It goes with what is said next."""
+        self._attached.append(part)
+
     def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of the turn."""
         if self._agent is None:
             raise RuntimeError("open() or start() comes first")
-        return self._agent.stream(text)
+        content = (*self._attached, TextPart(text=text)) if self._attached else text
+        self._attached = []
+        return self._agent.stream(content)
 
     async def interrupt(self) -> None:
         """Stops the running turn. By session and not by agent: after a reconnection the agent may be another."""

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
     "session": ("agentvm.cli.session:session", "List, find, read and keep what was said."),
     "retention": ("agentvm.cli.retention:retention", "See how long what was said is kept, and what would go."),
+    "attachment": ("agentvm.cli.attachment:attachment", "Upload, list and fetch files that messages refer to."),
     "resource": ("agentvm.cli.resource:resource", "Publish, find and move what agents are made of."),
     "config": ("agentvm.cli.config:config", "See, explain, check and change the settings of a server."),
     "audit": ("agentvm.cli.audit:audit", "See what was done in a tenant."),

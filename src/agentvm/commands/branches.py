@@ -80,9 +80,10 @@ class Branches:
         self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
     ) -> Spoken:
         """Takes back that message and what came after it, and says this instead."""
-        await self._session(session_id)
+        origin = await self._session(session_id)
         if not content:
             raise InvalidInput("content must not be empty")
+        await self.speaker.check_attached(origin.container_id, content)
         size = len(msgspec.json.encode(content))
         return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
 

@@ -7,7 +7,19 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from agentvm.commands import agent, compaction, container, definition, drafts, gate, image, message, resource, session
+from agentvm.commands import (
+    agent,
+    attachment,
+    compaction,
+    container,
+    definition,
+    drafts,
+    gate,
+    image,
+    message,
+    resource,
+    session,
+)
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, Scope
@@ -69,6 +81,8 @@ TABLE: CommandTable[Call] = CommandTable(
     agent_destroy_all=agent.destroy_all,
     agent_interrupt=agent.interrupt,
     message_send=message.send,
+    attachment_list=attachment.list_some,
+    attachment_get=attachment.get,
     message_edit=message.edit,
     message_regenerate=message.regenerate,
     resource_register=resource.register,

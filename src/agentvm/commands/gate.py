@@ -53,6 +53,8 @@ NEEDS: dict[str, str] = {
     "agent_destroy_all": "agent:use",
     "agent_interrupt": "agent:use",
     "message_send": "agent:use",
+    "attachment_list": "sessions:read",
+    "attachment_get": "sessions:read",
     "message_edit": "agent:use",
     "message_regenerate": "agent:use",
     "resource_register": "resources:write",

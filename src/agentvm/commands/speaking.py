@@ -11,9 +11,10 @@ import msgspec
 
 from agentvm.errors import SessionNotFound, ShuttingDown
 from agentvm.events.lifecycle import SessionRewound
-from agentvm.model.ids import MessageId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
 from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
+from agentvm.runtime import attached
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import Accepted
 from agentvm.runtime.history import Choose
@@ -62,7 +63,16 @@ class Speaker:
         async def receive() -> tuple[SessionRewound | None, Accepted | None]:
             return None, await agent.receive(content, client_key, self.user_id)
 
-        return await self._once(agent, len(msgspec.json.encode(content)), client_key, make_way, receive)
+        async def make_way_for_it() -> None:
+            await self.check_attached(agent.container_id, content)
+            await make_way()
+
+        return await self._once(agent, len(msgspec.json.encode(content)), client_key, make_way_for_it, receive)
+
+    async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
+        """Before somebody's turn is interrupted for it; the agent looks once more."""
+        files = self.office.store.tenant(self.tenant_id).container(container_id).attachments
+        await attached.check(files, content, self.runtime.limits_of(self.tenant_id).attachments_per_message)
 
     async def rewrite(
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from agentvm.model.attachment import MAX_BYTES
 from agentvm.model.money import Rate
 from agentvm.model.retention import FOREVER
 
@@ -204,6 +205,10 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
     undo_seconds: Annotated[Seconds, setting("How long a deleted session can be restored; then it is gone for good.")] = (
         7 * 86_400.0
     )
+    attachment_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Bytes of one file that is uploaded.", tenant="lower")
+    ] = 20 * 1024**2
+    attachments_per_message: Annotated[Count, setting("Uploaded files to which one message may refer.", tenant="lower")] = 20
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 
 

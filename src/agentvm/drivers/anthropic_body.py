@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_url, newest_user
+from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, is_url, newest_user
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
@@ -123,7 +123,7 @@ def _user_block(part: UserPart, failures: Failures) -> Json:
         case FilePart(data=data, media_type="application/pdf" as media_type, filename=filename):
             document: Json = {"type": "document", "source": _source(data, media_type)}
             return {**document, "title": filename} if filename else document
-        case FilePart(data=data, media_type=media_type) if media_type.startswith("text/") and not is_url(data):
+        case FilePart(data=data, media_type=media_type) if is_text(media_type) and not is_url(data):
             return {"type": "text", "text": file_text(part, failures)}
         case FilePart(media_type=media_type):
             raise failures.bad_request(f"a file of type {media_type}; attach a PDF or the content of a text file")

@@ -18,6 +18,10 @@ Json = dict[str, object]
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
 _MARK = "field:"
+_TEXTS = frozenset(
+    f"application/{kind}"
+    for kind in ("json", "jsonl", "x-ndjson", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "x-sh", "sql")
+)
 
 
 def reasoning_mark(field: str) -> str:
@@ -147,7 +151,7 @@ def _part(part: UserPart, failures: Failures) -> Json:
         case FilePart(data=data, media_type=media_type, filename=filename):
             if is_url(data):
                 raise failures.bad_request(f"the file {filename or media_type} by URL; attach its content instead")
-            if media_type.startswith("text/"):
+            if is_text(media_type):
                 return {"type": "text", "text": file_text(part, failures)}
             file: Json = {"filename": filename or "file", "file_data": f"data:{media_type};base64,{data}"}
             return {"type": "file", "file": file}
@@ -171,7 +175,7 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
-        case FilePart(media_type=media_type) if media_type.startswith("text/") and not is_url(part.data):
+        case FilePart(media_type=media_type) if is_text(media_type) and not is_url(part.data):
             return {"type": "text", "text": file_text(part, failures)}
         case _:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
@@ -180,6 +184,12 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
 def is_url(data: str) -> bool:
     """Whether a part's `data` is an address and not the content itself."""
     return data.startswith(("http://", "https://"))
+
+
+def is_text(media_type: str) -> bool:
+    """Whether a file of this type can be read as text, by any model."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml", "+yaml"))
 
 
 def file_text(part: FilePart, failures: Failures) -> str:

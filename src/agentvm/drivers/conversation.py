@@ -3,11 +3,12 @@
 A tool call is never separated from its result: one that has none is told to be lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.model.attachment import referred
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -37,9 +38,9 @@ def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, i
     return max_tokens, window - max_tokens - (thinking or 0)
 
 
-def weigh(said: Sequence[Said]) -> int:
-    """About how many tokens the conversation has."""
-    return sum(_weight(each) for each in said)
+def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
+    """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
+    return sum(_weight(each, sizes) for each in said)
 
 
 def most_tokens(prompt: Prompt) -> int:
@@ -85,12 +86,12 @@ def _assistant(
     return said
 
 
-def _weight(said: Said) -> int:
+def _weight(said: Said, sizes: Mapping[str, int]) -> int:
     match said:
         case UserSaid(content=str(text)):
             return estimate_tokens(text)
         case UserSaid(content=tuple(parts)):
-            return sum(_part_weight(part) for part in parts)
+            return sum(_part_weight(part, sizes) for part in parts)
         case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)
             return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
@@ -100,11 +101,13 @@ def _weight(said: Said) -> int:
             raise AssertionError(said)
 
 
-def _part_weight(part: TextPart | ImagePart | FilePart) -> int:
+def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]) -> int:
     match part:
         case TextPart(text=text):
             return estimate_tokens(text)
         case ImagePart():
             return _IMAGE_TOKENS
         case FilePart(data=data):
-            return len(data) // 4
+            digest = referred(data)
+            # A third of its bytes is a quarter of its base64.
+            return len(data) // 4 if digest is None else sizes.get(digest, 0) // 3

@@ -8,12 +8,12 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── Unprocessable       well formed, but what it says does not hold together
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
     │       ├── ResourceVisibilityConflict · PromptUnresolved
-    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge
+    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
-    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound
+    │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not

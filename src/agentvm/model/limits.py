@@ -55,6 +55,10 @@ class Limits:
     """An agent that nobody uses this long leaves memory; the next message brings it back."""
     undo_seconds: float = 7 * 86_400.0
     """How long a deleted session can be restored."""
+    attachment_bytes: int = 20 * 1024 * 1024
+    """Of one file that is uploaded."""
+    attachments_per_message: int = 20
+    """To which one message may refer."""
     agents: int = 20_000
     """Idle agents in memory; beyond them those that rested longest leave."""
     compaction: Compaction = Compaction()

@@ -18,7 +18,7 @@ class TextPart(Record, tag="text", tag_field="type"):
 
 
 class ImagePart(Record, tag="image", tag_field="type"):
-    """`data` is bare base64, or an http(s) URL."""
+    """`data` is bare base64, an http(s) URL, or a reference to an uploaded file: `attachment:sha256:…`."""
 
     data: str
     media_type: str
@@ -26,7 +26,7 @@ class ImagePart(Record, tag="image", tag_field="type"):
 
 
 class FilePart(Record, tag="file", tag_field="type"):
-    """`data` is bare base64, or an http(s) URL."""
+    """`data` is bare base64, an http(s) URL, or a reference to an uploaded file: `attachment:sha256:…`."""
 
     data: str
     media_type: str

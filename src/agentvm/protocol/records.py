@@ -1,10 +1,10 @@
-"""Records — definitions, images, agents and resources as clients see them: what is stored, and what runs, in one."""
+"""Records — definitions, images, agents, resources and files as clients see them: what is stored, and what runs, in one."""
 
 from typing import Literal
 
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId
+from agentvm.model.ids import AgentId, ContainerId, ImageId, MessageId, SessionId, UserId
 from agentvm.model.resource import ResourceType, Visibility
 from agentvm.model.session import Session
 
@@ -101,3 +101,16 @@ class ResourceRecord(Record):
     tags: tuple[str, ...] = ()
     deprecated: str | None = None
     uses: int | None = None
+
+
+class AttachmentRecord(Record):
+    """A file that was uploaded. `attachment` is what stands as `data` in a part that refers to it."""
+
+    attachment: str
+    digest: str
+    container_id: ContainerId
+    size: int
+    media_type: str
+    created_at: int
+    name: str | None = None
+    uploaded_by: UserId | None = None

@@ -65,6 +65,8 @@ class CommandTable(Generic[P]):
     agent_destroy_all: Answer[P, ask.AgentDestroyAll, ask.ContainerIdReply]
     agent_interrupt: Answer[P, ask.AgentInterrupt, ask.AgentInterruptReply]
     message_send: Answer[P, ask.MessageSend, ask.MessageSendReply]
+    attachment_list: Answer[P, ask.AttachmentList, ask.AttachmentListReply]
+    attachment_get: Answer[P, ask.AttachmentGet, ask.AttachmentGetReply]
     message_edit: Answer[P, ask.MessageEdit, ask.MessageSendReply]
     message_regenerate: Answer[P, ask.MessageRegenerate, ask.MessageSendReply]
     resource_register: Answer[P, ask.ResourceRegister, ask.ResourceRegisterReply]
@@ -79,6 +81,6 @@ COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.na
 """Every command's type by its name."""
 
 ADDITIVE = frozenset({"image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
-    name for name in COMMANDS if name.startswith(("definition_", "session_", "resource_"))
+    name for name in COMMANDS if name.startswith(("attachment_", "definition_", "session_", "resource_"))
 }
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -16,6 +16,7 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.protocol import commands as ask
 from agentvm.protocol.drafts import Drafts
+from agentvm.protocol.files import AttachmentShelf
 from agentvm.protocol.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
@@ -262,6 +263,7 @@ class RuntimeView:
         self.resources = ResourceShelf(link)
         self.images = ImageManager(link)
         self.containers = ContainerManager(link)
+        self.attachments = AttachmentShelf(link)
         self.sessions = SessionManager(link)
         self.drafts = Drafts(link)
         self.agents = AgentManager(link)

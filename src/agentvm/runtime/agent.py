@@ -22,7 +22,7 @@ from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId,
 from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
-from agentvm.runtime import recovery, turn
+from agentvm.runtime import attached, recovery, turn
 from agentvm.runtime.answering import Accepted, Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.history import Choose
@@ -106,6 +106,7 @@ class Agent:
 
     async def receive(self, content: UserContent, client_key: str | None = None, user_id: UserId | None = None) -> Accepted:
         """Commits the user's message and its turn, which is billed to that user. The turn runs after `release`."""
+        await self._claim(content)
         while self._rewriting is not None:
             await self._rewriting.wait()
         return await self._receive(content, client_key, user_id)
@@ -127,6 +128,7 @@ class Agent:
             wanted = choose(await self._container.list_messages(self.session_id))
             rewound = self._rewound(wanted.taken) if wanted.taken else None
             if wanted.content is not None:
+                await self._claim(wanted.content)
                 return rewound, await self._receive(wanted.content, client_key, user_id, rewound)
             move(self.state, Move.RECEIVE)
             if rewound is not None:
@@ -135,6 +137,11 @@ class Agent:
         finally:
             self._rewriting.set()
             self._rewriting = None
+
+    async def _claim(self, content: UserContent) -> None:
+        """What a message refers to is there, and stays until the message is stored."""
+        most = self._ports.limits_of(self.tenant_id).attachments_per_message
+        await attached.claim(self._container.attachments, content, most, self._ports.clock())
 
     def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
         rewind_id, at = RewindId(self._ports.new_id("rewind")), self._ports.clock()

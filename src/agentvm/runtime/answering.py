@@ -19,7 +19,7 @@ from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
 from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.runtime import budget, context, recovery, turn
+from agentvm.runtime import attached, budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
@@ -98,7 +98,7 @@ class Answering:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
             try:
-                prompt = self._prompt(asked.chosen, history)
+                prompt = await self._filled(asked.chosen, history)
                 await self._admit(asked.chosen, prompt)
             except Refused:
                 if asked.instead_of is None:
@@ -204,14 +204,26 @@ class Answering:
         log = self._log
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
-    def _prompt(self, chosen: Chosen, history: Recalled) -> Prompt:
+    async def _filled(self, chosen: Chosen, history: Recalled) -> Prompt:
+        """The prompt, with the bytes of what is kept of the history."""
+        store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
+        sizes = await attached.weigh(store, history.messages)
+        return await attached.fill(store, self._prompt(chosen, history, sizes), sizes)
+
+    def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
         summary = None if history.summary is None else history.summary.text
         said = context.build(
-            history.messages, self._accepted.state.turn_id, system=system, tools=tools, budget=room, summary=summary
+            history.messages,
+            self._accepted.state.turn_id,
+            system=system,
+            tools=tools,
+            budget=room,
+            summary=summary,
+            sizes=sizes,
         )
         return Prompt(
             model=model,

@@ -9,7 +9,7 @@ not gain the word of the operator, and a new one would make the provider read th
 message alone: some models are told users and assistants in turns only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentvm.drivers.base import AssistantSaid, Said, ToolSpec, UserSaid
 from agentvm.drivers.conversation import Exchange, tell, weigh
@@ -34,18 +34,22 @@ def build(
     tools: Sequence[ToolSpec],
     budget: int,
     summary: str | None = None,
+    sizes: Mapping[str, int] = {},
 ) -> tuple[Said, ...]:
-    """The conversation up to and including the current turn, as much of it as `budget` tokens hold."""
+    """The conversation up to and including the current turn, as much of it as `budget` tokens hold.
+
+    `sizes` are of the attachments that it refers to, by their digests.
+    """
     exchanges = [tell(messages) for messages in _until(history, current)]
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     before = () if summary is None else told(summary)
-    if exchanges and weigh(before) + weigh(exchanges[-1]) > left:
+    if exchanges and weigh(before) + weigh(exchanges[-1], sizes) > left:
         # There is no room for more than what is asked now.
         before = ()
     left -= weigh(before)
     kept: list[Exchange] = []
     for exchange in reversed(exchanges):
-        left -= weigh(exchange)
+        left -= weigh(exchange, sizes)
         if kept and left < 0:
             break
         kept.append(exchange)

@@ -26,6 +26,7 @@ from agentvm.errors import (
     WalletEmpty,
     shorten,
 )
+from agentvm.errors.attachment import AttachmentTooLarge
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths
@@ -33,6 +34,7 @@ from agentvm.server import paths
 logger = get_logger(__name__)
 
 STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
+    (AttachmentTooLarge, 413),
     (Unprocessable, 422),
     (InvalidInput, 400),
     (Unauthenticated, 401),

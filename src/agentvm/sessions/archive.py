@@ -1,9 +1,10 @@
-"""Archive — images and sessions in one file, format 1, and how it is written while it is read.
+"""Archive — images and sessions in one file, format 1 or 2, and how it is written while it is read.
 
 A ZIP of `images.jsonl`, of `sessions/<number>.jsonl` for each session, of `blobs/sha256/<hex>` for each binary part, and of
 `manifest.json`, which comes last because it has the size and the digest of all the others. A ZIP, since its members may be
 written without knowing their sizes before, so an archive of any size goes out as it is made. The same sessions give the same
-bytes: nothing of the server, of who asks or of the day is in it.
+bytes: nothing of the server, of who asks or of the day is in it. Format 2 knows attachments; an archive without any is of
+format 1, so that older servers read it.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ import msgspec
 from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.base import Record
 
-FORMAT: Final = 1
+FORMATS: Final = (1, 2)
 KIND: Final = "agentvm.sessions"
 
 MAX_ARCHIVE = 512 * 1024 * 1024
@@ -57,7 +58,7 @@ class Counts(Record, forbid_unknown_fields=True, omit_defaults=False):
 class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `manifest.json`. `files` are in the order in which they are in the archive."""
 
-    format: Literal[1]
+    format: Literal[1, 2]
     kind: Literal["agentvm.sessions"]
     counts: Counts
     files: tuple[File, ...]
@@ -98,8 +99,8 @@ class ArchiveWriter:
             raise ArchiveTooLarge(f"An archive has at most {MAX_FILES:,} files; export the containers one by one")
         return MemberWriter(self._zip, name, self._files, stored=stored)
 
-    def finish(self, counts: Counts) -> None:
-        manifest = Manifest(format=FORMAT, kind=KIND, counts=counts, files=tuple(self._files))
+    def finish(self, counts: Counts, *, attachments: bool = False) -> None:
+        manifest = Manifest(format=2 if attachments else 1, kind=KIND, counts=counts, files=tuple(self._files))
         with MemberWriter(self._zip, MANIFEST, []) as member:
             member.add(msgspec.json.encode(manifest))
         self._zip.close()

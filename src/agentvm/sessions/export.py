@@ -4,16 +4,17 @@ Nothing is held but a page of messages at a time. Each session is of one moment:
 messages, are left for the next export.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio.to_thread
 import msgspec
 
 from agentvm.errors import SessionNotFound
+from agentvm.model.attachment import references
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.image import Image
-from agentvm.model.message import Message
+from agentvm.model.message import Message, UserMessage
 from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
@@ -73,6 +74,19 @@ class Source:
             yield page.messages
             after = page.next
 
+    async def attached(self, session: Session, page: Sequence[Message]) -> tuple[str, ...]:
+        """The digests of what the messages refer to, in order, as far as it is there."""
+        wanted = _wanted(page)
+        if not wanted:
+            return ()
+        there = await self.store.container(session.container_id).attachments.sizes(wanted)
+        return tuple(digest for digest in wanted if digest in there)
+
+
+def _wanted(page: Sequence[Message]) -> tuple[str, ...]:
+    said = (message.content for message in page if isinstance(message, UserMessage))
+    return tuple(dict.fromkeys(digest for content in said for digest in references(content)))
+
 
 def _led(image: Image, sessions: Sequence[Session]) -> Image:
     """With a default session that comes along."""
@@ -100,6 +114,7 @@ class _Outgoing:
         self._writer = ArchiveWriter()
         self._images = self._sessions = self._messages = self._turns = 0
         self._blobs: set[str] = set()
+        self._attached = False
 
     def images(self, leaving: Sequence[Leaving]) -> None:
         with self._writer.write(IMAGES) as member:
@@ -112,21 +127,29 @@ class _Outgoing:
         self._sessions += 1
         self._turns += len(history.turns)
         holders: dict[MessageId, list[str]] = {}
+        files: list[str] = []
         with self._writer.write(session_file(self._sessions)) as member:
             member.add(line.of_session(session))
             await anyio.to_thread.run_sync(member.add, b"".join(map(line.of_turn, history.turns)))
             async for page in self._source.messages(session, history):
-                await anyio.to_thread.run_sync(self._add_page, member, page, holders)
+                there = await self._source.attached(session, page)
+                await anyio.to_thread.run_sync(self._add_page, member, page, holders, there)
+                files += there
                 if chunk := self._writer.take():
                     yield chunk
         for message_id, digests in holders.items():
             await self._add_blobs(session, message_id, digests)
             yield self._writer.take()
+        for digest in files:
+            async for chunk in self._add_file(session, digest):
+                yield chunk
 
-    def _add_page(self, member: MemberWriter, page: tuple[Message, ...], holders: dict[MessageId, list[str]]) -> None:
+    def _add_page(
+        self, member: MemberWriter, page: tuple[Message, ...], holders: dict[MessageId, list[str]], there: Collection[str]
+    ) -> None:
         self._messages += len(page)
         for message in page:
-            text, digests = line.of_message(message)
+            text, digests = line.of_message(message, there)
             member.add(text)
             for digest in digests:
                 if digest not in self._blobs:
@@ -142,6 +165,21 @@ class _Outgoing:
             raise SessionNotFound(session.session_id)
         await anyio.to_thread.run_sync(self._write_blobs, line.blobs_of(found[0]), digests)
 
+    async def _add_file(self, session: Session, digest: str) -> AsyncIterator[bytes]:
+        self._attached = True
+        if digest in self._blobs:
+            return
+        self._blobs.add(digest)
+        files, number = self._source.store.container(session.container_id).attachments, 0
+        with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
+            while chunk := await files.read(digest, number):
+                number += 1
+                await anyio.to_thread.run_sync(member.add, chunk)
+                yield self._writer.take()
+        if chunk is None:
+            # Deleted meanwhile, with the messages that refer to it.
+            raise SessionNotFound(session.session_id)
+
     def _write_blobs(self, blobs: Mapping[str, bytes], digests: Sequence[str]) -> None:
         for digest in digests:
             with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
@@ -155,5 +193,5 @@ class _Outgoing:
             turns=self._turns,
             blobs=len(self._blobs),
         )
-        self._writer.finish(counts)
+        self._writer.finish(counts, attachments=self._attached)
         return self._writer.take()

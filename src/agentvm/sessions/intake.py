@@ -14,7 +14,7 @@ from agentvm.model.ids import Clock, ContainerId, NewId
 from agentvm.model.image import Image
 from agentvm.model.session import Session
 from agentvm.sessions import chatgpt, claude, openwebui
-from agentvm.sessions.archive import Counts
+from agentvm.sessions.archive import MAX_BLOB, Counts
 from agentvm.sessions.foreign import Parse, read_foreign
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Renamed, Spool
@@ -38,13 +38,24 @@ class ImportReport(Record, omit_defaults=False):
     dry_run: bool
 
 
-async def stage(file: BinaryIO, kind: Kind, spool: Spool, *, container_id: ContainerId | None, new_id: NewId) -> None:
-    """Checks everything. Others' conversations have no container of their own, so one must be named."""
+async def stage(
+    file: BinaryIO,
+    kind: Kind,
+    spool: Spool,
+    *,
+    container_id: ContainerId | None,
+    new_id: NewId,
+    most_attached: int = MAX_BLOB,
+) -> None:
+    """Checks everything. Others' conversations have no container of their own, so one must be named.
+
+    `most_attached` are the bytes that an attachment may have here.
+    """
     work: Callable[[], None]
     if kind == "archive":
 
         def work() -> None:
-            read_archive(file, spool)
+            read_archive(file, spool, most_attached)
 
     elif container_id is None:
         raise InvalidInput("Say where the conversations go: `container` is needed")

@@ -1,19 +1,21 @@
 """Line — a record as a line of an archive, and back, without losing or adding anything.
 
 What belongs to the server is left out: whose container a session is in stands at its image, who sent a message and how far
-somebody has read are accounts, and what follows from the messages is made again. Binary parts are blobs beside the lines.
+somebody has read are accounts, and what follows from the messages is made again. Binary parts are blobs beside the lines:
+`blob` stands for data that was in the message, `attachment` for a file that it refers to.
 """
 
 import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
 
 from agentvm.errors import shorten
+from agentvm.model.attachment import reference_to, referred
 from agentvm.model.base import Record
 from agentvm.model.image import Image
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
@@ -50,13 +52,21 @@ def of_turn(turn: Turn) -> bytes:
     return _encode({"type": "turn", "turn": _without(turn, _OF_TURN)}) + b"\n"
 
 
-def of_message(message: Message) -> tuple[bytes, list[str]]:
-    """The line, and the digests of what it leaves to blobs, in order."""
+def of_message(message: Message, attachments: Collection[str] = ()) -> tuple[bytes, list[str]]:
+    """The line, and the digests of what it leaves to blobs, in order.
+
+    `attachments` are those that come along; a reference to any other stays the reference that it is.
+    """
     said = msgspec.to_builtins(message)
     digests: list[str] = []
     if isinstance(message, UserMessage) and not isinstance(message.content, str):
         for part, shown in zip(message.content, said["content"], strict=True):
-            if isinstance(part, ImagePart | FilePart) and (body := blob_of(part.data)) is not None:
+            if not isinstance(part, ImagePart | FilePart):
+                continue
+            if (digest := referred(part.data)) in attachments and digest is not None:
+                del shown["data"]
+                shown["attachment"] = digest
+            elif (body := blob_of(part.data)) is not None:
                 digests.append(digest_of(body))
                 del shown["data"]
                 shown["blob"] = digests[-1]
@@ -126,24 +136,36 @@ def to_turn(said: Json, session: Session) -> Turn:
     return turn
 
 
-def to_message(said: Json, blob: Callable[[str], bytes]) -> Message:
+def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
+    """`attach` sees to it that an attachment comes along; without it a line has none."""
     content = said.get("content")
     if said.get("subtype") == "user" and isinstance(content, list):
-        said = {**said, "content": [_with_data(part, blob) for part in content]}
+        said = {**said, "content": [_with_data(part, blob, attach) for part in content]}
     message: Message = _exactly(said, Message)
     _check(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
     return message
 
 
-def _with_data(part: object, blob: Callable[[str], bytes]) -> object:
-    if not isinstance(part, dict) or "blob" not in part:
+Attach = Callable[[str, object, object], None]
+"""With the digest, and what its part says of it: a media type and a name."""
+
+
+def _with_data(part: object, blob: Callable[[str], bytes], attach: Attach | None) -> object:
+    if not isinstance(part, dict) or not part.keys() & {"blob", "attachment"}:
         return part
-    digest = part["blob"]
+    member = "attachment" if "attachment" in part else "blob"
+    digest = part[member]
     if "data" in part or not isinstance(digest, str) or part.get("type") not in ("image", "file"):
-        raise Unfit("a blob stands for the data of an image or a file", "message.content")
-    data = base64.b64encode(blob(digest)).decode()
+        raise Unfit(f"{member} stands for the data of an image or a file", "message.content")
+    if member == "blob":
+        data = base64.b64encode(blob(digest)).decode()
+    elif attach is None:
+        raise Unfit("attachments are known since format 2", "message.content")
+    else:
+        attach(digest, part.get("mediaType"), part.get("name" if part["type"] == "image" else "filename"))
+        data = reference_to(digest)
     # In the place where data stands, so that it is the same record.
-    return {"type": part["type"], "data": data, **{name: value for name, value in part.items() if name not in ("type", "blob")}}
+    return {"type": part["type"], "data": data, **{name: value for name, value in part.items() if name not in ("type", member)}}
 
 
 def _without(record: Record, members: tuple[str, ...]) -> Json:

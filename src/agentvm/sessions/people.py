@@ -1,6 +1,7 @@
 """Pages for people — sessions as Markdown, and as HTML that needs nothing else and trusts nothing that was said."""
 
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,6 +9,7 @@ from html import escape
 
 import msgspec
 
+from agentvm.model.attachment import references, referred
 from agentvm.model.image import Image
 from agentvm.model.message import (
     AssistantMessage,
@@ -25,8 +27,11 @@ from agentvm.model.message import (
 from agentvm.model.session import Session
 from agentvm.sessions.export import Source, Wanted
 from agentvm.sessions.line import blob_of
+from agentvm.storage.attachments import read_all
 
 _SHOWN = re.compile(r"image/(?:png|jpeg|gif|webp)")
+MOST_PICTURES = 32 * 1024 * 1024
+"""Bytes of the pictures that are shown of one message; others are named."""
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -38,6 +43,8 @@ class Look:
     foot: str
     session: Callable[[Image, Session], str]
     message: Callable[[Message], str]
+    pictures: bool
+    """Whether pictures are shown, and not only named."""
 
 
 async def export_pages(source: Source, wanted: Sequence[Wanted], look: Look) -> AsyncIterator[bytes]:
@@ -48,9 +55,27 @@ async def export_pages(source: Source, wanted: Sequence[Wanted], look: Look) -> 
             yield look.session(leaving.image, session).encode()
             history = await source.carrier.history(session.container_id, session.session_id)
             async for page in source.messages(session, history):
-                if text := "".join(map(look.message, page)):
-                    yield text.encode("utf-8", "replace")
+                for message in page:
+                    known = await _with_pictures(source, session, message) if look.pictures else message
+                    if text := look.message(known):
+                        yield text.encode("utf-8", "replace")
     yield look.foot.encode()
+
+
+async def _with_pictures(source: Source, session: Session, message: Message) -> Message:
+    """With the pictures that it refers to as if they had been sent in it, as far as they are there and not too much."""
+    if not isinstance(message, UserMessage) or not references(message.content) or isinstance(message.content, str):
+        return message
+    files, left = source.store.container(session.container_id).attachments, MOST_PICTURES
+    sizes = await files.sizes(references(message.content))
+    parts: list[UserPart] = []
+    for part in message.content:
+        digest = referred(part.data) if isinstance(part, ImagePart) and _SHOWN.fullmatch(part.media_type) else None
+        if digest is not None and sizes.get(digest, left + 1) <= left and (body := await read_all(files, digest)) is not None:
+            left -= len(body)
+            part = msgspec.structs.replace(part, data=b64encode(body).decode())
+        parts.append(part)
+    return msgspec.structs.replace(message, content=tuple(parts))
 
 
 def _when(at: int) -> str:
@@ -164,11 +189,12 @@ _STYLE = (
 # Nothing is fetched and nothing is run, whatever was said.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
-MARKDOWN = Look("", "", _markdown_session, _markdown_message)
+MARKDOWN = Look("", "", _markdown_session, _markdown_message, pictures=False)
 HTML = Look(
     f'<!doctype html>\n<html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
     f'<meta name="viewport" content="width=device-width"><title>Sessions</title><style>{_STYLE}</style></head><body>\n',
     "</body></html>\n",
     _html_session,
     _html_message,
+    pictures=True,
 )

@@ -18,12 +18,13 @@ import msgspec
 
 from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.attachment import check_media_type, check_name
 from agentvm.model.definition import snapshot_of
 from agentvm.model.image import Image
 from agentvm.sessions import line
 from agentvm.sessions.archive import (
     BLOBS,
-    FORMAT,
+    FORMATS,
     IMAGES,
     MANIFEST,
     MAX_ARCHIVE,
@@ -39,6 +40,7 @@ from agentvm.sessions.archive import (
 )
 from agentvm.sessions.line import Unfit
 from agentvm.sessions.spool import Spool
+from agentvm.storage.attachments import Upload
 
 BLOCK = 256 * 1024
 _END = struct.Struct("<4s4H2LH")
@@ -67,17 +69,31 @@ def invalid(why: str, file: str | None = None, number: int | None = None, member
     )
 
 
-def read_archive(file: BinaryIO, spool: Spool) -> None:
+def read_archive(file: BinaryIO, spool: Spool, most_attached: int = MAX_BLOB) -> None:
     """Puts all that is in the archive on the spool. It takes a while: use a thread.
+
+    `most_attached` are the bytes that an attachment may have here.
 
     `ArchiveInvalid` or `ArchiveTooLarge` for anything but a whole and sound one.
     """
     try:
         _check_end(file)
         with zipfile.ZipFile(file) as archive:
-            _Reader(archive, spool).read()
+            _Reader(archive, spool, most_attached).read()
     except _UNPACKING as error:
         raise invalid(f"It is no archive of sessions, or is damaged: {shorten(str(error))}") from None
+
+
+def _upload(media_type: object, name: object) -> Upload:
+    """What a part says of its file is not checked when it is sent either; what means nothing is not said of the file."""
+    try:
+        kind = check_media_type(str(media_type))
+    except InvalidInput:
+        kind = "application/octet-stream"
+    try:
+        return Upload(media_type=kind, name=check_name(name if isinstance(name, str) else None))
+    except InvalidInput:
+        return Upload(media_type=kind)
 
 
 def _size(file: BinaryIO) -> int:
@@ -103,9 +119,11 @@ def _check_end(file: BinaryIO) -> None:
 class _Reader:
     """One archive while it is read."""
 
-    def __init__(self, archive: zipfile.ZipFile, spool: Spool) -> None:
+    def __init__(self, archive: zipfile.ZipFile, spool: Spool, most_attached: int) -> None:
         self._archive = archive
         self._spool = spool
+        self._most_attached = most_attached
+        self._attach: line.Attach | None = None
         self._left = MAX_UNPACKED
         self._blobs: dict[str, File] = {}
         self._used: set[str] = set()
@@ -113,6 +131,7 @@ class _Reader:
     def read(self) -> None:
         self._check_members()
         manifest = self._manifest()
+        self._attach = self._add_attachment if manifest.format > 1 else None
         files = {file.name: file for file in manifest.files}
         self._blobs = {f"sha256:{name.removeprefix(BLOBS)}": one for name, one in files.items() if name.startswith(BLOBS)}
         ours = [IMAGES, *(session_file(number) for number in range(1, manifest.counts.sessions + 1))]
@@ -159,9 +178,9 @@ class _Reader:
             raise ArchiveTooLarge(f"{MANIFEST} has more than {MAX_MANIFEST:,} bytes")
         try:
             raw = msgspec.json.decode(body)
-            if isinstance(raw, dict) and raw.get("format") != FORMAT:
+            if isinstance(raw, dict) and raw.get("format") not in FORMATS:
                 said = shorten(repr(raw.get("format")))
-                raise invalid(f"the format is {said}, and here only {FORMAT} is known: use a newer AgentVM", MANIFEST)
+                raise invalid(f"the format is {said}, and here only 1 and 2 are known: use a newer AgentVM", MANIFEST)
             manifest = msgspec.convert(raw, type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid(f"it cannot be read: {shorten(str(error))}", MANIFEST) from None
@@ -194,7 +213,7 @@ class _Reader:
                 turn = self._place(file.name, number, partial(line.to_turn, session=session), said)
                 self._place(file.name, number, self._spool.add_turn, turn)
             elif kind == "message":
-                message = self._place(file.name, number, partial(line.to_message, blob=self._blob), said)
+                message = self._place(file.name, number, partial(line.to_message, blob=self._blob, attach=self._attach), said)
                 self._place(file.name, number, self._spool.add_message, message)
             else:
                 raise invalid(f"nothing is known of: {shorten(kind)}", file.name, number, "type")
@@ -255,6 +274,18 @@ class _Reader:
             raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)
         self._used.add(digest)
         return body
+
+    def _add_attachment(self, digest: str, media_type: object, name: object) -> None:
+        file = self._blobs.get(digest)
+        if file is not None and file.size > self._most_attached:
+            raise ArchiveTooLarge(
+                f"{file.name} has {file.size:,} bytes, and an attachment may have {self._most_attached:,} "
+                "(limits.attachmentBytes); nothing was written",
+                details={"file": file.name},
+            )
+        if file is not None and not file.size:
+            raise Unfit("an attachment must not be empty", "message.content")
+        self._spool.add_attachment(digest, _upload(media_type, name), self._blob)
 
     def _spend(self, size: int) -> None:
         self._left -= size

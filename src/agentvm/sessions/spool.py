@@ -5,12 +5,13 @@ checked is written to a file of our own, from which the writer takes it in one g
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 import msgspec
 
+from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId, check_container_id
 from agentvm.model.image import Image
 from agentvm.model.message import Message
@@ -18,18 +19,31 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.sessions.archive import Counts
 from agentvm.sessions.line import Unfit
-from agentvm.storage.carry import Carried, Said
+from agentvm.storage.attachments import Upload
+from agentvm.storage.carry import Attached, Carried, Said
 
 IN_MEMORY = 4 * 1024 * 1024
 TOGETHER = 256
 """Messages and turns that the writer gets at a time."""
 
+
+class _File(Record):
+    """An attachment on the spool; its bytes follow, if it is the first with that digest."""
+
+    digest: str
+    size: int
+    media_type: str
+    name: str | None = None
+    has_body: bool = False
+
+
 _encode = msgspec.json.Encoder().encode
-_KINDS: dict[bytes, msgspec.json.Decoder[Image | Session | Message | Turn]] = {
+_KINDS: dict[bytes, msgspec.json.Decoder[Image | Session | Message | Turn | _File]] = {
     b"i": msgspec.json.Decoder(Image),
     b"s": msgspec.json.Decoder(Session),
     b"m": msgspec.json.Decoder(Message),
     b"t": msgspec.json.Decoder(Turn),
+    b"f": msgspec.json.Decoder(_File),
 }
 
 
@@ -78,6 +92,8 @@ class Spool:
         self.counts = Counts()
         self.size = 0
         self._session: Session | None = None
+        self._attached: set[tuple[str, str]] = set()
+        self._bodies: dict[str, int] = {}
         self._messages: set[str] = set()
         self._turns: set[str] = set()
         self._client_keys: set[str] = set()
@@ -131,6 +147,22 @@ class Spool:
         self._put(b"m", message)
         self.counts = msgspec.structs.replace(self.counts, messages=self.counts.messages + 1)
 
+    def add_attachment(self, digest: str, upload: Upload, read: Callable[[str], bytes]) -> None:
+        """Before the message that refers to it. What has come before is not read again."""
+        where = "" if self._session is None else self._session.container_id
+        if (where, digest) in self._attached:
+            return
+        body = None if digest in self._bodies else read(digest)
+        if body is not None:
+            self._bodies[digest] = len(body)
+        size = self._bodies[digest]
+        file = _File(digest=digest, size=size, media_type=upload.media_type, name=upload.name, has_body=body is not None)
+        self._put(b"f", file)
+        if body is not None:
+            self.size += size
+            self._file.write(body)
+        self._attached.add((where, digest))
+
     def check(self) -> None:
         """To be asked when all is there."""
         with_sessions = {image_id for _, image_id in self._pairs()}
@@ -154,6 +186,8 @@ class Spool:
                 case Session():
                     session_id = record.session_id
                     yield renamed.session(record)
+                case Attached():
+                    yield record
                 case Turn():
                     turns.append(_turned(record, renamed.turn_id(session_id, record.turn_id)))
                 case message:
@@ -179,10 +213,15 @@ class Spool:
         self.size += len(body)
         self._file.write(kind + len(body).to_bytes(8, "big") + body)
 
-    def _records(self) -> Iterator[Image | Session | Message | Turn]:
+    def _records(self) -> Iterator[Image | Session | Message | Turn | Attached]:
         self._file.seek(0)
         while head := self._file.read(9):
-            yield _KINDS[head[:1]].decode(self._file.read(int.from_bytes(head[1:], "big")))
+            record = _KINDS[head[:1]].decode(self._file.read(int.from_bytes(head[1:], "big")))
+            if isinstance(record, _File):
+                body = self._file.read(record.size) if record.has_body else None
+                yield Attached(record.digest, record.size, Upload(media_type=record.media_type, name=record.name), body)
+            else:
+                yield record
 
 
 def _turned(turn: Turn, turn_id: TurnId) -> Turn:

@@ -105,7 +105,7 @@ class QuotaStore(Protocol):
     async def remove(self, metric: str, user_id: UserId | None) -> bool: ...
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, logs, images and resources take. Looks at each of them: worth asking rarely."""
+        """What the tenant's messages, attachments, logs, images and resources take. Looks at each: worth asking rarely."""
 
     async def count_containers(self) -> int: ...
 

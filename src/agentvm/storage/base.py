@@ -21,6 +21,7 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
+from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.carry import Carrier
 from agentvm.storage.drafts import DraftStore
 from agentvm.storage.resources import ResourceStore
@@ -92,6 +93,9 @@ class Place:
 
 class ContainerStore(Protocol):
     """One container of one tenant."""
+
+    attachments: AttachmentStore
+    """The files that were uploaded to it."""
 
     async def get(self) -> Container | None: ...
 
@@ -248,11 +252,13 @@ class Store(Protocol):
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         """Sessions that are set aside."""
 
-    async def collect(self, now: int, *, grace: int) -> int:
-        """Drops what nothing refers to any more: versions of resources that were deleted, and binary parts.
+    async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
+        """Drops what nothing refers to any more: versions of resources that were deleted, binary parts, attachments.
 
         In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
-        it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped.
+        it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped: some at a time,
+        so there may be more as long as it is not 0. Attachments have a grace of their own, `attachment_grace`: an upload that
+        is yet to be sent survives it.
         """
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:

@@ -12,6 +12,7 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.attachments import Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,18 @@ class Said:
     turns: tuple[Turn, ...] = ()
 
 
-Carried = Image | Session | Said
-"""What comes in, in order: an image, then its sessions, each with what was said in it."""
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file of the container of the session that came last before it. Without its bytes if they have come before."""
+
+    digest: str
+    size: int
+    upload: Upload
+    body: bytes | None
+
+
+Carried = Image | Session | Said | Attached
+"""What comes in, in order: an image, then its sessions, each with what was said in it, and before that what it refers to."""
 
 
 class Carrier(Protocol):

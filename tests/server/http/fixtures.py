@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,6 +22,7 @@ from agentvm.model.usage import Usage
 from agentvm.resources.registry import Author, Draft
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
+from agentvm.storage.attachments import Upload
 from agentvm.tenants.rights import TENANT_WIDE
 from agentvm.testing.conformance import records
 from agentvm.testing.conformance.records import default_session, image, message, session
@@ -76,6 +78,8 @@ class Account:
     session_id: str = ""
     """A session in which a secret was said, as well."""
     turn_id: str = ""
+    attachment: str = ""
+    """A file that nobody else may see."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +140,7 @@ class World:
         await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
 
     async def hide(self, account: Account) -> None:
-        """Gives the tenant a prompt and a turn that nobody else may see, and a session in which a secret was said."""
+        """Gives the tenant a prompt, a turn and a file that nobody else may see, and a session in which a secret was said."""
         prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
@@ -145,6 +149,8 @@ class World:
         home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private"))
         ended = records.turn(account.turn_id, outcome="completed", ended=2)
         await home.log(SessionId(account.session_id)).record(turns=[ended], now=2)
+        file = BytesIO(f"file of {account.slug}".encode())
+        account.attachment = (await home.attachments.add(file, Upload(media_type="text/plain", name="file of"), 2))[0].reference
 
     async def say(self, account: Account, *texts: str, container: str = "private") -> str:
         """A session of the tenant, in which this was said; its id."""

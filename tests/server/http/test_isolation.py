@@ -11,6 +11,7 @@ import pytest
 from tests.server.http import fixtures
 from tests.server.http.fixtures import Account, Reply, World
 
+from agentvm.model.ids import ContainerId
 from agentvm.server.http import ROUTES
 from agentvm.server.http.gate import gated
 from agentvm.server.http.route import Route
@@ -64,7 +65,7 @@ class Attempt:
 def named(account: Account | None) -> dict[str, str]:
     """What a path or a body may name of a tenant; without one, what does not exist."""
     if account is None:
-        wanted = ("key_id", "user_id", "tenant", "resource_id", "turn_id", "session", "session_id")
+        wanted = ("key_id", "user_id", "tenant", "resource_id", "turn_id", "session", "session_id", "attachment")
         names = dict.fromkeys(wanted, ABSENT)
     else:
         names = {
@@ -75,6 +76,7 @@ def named(account: Account | None) -> dict[str, str]:
             "turn_id": account.turn_id,
             "session": account.session_id,
             "session_id": account.session_id,
+            "attachment": account.attachment,
         }
     uri = f"resource://prompts/{names['tenant']}/private"
     return {**names, "uri": uri, "depends_on": uri}
@@ -163,6 +165,7 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.ledger.wallet(),
         await world.vm.resources.store.resources(account.tenant_id).search(Search(scope="own")),
         await world.vm.office.store.tenant(account.tenant_id).sessions(None).list(SessionQuery(archived=None)),
+        await world.vm.office.store.tenant(account.tenant_id).container(ContainerId("private")).attachments.list(),
         await world.vm.office.store.read_settings(),
         await accounts.audit.list(),
     )
@@ -231,5 +234,7 @@ async def test_nothing_of_another_tenant_is_in_any_answer(route: Route) -> None:
                 "secret of",
                 "prompt of acme",
                 "said by acme",
+                "file of acme",
+                world.acme.attachment,
             ):
                 assert secret.encode() not in reply.raw

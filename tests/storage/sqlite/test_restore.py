@@ -10,10 +10,16 @@ from tests.storage.sqlite.backups import Files, back_up, fill, message_ids, name
 
 from agentvm.errors import Conflict, DataDirInUse, MigrationUnknown, NotFound, StoreFailed
 from agentvm.errors.archive import BackupInvalid
+from agentvm.errors.attachment import AttachmentInUse
+from agentvm.storage.attachments import read_all
+from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.backup import CONFIG, SERVER_KEY
 from agentvm.storage.sqlite.datadir import DATABASE, LOCK_NAME, lock_data_dir
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sqlite.restore import check_backup, restore_backup
+from agentvm.testing.conformance.attachments import BODY, digest_of, referring, upload
+from agentvm.testing.conformance.records import HOME, SESSION
+from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +38,20 @@ async def test_what_was_backed_up_is_there_again(tmp_path: Path) -> None:
     assert (tmp_path / "new" / CONFIG).read_text() == "system: {}"
     if os.name == "posix":
         assert (tmp_path / "new" / SERVER_KEY).stat().st_mode & 0o777 == 0o600
+
+
+async def test_uploaded_files_are_there_again_with_what_refers_to_them(tmp_path: Path) -> None:
+    data_dir = await fill(tmp_path / "data")
+    async with open_store(data_dir / DATABASE) as store:
+        home = store.tenant(ACME).container(HOME)
+        await upload(home)
+        await home.log(SESSION).record(messages=[referring("m", BODY)], now=3)
+    restore_backup(back_up(data_dir, tmp_path / "b"), tmp_path / "new")
+    async with open_store(tmp_path / "new" / DATABASE) as store:
+        files = store.tenant(ACME).container(HOME).attachments
+        assert await read_all(files, digest_of(BODY)) == BODY
+        with pytest.raises(AttachmentInUse):
+            await files.delete(digest_of(BODY))
 
 
 async def test_a_backup_without_the_key_says_so(tmp_path: Path) -> None:

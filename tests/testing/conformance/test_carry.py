@@ -7,7 +7,7 @@ import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import Store
-from agentvm.storage.carry import Carried, History, Page
+from agentvm.storage.carry import Attached, Carried, History, Page
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.testing.conformance import carry as suite
@@ -47,6 +47,13 @@ class Piecemeal(SqliteCarrier):
             await super().add(lambda part=part: iter(part), now)  # type: ignore[misc]
 
 
+class Light(SqliteCarrier):
+    """Leaves the files where they are."""
+
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        await super().add(lambda: (one for one in load() if not isinstance(one, Attached)), now)
+
+
 class Blind(SqliteCarrier):
     def __init__(self, database: object, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("acme"))  # type: ignore[arg-type]
@@ -66,6 +73,7 @@ FAULTS = [
     (Hasty, suite.check_pages),
     (Forgetful, suite.check_moves),
     (Blind, suite.check_moves),
+    (Light, suite.check_files_come_along),
     (Piecemeal, suite.check_all_or_nothing),
 ]
 

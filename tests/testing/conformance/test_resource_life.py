@@ -50,12 +50,12 @@ class Timeless(SqliteResourceStore):
 
 
 class Hasty(SqliteStore):
-    async def collect(self, now: int, *, grace: int) -> int:
+    async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         return await super().collect(now, grace=0) + await super().collect(now, grace=0)
 
 
 class Hoarding(SqliteStore):
-    async def collect(self, now: int, *, grace: int) -> int:
+    async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         return 0
 
 

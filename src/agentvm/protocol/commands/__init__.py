@@ -15,6 +15,7 @@ from agentvm.protocol.commands.agent import (
     AgentList,
     AgentListReply,
 )
+from agentvm.protocol.commands.attachment import AttachmentGet, AttachmentGetReply, AttachmentList, AttachmentListReply
 from agentvm.protocol.commands.base import Command, R_co, Reply, SubscribingReply
 from agentvm.protocol.commands.compaction import (
     SessionCompact,
@@ -111,19 +112,19 @@ from agentvm.protocol.commands.session import (
 
 __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
-    "AgentInterruptReply", "AgentList", "AgentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply",
-    "ContainerIdReply", "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList",
-    "DefinitionListReply", "DefinitionRegister", "DefinitionRegisterReply", "DraftListed", "ImageBuild", "ImageChange",
-    "ImageCreate", "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply",
-    "ImageMessages", "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate",
-    "ImageUpdates", "ImageUpgrade", "ImageUpgradeReply", "MessageEdit", "MessageRegenerate", "MessageSend",
-    "MessageSendReply", "R_co", "Reply", "ResourceList", "ResourceListReply", "ResourcePublish", "ResourceRegister",
-    "ResourceRegisterReply", "ResourceResolve", "ResourceResolveReply", "SessionArchive", "SessionBrowse",
-    "SessionBrowseReply", "SessionCompact", "SessionCompactReply", "SessionCreate", "SessionDelete", "SessionDeleteReply",
-    "SessionDraft", "SessionDraftList", "SessionDraftListReply", "SessionDraftReply", "SessionDrafts", "SessionDraftsReply",
-    "SessionFork", "SessionGet", "SessionHistory", "SessionHistoryReply", "SessionList", "SessionListReply",
-    "SessionMarkRead", "SessionMarkReadReply", "SessionMessages", "SessionMessagesReply", "SessionPin", "SessionRelease",
-    "SessionReply", "SessionRestore", "SessionResume", "SessionRewind", "SessionRewindReply", "SessionRewinds",
-    "SessionRewindsReply", "SessionSearch", "SessionSearchReply", "SessionSetTitle", "SessionSummaries",
-    "SessionSummariesReply", "SubscribingReply",
+    "AgentInterruptReply", "AgentList", "AgentListReply", "AttachmentGet", "AttachmentGetReply", "AttachmentList",
+    "AttachmentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply", "ContainerIdReply",
+    "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList", "DefinitionListReply",
+    "DefinitionRegister", "DefinitionRegisterReply", "DraftListed", "ImageBuild", "ImageChange", "ImageCreate",
+    "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
+    "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",
+    "ImageUpgrade", "ImageUpgradeReply", "MessageEdit", "MessageRegenerate", "MessageSend", "MessageSendReply", "R_co",
+    "Reply", "ResourceList", "ResourceListReply", "ResourcePublish", "ResourceRegister", "ResourceRegisterReply",
+    "ResourceResolve", "ResourceResolveReply", "SessionArchive", "SessionBrowse", "SessionBrowseReply", "SessionCompact",
+    "SessionCompactReply", "SessionCreate", "SessionDelete", "SessionDeleteReply", "SessionDraft", "SessionDraftList",
+    "SessionDraftListReply", "SessionDraftReply", "SessionDrafts", "SessionDraftsReply", "SessionFork", "SessionGet",
+    "SessionHistory", "SessionHistoryReply", "SessionList", "SessionListReply", "SessionMarkRead", "SessionMarkReadReply",
+    "SessionMessages", "SessionMessagesReply", "SessionPin", "SessionRelease", "SessionReply", "SessionRestore",
+    "SessionResume", "SessionRewind", "SessionRewindReply", "SessionRewinds", "SessionRewindsReply", "SessionSearch",
+    "SessionSearchReply", "SessionSetTitle", "SessionSummaries", "SessionSummariesReply", "SubscribingReply",
 ]  # fmt: skip

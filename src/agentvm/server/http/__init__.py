@@ -9,6 +9,7 @@ from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from agentvm.server.http import (
+    attachments,
     audit,
     branches,
     carrying,
@@ -59,6 +60,7 @@ NOUNS = (
     resource_versions,
     resource_bundles,
     sessions,
+    attachments,
     branches,
     drafts,
     retention,

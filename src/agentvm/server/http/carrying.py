@@ -155,7 +155,8 @@ async def import_(ask: Ask[Nothing]) -> ImportReport:
         _check_reach(ask, container_id)
     vm, carrier = ask.vm, ask.office.store.carrier(ask.tenant_id)
     with Spool() as spool:
-        await stage(ask.file, query.from_, spool, container_id=container_id, new_id=vm.new_id)
+        most = vm.runtime.limits_of(ask.tenant_id).attachment_bytes
+        await stage(ask.file, query.from_, spool, container_id=container_id, new_id=vm.new_id, most_attached=most)
         renamed = await plan(spool, carrier, container_id=container_id, new_id=vm.new_id)
         await _admit(ask, spool, container_id)
         if query.dry_run:

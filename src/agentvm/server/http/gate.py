@@ -78,6 +78,7 @@ class Gate:
             path={name: paths.name(str(value)) for name, value in request.path_params.items()},
             given=Given(),
             accept=request.headers.get("accept", ""),
+            content_type=request.headers.get("content-type", ""),
             if_match=request.headers.get("if-match"),
             if_none_match=request.headers.get("if-none-match"),
             request_id=request_id_of(request.scope),
@@ -98,7 +99,7 @@ class Gate:
                 await self._audit(route.action, ask, result, request)
         if isinstance(answer, Answer) and isinstance(answer.content, Streamed):
             return self._stream(answer, ask, request)
-        return _response(answer)
+        return _response(answer, head=request.method == "HEAD")
 
     def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Asked) -> Response[bytes]:
         """What goes on is the asker's for as long as it is let in with what it has brought."""
@@ -185,7 +186,7 @@ def handler(route: Route) -> HTTPRouteHandler:
     # The status is the answer's own; this one only keeps Litestar from thinking of 204.
     made = HTTPRouteHandler(
         route.path,
-        http_method=route.method,
+        http_method=[route.method, "HEAD"] if route.head else route.method,
         status_code=200,
         opt={_ROUTE: route},
         request_max_body_size=MAX_BODY if route.most_body is None else route.most_body,
@@ -249,8 +250,14 @@ async def _body(request: Asked) -> bytes:
 async def _with_file(route: Route, ask: Ask[Given], request: Asked) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
     with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
+        bound, size = route.bound, 0
+        if bound is not None and (said := request.headers.get("content-length", "")).isdigit():
+            bound(ask, int(said))
         chunks = aiter(request.stream())
         while chunk := await _next(chunks):
+            size += len(chunk)
+            if bound is not None:
+                bound(ask, size)
             file.write(chunk)
         ask.file = cast("BinaryIO", file)
         return await route.function(ask)
@@ -296,10 +303,12 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     return given
 
 
-def _response(answer: object) -> Response[bytes] | Stream:
+def _response(answer: object, *, head: bool = False) -> Response[bytes] | Stream:
     known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
     # Answers hold keys and money: no cache on the way may keep them.
     headers = {"Cache-Control": "no-store", **known.headers}
+    if head:
+        return Response(b"", status_code=known.status, media_type=known.media_type, headers=headers)
     if isinstance(known.content, AsyncIterator):
         return Stream(known.content, status_code=known.status, media_type=known.media_type, headers=headers)
     match known.content:

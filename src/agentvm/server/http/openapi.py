@@ -216,13 +216,11 @@ def _given_back(route: Route) -> list[Any]:
     annotated = get_type_hints(route.function)["return"]
     kinds = (kind for one in _either(annotated) for kind in _either(*_content(one)))
     # What comes piece by piece is bytes to who reads it.
-    return list(dict.fromkeys(bytes if kind is Streamed else kind for kind in kinds))
+    return list(dict.fromkeys(bytes if kind is Streamed or get_origin(kind) is AsyncIterator else kind for kind in kinds))
 
 
 def _content(kind: Any) -> Sequence[Any]:
-    given = get_args(kind) if get_origin(kind) is Answer else (kind,)
-    # Bytes, whether they come at once or one after the other.
-    return [bytes if get_origin(one) is AsyncIterator else one for one in given]
+    return get_args(kind) if get_origin(kind) is Answer else (kind,)
 
 
 def _either(*kinds: Any) -> Iterator[Any]:

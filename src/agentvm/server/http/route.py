@@ -75,6 +75,8 @@ class Ask(Generic[G]):
     file: BinaryIO | None = None
     """The body, put aside, for a route with `body="file"`; gone when the function has answered."""
     accept: str = ""
+    content_type: str = ""
+    """What the body says it is."""
     if_match: str | None = None
     if_none_match: str | None = None
     named: bool = False
@@ -131,6 +133,10 @@ class Route:
     body: Literal["json", "bytes", "file"] = "json"
     most_body: int | None = None
     """Its own bound in bytes; else that of all."""
+    bound: Callable[[Ask[Any], int], None] | None = None
+    """For a file: hears how large it says it is, then how much has come so far, and raises what refuses it."""
+    head: bool = False
+    """Whether HEAD is answered as well, with the headers of GET."""
     statuses: tuple[int, ...] = ()
     """Of the answers that are no errors; none: 200, or 204 for `Answer[None]`."""
     media_type: str = "application/octet-stream"
@@ -152,6 +158,8 @@ class About(TypedDict, total=False):
     query: type[Given]
     body: Literal["json", "bytes", "file"]
     most_body: int
+    bound: Callable[[Ask[Any], int], None]
+    head: bool
     statuses: tuple[int, ...]
     media_type: str
     raises: tuple[type[AgentVMError], ...]

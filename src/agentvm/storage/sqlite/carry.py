@@ -9,9 +9,11 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import decode_message
 from agentvm.model.session import Session
+from agentvm.storage.attachments import CHUNK
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.carry import Carried, History, Page, Said
+from agentvm.storage.carry import Attached, Carried, History, Page, Said
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
+from agentvm.storage.sqlite.attachments import attach
 from agentvm.storage.sqlite.container import insert_image, insert_session
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.resources.graph import is_readable
@@ -25,8 +27,13 @@ IDS = 500
 """Looked for at a time."""
 
 _MEASURE = """
-SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN messages USING (session_key)
-WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3)
+WITH said AS (
+    SELECT position, body FROM sessions JOIN messages USING (session_key)
+    WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3)
+)
+SELECT (SELECT coalesce(sum(length(body)), 0) FROM said)
+     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (
+            SELECT blob_key FROM said JOIN message_attachments USING (position) JOIN attachments USING (attachment_key)))
 """
 _LAST = """
 SELECT coalesce(max(position), 0) FROM sessions JOIN messages USING (session_key)
@@ -130,6 +137,8 @@ class _Intake:
                     session = one
                     insert_session(self._connection, self._tenant_id, one)
                     self._connection.execute(_SET_QUARANTINE, (one.quarantine, self._tenant_id, one.session_id))
+                case Attached() if session is not None:
+                    self._attach(session, one)
                 case Said() if session is not None:
                     self._add_said(session, one)
                 case _:
@@ -143,6 +152,11 @@ class _Intake:
         position = insert_image(self._connection, self._tenant_id, image)
         held = [one for one in image.lock if is_readable(self._connection, self._tenant_id, one.version_id)]
         lock_image(self._connection, self._tenant_id, position, held)
+
+    def _attach(self, session: Session, one: Attached) -> None:
+        body = one.body or b""
+        chunks = (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
+        attach(self._connection, (self._tenant_id, session.container_id), one.digest, one.size, chunks, one.upload, self._now)
 
     def _add_said(self, session: Session, said: Said) -> None:
         write = SessionWrite(

@@ -16,8 +16,10 @@ from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
@@ -50,6 +52,7 @@ class SqliteContainerStore:
     def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
         self._database = database
         self._key = (tenant_id, container_id)
+        self.attachments: AttachmentStore = SqliteAttachmentStore(database, self._key)
 
     async def get(self) -> Container | None:
         return await self._database.read(lambda connection: rows.read_container(connection, self._key))

@@ -1,15 +1,17 @@
 """Session writes — what a commit adds to one session, as SQL. Encoded before it is queued: the writer's time is everybody's."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
 from agentvm.errors import SessionNotFound
-from agentvm.model.message import encode_message
+from agentvm.model.attachment import references
+from agentvm.model.message import Message, UserMessage, encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.attachments import link
 from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
 from agentvm.storage.sqlite.sessions.rewinding import take_back
 
@@ -40,8 +42,7 @@ _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) 
 
 def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then."""
-    bodies = [(message.id, encode_message(message), entry_of(message)) for message in write.messages]
-    container = key_of(write.tenant_id, write.container_id)
+    bodies = [_Added(message.id, encode_message(message), entry_of(message), _attached(message)) for message in write.messages]
     turns = [
         (
             turn.turn_id,
@@ -69,7 +70,7 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
         if bodies:
-            _add_messages(connection, session_key, container, bodies)
+            _add_messages(connection, session_key, scope, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
@@ -78,15 +79,29 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     return work
 
 
-def _add_messages(
-    connection: apsw.Connection, session_key: Any, container: str, bodies: Sequence[tuple[str, bytes, Entry]]
-) -> None:
-    """With what the search and the lists know of them. One that is already there counts for nothing."""
+class _Added(NamedTuple):
+    """A message as it is written; `digests` are of the attachments that it refers to."""
+
+    message_id: str
+    body: bytes
+    entry: Entry
+    digests: tuple[str, ...]
+
+
+def _attached(message: Message) -> tuple[str, ...]:
+    return references(message.content) if isinstance(message, UserMessage) else ()
+
+
+def _add_messages(connection: apsw.Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
+    """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
     added = []
-    for message_id, body, entry in bodies:
+    container = key_of(*scope)
+    for message_id, body, entry, digests in bodies:
         connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
         if connection.changes():
-            index(connection, connection.last_insert_rowid(), session_key, container, entry)
+            position = connection.last_insert_rowid()
+            index(connection, position, session_key, container, entry)
+            link(connection, scope, position, digests)
             added.append(entry)
     if added:
         preview = next((said for entry in reversed(added) if (said := entry.preview) is not None), None)

@@ -17,6 +17,7 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.attachments import collect_attachments
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
@@ -216,8 +217,13 @@ class SqliteStore:
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         return await self._database.read(read_quarantined)
 
-    async def collect(self, now: int, *, grace: int) -> int:
-        return await self._database.write(lambda connection: collect(connection, now, grace))
+    async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
+        waits = grace if attachment_grace is None else attachment_grace
+
+        def work(connection: apsw.Connection) -> int:
+            return collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
+
+        return await self._database.write(work)
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
         while await self._database.write(lambda connection: thin(connection, deleted_before, limit)):

@@ -1,13 +1,18 @@
 """What every `Carrier` must do; see `agentvm.storage.carry`."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agentvm.errors import Conflict
+from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.message import Message, UserMessage
+from agentvm.storage.attachments import Upload, read_all
 from agentvm.storage.base import Store
-from agentvm.storage.carry import Carried, Said
+from agentvm.storage.carry import Attached, Carried, Said
+from agentvm.testing.conformance.attachments import BODY, digest_of, referring
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, default_session, image, turn
+from agentvm.testing.conformance.store import raises
 
 OURS, THEIRS = TenantId("acme"), TenantId("bolt")
 ENDED = turn("turn_1", outcome="completed", ended=2)
@@ -63,6 +68,27 @@ async def check_pages(store: Store) -> None:
     assert pages > 2
 
 
+async def check_files_come_along(store: Store) -> None:
+    """Before the messages that refer to them, in the container of the session; bytes that came before need not come again."""
+    elsewhere = image("img_9", "elsewhere")
+    file = Attached(digest_of(BODY), len(BODY), Upload(media_type="text/plain", name="a.txt"), BODY)
+    again = replace(file, body=None)
+
+    def load() -> Iterator[Carried]:
+        yield from (image(), default_session(image()), file, Said((referring("m1", BODY),)))
+        yield from (elsewhere, default_session(elsewhere), again, Said((referring("m1", BODY),)))
+
+    await store.carrier(OURS).add(load, 7)
+    for name in (HOME, ContainerId("elsewhere")):
+        files = store.tenant(OURS).container(name).attachments
+        found = await files.get(file.digest)
+        assert found is not None
+        assert (found.media_type, found.name, found.size, found.created_at) == ("text/plain", "a.txt", len(BODY), 7)
+        assert await read_all(files, file.digest) == BODY
+        assert await raises(AttachmentInUse, files.delete(file.digest))
+        assert len(BODY) < await store.carrier(OURS).measure(name) < len(BODY) + 1_000
+
+
 async def check_all_or_nothing(store: Store) -> None:
     carrier = store.carrier(OURS)
     await carrier.add(some, 7)
@@ -78,4 +104,4 @@ async def check_all_or_nothing(store: Store) -> None:
     assert await store.tenant(OURS).container(ContainerId("elsewhere")).get() is None
 
 
-SUITE = (check_moves, check_pages, check_all_or_nothing)
+SUITE = (check_moves, check_pages, check_files_come_along, check_all_or_nothing)

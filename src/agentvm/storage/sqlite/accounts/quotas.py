@@ -12,7 +12,7 @@ _QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? OR
 # IS instead of =, because the tenant's own quotas have no user.
 _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
-# A snapshot or a part of a resource that several tenants share counts for each of them: none can know of the others.
+# What several tenants share (a snapshot, an attachment, a part of a resource) counts for each: none can know of the others.
 _STORAGE_BYTES = """
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
@@ -24,6 +24,7 @@ SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages US
             SELECT version_blobs.digest
             FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL))
+     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
 """
 _ADD_EXPORTED = """
 INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
@@ -67,7 +68,7 @@ class SqliteQuotaStore:
         return await self._database.write(write)
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, logs, images and resources take. Reads a row per message: worth asking rarely."""
+        """What all that a tenant has stored takes. Reads a row per message: worth asking rarely."""
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:

@@ -1,0 +1,79 @@
+"""Attachment — a file that was uploaded to a container, and how a message refers to it.
+
+It is named by the digest of its bytes. The name is no key to it: an attachment is found only within a container that has it.
+"""
+
+import re
+from collections.abc import Iterator
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.model.base import Record
+from agentvm.model.ids import ContainerId, UserId
+from agentvm.model.message import FilePart, ImagePart, UserContent
+
+SCHEME = "attachment:"
+MAX_NAME = 255
+MAX_BYTES = 100 * 1024 * 1024
+"""Of one attachment, whatever a setting says: an archive of sessions holds no larger part."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_TOKEN = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
+_VALUE = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+|\"[ !#-\[\]-~]*\""
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?: *; *{_TOKEN}=(?:{_VALUE}))*")
+
+
+class Attachment(Record):
+    """`name` and `media_type` are what the uploader says; a part that refers to it has its own."""
+
+    digest: str
+    container_id: ContainerId
+    size: int
+    media_type: str
+    created_at: int
+    name: str | None = None
+    uploaded_by: UserId | None = None
+
+    @property
+    def reference(self) -> str:
+        return reference_to(self.digest)
+
+
+def reference_to(digest: str) -> str:
+    """What stands as `data` in a part."""
+    return f"{SCHEME}{digest}"
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def referred(data: str) -> str | None:
+    """The digest that the `data` of a part refers to; None for base64, a URL, or what only looks like a reference."""
+    if not data.startswith(SCHEME):
+        return None
+    digest = data.removeprefix(SCHEME)
+    return digest if is_digest(digest) else None
+
+
+def attached(content: UserContent) -> Iterator[ImagePart | FilePart]:
+    """The parts that refer to attachments, or try to."""
+    if not isinstance(content, str):
+        yield from (part for part in content if isinstance(part, ImagePart | FilePart) and part.data.startswith(SCHEME))
+
+
+def references(content: UserContent) -> tuple[str, ...]:
+    """The digests that it refers to, each once, in order."""
+    return tuple(dict.fromkeys(digest for part in attached(content) if (digest := referred(part.data)) is not None))
+
+
+def check_media_type(text: str) -> str:
+    if len(text) > MAX_NAME or not _MEDIA_TYPE.fullmatch(text):
+        raise InvalidInput(f"{shorten(text)!r} is no media type; it must be like image/png or text/plain; charset=utf-8")
+    return text
+
+
+def check_name(text: str | None) -> str | None:
+    """A name is shown in lists and sent in headers."""
+    if text is not None and (not text.strip() or len(text) > MAX_NAME or not text.isprintable()):
+        raise InvalidInput(f"The name of an attachment has 1 to {MAX_NAME} characters that can be printed")
+    return text

@@ -1,0 +1,27 @@
+"""Files — what is known of attachments, as methods over any link. Their bytes go over HTTP: `agentvm.client.attachments`."""
+
+from agentvm.errors.attachment import AttachmentNotFound
+from agentvm.protocol import commands as ask
+from agentvm.protocol.link import Link
+from agentvm.protocol.records import AttachmentRecord
+
+
+class AttachmentShelf:
+    """The files of containers."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def list(
+        self, container_id: str, *, cursor: str | None = None, limit: int = 100
+    ) -> tuple[tuple[AttachmentRecord, ...], str | None]:
+        """The newest first, and the cursor of the next page."""
+        reply = await self._link.ask(ask.AttachmentList(container_id=container_id, cursor=cursor, limit=limit))
+        return reply.records or (), reply.next_cursor
+
+    async def get(self, container_id: str, attachment: str) -> AttachmentRecord:
+        """`AttachmentNotFound` if the container does not have it."""
+        reply = await self._link.ask(ask.AttachmentGet(container_id=container_id, attachment=attachment))
+        if reply.record is None:
+            raise AttachmentNotFound(attachment)
+        return reply.record

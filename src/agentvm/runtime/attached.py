@@ -1,0 +1,105 @@
+"""Attached — what messages refer to: whether it is there when one is sent, and its bytes when a prompt is made.
+
+A prompt is weighed by sizes alone; only what is kept of the history is read, the newest first, and nothing of it outlives the
+prompt. What is gone, or would be too much at once, is told to the model in its place: a turn does not fail for an old file.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agentvm.drivers.base import Prompt, Said, UserSaid
+from agentvm.errors import InvalidInput
+from agentvm.errors.attachment import AttachmentNotFound
+from agentvm.model.attachment import attached, reference_to, references, referred
+from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserContent, UserMessage, UserPart
+from agentvm.storage.attachments import AttachmentStore, read_all
+
+MOST_BYTES = 32 * 1024 * 1024
+"""Of all attachments in one prompt: providers take no more, and memory is everybody's."""
+
+Sizes = Mapping[str, int]
+"""Bytes by digest."""
+
+
+async def check(store: AttachmentStore, content: UserContent, most: int) -> None:
+    """`AttachmentNotFound` for a reference to what the container does not have, whoever else has it."""
+    wanted = _wanted(content, most)
+    if wanted:
+        _refuse_missing(wanted, await store.sizes(wanted))
+
+
+async def claim(store: AttachmentStore, content: UserContent, most: int, now: int) -> None:
+    """As `check`; and what is there stays until the message that is about to refer to it is stored."""
+    wanted = _wanted(content, most)
+    if wanted:
+        _refuse_missing(wanted, await store.claim(wanted, now))
+
+
+async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
+    """How large what a history refers to is, as far as it is there."""
+    said = (message.content for message in history if isinstance(message, UserMessage))
+    wanted = dict.fromkeys(digest for content in said for digest in references(content))
+    return await store.sizes(wanted) if wanted else {}
+
+
+async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
+    """With the bytes, as base64, in place of the references."""
+    if not any(isinstance(said, UserSaid) and [*attached(said.content)] for said in prompt.conversation):
+        return prompt
+    filling = _Filling(store, sizes)
+    filled = [await filling.fill(said) for said in reversed(prompt.conversation)]
+    return msgspec.structs.replace(prompt, conversation=tuple(reversed(filled)))
+
+
+class _Filling:
+    """One prompt while it is filled."""
+
+    def __init__(self, store: AttachmentStore, sizes: Sizes) -> None:
+        self._store = store
+        self._sizes = sizes
+        self._left = MOST_BYTES
+        self._read: dict[str, str] = {}
+
+    async def fill(self, said: Said) -> Said:
+        if not isinstance(said, UserSaid) or isinstance(said.content, str):
+            return said
+        return UserSaid(content=tuple([await self._part(part) for part in said.content]))
+
+    async def _part(self, part: UserPart) -> UserPart:
+        if isinstance(part, TextPart) or not [*attached((part,))]:
+            return part
+        digest = referred(part.data) or ""
+        data = self._read.get(digest)
+        if data is None:
+            size = self._sizes.get(digest)
+            if size is not None and size > self._left:
+                return _note(part, "left out, the files of this conversation are more than can be sent at once")
+            body = None if size is None else await read_all(self._store, digest)
+            if body is None:
+                return _note(part, "the file is gone")
+            self._left -= len(body)
+            data = self._read[digest] = base64.b64encode(body).decode()
+        return msgspec.structs.replace(part, data=data)
+
+
+def _note(part: ImagePart | FilePart, why: str) -> TextPart:
+    name = part.name if isinstance(part, ImagePart) else part.filename
+    return TextPart(text=f"[{name or part.media_type}: {why}]")
+
+
+def _wanted(content: UserContent, most: int) -> tuple[str, ...]:
+    parts = [*attached(content)]
+    if len(parts) > most:
+        raise InvalidInput(f"A message refers to at most {most} attachments, not {len(parts)}: send them in several messages")
+    for part in parts:
+        if referred(part.data) is None:
+            raise AttachmentNotFound(part.data)
+    return references(content)
+
+
+def _refuse_missing(wanted: Sequence[str], there: Mapping[str, int] | frozenset[str]) -> None:
+    for digest in wanted:
+        if digest not in there:
+            raise AttachmentNotFound(reference_to(digest))

@@ -1,0 +1,257 @@
+"""SqliteAttachmentStore — the attachments of one container of one tenant in SQLite.
+
+Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing. A large file
+is written in several transactions, so that others' commits come in between; it is nobody's until the last.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Any, BinaryIO
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from agentvm.errors import ContainerNotFound, InvalidInput
+from agentvm.errors.attachment import AttachmentInUse
+from agentvm.model.attachment import Attachment, reference_to
+from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
+from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.rows import Key, fetch
+
+PIECE = 4
+"""Chunks of one transaction."""
+MOST_DROPPED = 100
+"""At a time: the writer is everybody's, and large files take a while to go."""
+
+_FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
+_COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
+_GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
+_LIST = f"SELECT attachment_key, {_COLUMNS} {_FROM} AND attachment_key < ? ORDER BY attachment_key DESC LIMIT ?"
+_SIZE = f"SELECT size {_FROM} AND digest = ?"
+_CHUNK = f"""
+SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_FROM} AND digest = ?)
+"""
+_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?"
+_FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
+_ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
+_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
+_ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
+# Whoever uploads it again is about to use it; what a message refers to is used already.
+_UPDATE = """
+UPDATE attachments SET media_type = ?, name = ?, unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
+WHERE tenant_id = ? AND container_id = ? AND blob_key = ?
+"""
+_ADD = """
+INSERT INTO attachments (tenant_id, container_id, blob_key, media_type, name, created_at, uploaded_by, unused_since)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_CLAIM = """
+UPDATE attachments SET unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
+WHERE tenant_id = ? AND container_id = ? AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?)
+"""
+_LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_FROM} AND digest = ?"
+_KEYS = f"""
+SELECT attachment_key, blob_key,
+       EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
+{_FROM} AND digest = ?
+"""
+_DELETE = "DELETE FROM attachments WHERE attachment_key = ?"
+_DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)"
+# The triggers keep `unused_since` right; that nothing refers to it is asked once more, because what goes does not come back.
+_RIPE = """
+SELECT attachment_key, blob_key FROM attachments
+WHERE unused_since BETWEEN 1 AND ?
+  AND NOT EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
+ORDER BY unused_since LIMIT ?
+"""
+_NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
+
+
+class SqliteAttachmentStore:
+    """See `agentvm.storage.attachments.AttachmentStore`."""
+
+    def __init__(self, database: Database, key: Key) -> None:
+        self._database = database
+        self._key = key
+
+    async def add(self, file: BinaryIO, upload: Upload, now: int) -> tuple[Attachment, bool]:
+        digest, size = await anyio.to_thread.run_sync(_measure, file)
+        if not size:
+            raise InvalidInput("An attachment must not be empty")
+
+        begun = await self._put_aside(file, digest, size, now) if size > PIECE * CHUNK else None
+
+        def write(connection: apsw.Connection) -> tuple[Attachment, bool]:
+            if not fetch(connection, _HAS_CONTAINER, self._key):
+                raise ContainerNotFound(self._key[1])
+            if begun is not None and not fetch(connection, _FIND_BLOB, (digest,)):
+                connection.execute(_COMPLETE, (digest, begun))
+            new = attach(connection, self._key, digest, size, _chunks(file), upload, now)
+            return _decode(fetch(connection, _GET, (*self._key, digest))[0]), new
+
+        try:
+            return await self._database.write(write)
+        finally:
+            if begun is not None:
+                # Somebody else's was there first, or it was refused. What a crash leaves is collected.
+                with anyio.CancelScope(shield=True):
+                    await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)).fetchall())
+
+    async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> int | None:
+        """The key of all its bytes, which are nobody's yet; None when they are there already, or there is nowhere to go."""
+
+        def begin(connection: apsw.Connection) -> int | None:
+            if fetch(connection, _FIND_BLOB, (digest,)) or not fetch(connection, _HAS_CONTAINER, self._key):
+                return None
+            connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, 1)))
+            return connection.last_insert_rowid()
+
+        begun = await self._database.write(begin)
+        if begun is not None:
+            for first in range(0, -(-size // CHUNK), PIECE):
+                await self._database.write(partial(_add_piece, file=file, blob_key=begun, first=first))
+        return begun
+
+    async def get(self, digest: str) -> Attachment | None:
+        def read(connection: apsw.Connection) -> Attachment | None:
+            return next((_decode(row) for row in fetch(connection, _GET, (*self._key, digest))), None)
+
+        return await self._database.read(read)
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
+        place = _place(after)
+
+        def read(connection: apsw.Connection) -> AttachmentPage:
+            found = fetch(connection, _LIST, (*self._key, place, limit + 1))
+            more = str(found[limit - 1][0]) if len(found) > limit else None
+            return AttachmentPage(tuple(_decode(row) for _, *row in found[:limit]), more)
+
+        return await self._database.read(read)
+
+    async def sizes(self, digests: Collection[str]) -> dict[str, int]:
+        def read(connection: apsw.Connection) -> dict[str, int]:
+            return {digest: size for digest in digests for (size,) in fetch(connection, _SIZE, (*self._key, digest))}
+
+        return await self._database.read(read)
+
+    async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
+        def write(connection: apsw.Connection) -> frozenset[str]:
+            found = set()
+            for digest in digests:
+                connection.execute(_CLAIM, (max(now, 1), *self._key, digest))
+                if connection.changes():
+                    found.add(digest)
+            return frozenset(found)
+
+        return await self._database.write(write)
+
+    async def read(self, digest: str, number: int) -> bytes | None:
+        def read(connection: apsw.Connection) -> bytes | None:
+            for (body,) in fetch(connection, _CHUNK, (number, *self._key, digest)):
+                return bytes(body)
+            return b"" if fetch(connection, _SIZE, (*self._key, digest)) else None
+
+        return await self._database.read(read)
+
+    async def delete(self, digest: str) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            found = fetch(connection, _KEYS, (*self._key, digest))
+            for attachment_key, blob_key, used in found:
+                if used:
+                    raise AttachmentInUse(f"A message refers to {reference_to(digest)}; it goes with the last such message")
+                _drop(connection, attachment_key, blob_key)
+            return bool(found)
+
+        return await self._database.write(write)
+
+
+def attach(
+    connection: apsw.Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int
+) -> bool:
+    """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
+    found = fetch(connection, _FIND_BLOB, (digest,))
+    if found:
+        blob_key = found[0][0]
+    else:
+        connection.execute(_ADD_BLOB, (digest, size, None))
+        blob_key = connection.last_insert_rowid()
+        connection.executemany(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
+    # 0 means something else.
+    since = max(now, 1)
+    connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key))
+    if connection.changes():
+        return False
+    connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
+    return True
+
+
+def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
+    """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
+    connection.executemany(_LINK, ((position, *key, digest) for digest in digests))
+
+
+def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
+    """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    connection.execute(_GIVE_UP_OLD, (now - grace,))
+    ripe = fetch(connection, _RIPE, (now - grace, MOST_DROPPED))
+    for attachment_key, blob_key in ripe:
+        _drop(connection, attachment_key, blob_key)
+    connection.execute(_NOTE, (now,))
+    return len(ripe)
+
+
+def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> None:
+    connection.execute(_DELETE, (attachment_key,))
+    # Nobody can be about to use it: an upload brings its bytes along, in one transaction.
+    connection.execute(_DROP_BLOB, (blob_key,))
+
+
+def _add_piece(connection: apsw.Connection, *, file: BinaryIO, blob_key: int, first: int) -> None:
+    if not fetch(connection, "SELECT 1 FROM blobs WHERE blob_key = ?", (blob_key,)):
+        # It took longer than any grace: the last transaction brings all of it.
+        return
+    file.seek(first * CHUNK)
+    for number in range(first, first + PIECE):
+        if chunk := file.read(CHUNK):
+            connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
+
+
+def _measure(file: BinaryIO) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    for chunk in _chunks(file):
+        digest.update(chunk)
+        size += len(chunk)
+    return f"sha256:{digest.hexdigest()}", size
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    """From the beginning, each time it is begun: a write may be run again."""
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def _place(after: str | None) -> int:
+    if after is None:
+        return 2**62
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
+        raise InvalidInput("`after` must be the `next` of another page of this list")
+    return int(after)
+
+
+def _decode(row: Sequence[Any]) -> Attachment:
+    digest, container_id, size, media_type, created_at, name, uploaded_by = row
+    return Attachment(
+        digest=digest,
+        container_id=container_id,
+        size=size,
+        media_type=media_type,
+        created_at=created_at,
+        name=name,
+        uploaded_by=uploaded_by,
+    )

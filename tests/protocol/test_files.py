@@ -1,0 +1,29 @@
+import pytest
+from tests.protocol.test_verbs import FakeLink
+
+from agentvm.errors.attachment import AttachmentNotFound
+from agentvm.model.ids import ContainerId
+from agentvm.protocol import commands as ask
+from agentvm.protocol.files import AttachmentShelf
+from agentvm.protocol.records import AttachmentRecord
+
+pytestmark = pytest.mark.anyio
+
+RECORD = AttachmentRecord(
+    attachment="attachment:sha256:0", digest="sha256:0", container_id=ContainerId("c"), size=1, media_type="a/b", created_at=1
+)
+
+
+async def test_files_are_listed_page_by_page_and_told_of() -> None:
+    link = FakeLink(
+        ask.AttachmentListReply(records=(RECORD,), next_cursor="7"), ask.AttachmentListReply(),
+        ask.AttachmentGetReply(record=RECORD),
+        ask.AttachmentGetReply(),
+    )  # fmt: skip
+    shelf = AttachmentShelf(link)
+    assert await shelf.list("c", limit=1) == ((RECORD,), "7")
+    assert await shelf.list("c", cursor="7") == ((), None)
+    assert await shelf.get("c", "attachment:sha256:0") == RECORD
+    with pytest.raises(AttachmentNotFound):
+        await shelf.get("c", "attachment:sha256:0")
+    assert link.asked[1] == ask.AttachmentList(container_id="c", cursor="7")

@@ -1,0 +1,43 @@
+"""The protocol holds little to run; this shows that what is built on it has its shape."""
+
+import inspect
+from io import BytesIO
+
+import pytest
+
+from agentvm.storage.attachments import CHUNK, AttachmentStore, Upload, read_all
+from agentvm.storage.sqlite import open_store
+from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
+from agentvm.testing.conformance.store import settle
+
+pytestmark = pytest.mark.anyio
+
+
+def public(of: type) -> dict[str, inspect.Signature]:
+    return {name: inspect.signature(member) for name, member in vars(of).items() if not name.startswith("_")}
+
+
+def test_a_repository_offers_what_the_protocol_says_and_nothing_else() -> None:
+    assert public(SqliteAttachmentStore) == public(AttachmentStore)
+
+
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
+async def test_all_of_it_is_read_wherever_it_ends(size: int) -> None:
+    async with open_store(None) as store:
+        home = await settle(store)
+        added, _ = await home.attachments.add(BytesIO(b"x" * size), Upload(media_type="a/b"), 1)
+        assert await read_all(home.attachments, added.digest) == b"x" * size
+
+
+async def test_what_goes_while_it_is_read_is_not_there() -> None:
+    async with open_store(None) as store:
+        home = await settle(store)
+        added, _ = await home.attachments.add(BytesIO(b"x" * CHUNK * 2), Upload(media_type="a/b"), 1)
+
+        class Going(SqliteAttachmentStore):
+            async def read(self, digest: str, number: int) -> bytes | None:
+                if number:
+                    await self.delete(digest)
+                return await super().read(digest, number)
+
+        assert await read_all(Going(store._database, home._key), added.digest) is None  # type: ignore[attr-defined]
