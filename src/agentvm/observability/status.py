@@ -66,7 +66,7 @@ def _disk(free: int | None, little: int) -> Check:
 
 
 def _loop(lag: float) -> Check:
-    text = f"The event loop was late by {lag * 1000:.0f} ms at worst of late"
+    text = f"The event loop was at most {lag * 1000:.0f} ms late in the last 15 s"
     if lag >= STUCK:
         return Check(name="loop", status="fail", message=f"{text}: something keeps everybody waiting")
     if lag >= SLUGGISH:
