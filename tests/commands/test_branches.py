@@ -204,6 +204,31 @@ async def test_while_a_turn_runs_its_history_does_not_change_unless_it_is_stoppe
         assert [one["turnId"] for one in await history(desk, session_id)] == [edited["turnId"]] * 2
 
 
+async def test_what_is_refused_costs_nobody_the_turn_that_runs() -> None:
+    until = anyio.Event()
+
+    def script(prompt: Prompt) -> Any:
+        first, *rest = echo(prompt)
+        return [first, Pause(until), *rest] if len(asked(prompt)) == 2 else [first, *rest]
+
+    async with open_desk(ScriptedDriver(script)) as desk:
+        session_id, messages = await chat(desk, "one")
+        await desk.ask("message_send", imageId=await image_of(desk, session_id), content="two")
+        await desk.hear("message_start", times=2)
+        wrong: list[tuple[str, dict[str, object], str]] = [
+            ("message_edit", {"messageId": "nope", "content": "x"}, "not_found"),
+            ("message_edit", {"messageId": messages[1]["id"], "content": "x"}, "invalid_input"),
+            ("message_regenerate", {"messageId": "nope"}, "not_found"),
+            ("session_rewind", {"before": "nope"}, "not_found"),
+        ]
+        for command, data, code in wrong:
+            refused = await desk.ask(command, sessionId=session_id, onBusy="interrupt", **data)
+            assert refused["errorCode"] == code
+        until.set()
+        heard = await desk.hear("turn_response", times=2)
+        assert [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"] == ["completed"] * 2
+
+
 async def test_of_many_who_rewrite_and_send_at_once_each_is_heard_or_refused_and_the_history_is_whole() -> None:
     async with open_desk() as desk:
         session_id, messages = await chat(desk, "one")

@@ -72,8 +72,8 @@ class Branches:
         if (message_id is None) == (before is None):
             raise InvalidInput("Give messageId, the last message that stays, or before, the first that is taken back")
         with agent.in_use():
-            await self._make_way(agent, on_busy)
             choose = history.take_from(before) if before is not None else history.keep_to(message_id or MessageId(""))
+            await self._make_way(agent, choose, on_busy)
             return (await agent.rewrite(choose))[0]
 
     async def edit(
@@ -99,10 +99,12 @@ class Branches:
         self.speaker.check_accepting()
         agent = await self._agent(session_id)
         with agent.in_use():
-            return await self.speaker.rewrite(agent, choose, size, client_key, lambda: self._make_way(agent, on_busy))
+            return await self.speaker.rewrite(agent, choose, size, client_key, lambda: self._make_way(agent, choose, on_busy))
 
-    async def _make_way(self, agent: Agent, on_busy: OnBusy) -> None:
-        if on_busy == "interrupt":
+    async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
+        if on_busy == "interrupt" and agent.busy:
+            # What will be refused must not cost anybody the turn that runs.
+            choose(await self.centre.store.container(agent.container_id).list_messages(agent.session_id))
             await _quiet(agent, self.centre.runtime.limits_of(agent.tenant_id).stop_seconds)
 
     async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
@@ -151,9 +153,8 @@ class Branches:
 
 async def _quiet(agent: Agent, seconds: float) -> None:
     """Stops the turn that runs and those that wait; returns when they have ended, or in time without it."""
-    if agent.busy:
-        current = await agent.interrupt()
-        for accepted in (current, *agent.inbox):
-            agent.cancel(accepted)
-        with anyio.move_on_after(seconds):
-            await agent.rest()
+    current = await agent.interrupt()
+    for accepted in (current, *agent.inbox):
+        agent.cancel(accepted)
+    with anyio.move_on_after(seconds):
+        await agent.rest()
