@@ -14,7 +14,8 @@ from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, inde
 from agentvm.storage.sqlite.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
-UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
+UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 # What was said last is the latest that is stored, also when the clock was set back.
 _SAID = """
@@ -39,7 +40,10 @@ _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) 
 
 
 def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
-    """The write as work for the database; `SessionNotFound` when the session is gone by then."""
+    """The write as work for the database; `SessionNotFound` when the session is gone by then.
+
+    In one that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
+    """
     bodies = [(message.id, encode_message(message), entry_of(message)) for message in write.messages]
     container = key_of(write.tenant_id, write.container_id)
     turns = [
@@ -58,13 +62,16 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     ]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
+    begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
     bill = enter(write.tenant_id, write.ledger)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
         if not touched:
             raise SessionNotFound(write.session_id)
-        session_key, image_id = touched[0]
+        session_key, image_id, deleted = touched[0]
+        if deleted and begins:
+            raise SessionNotFound(write.session_id)
         connection.execute(_TOUCH_IMAGE, (write.now, *scope, image_id))
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
