@@ -26,7 +26,7 @@ IDS = 500
 
 _MEASURE = """
 SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN messages USING (session_key)
-WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3)
+WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3) AND deleted_at IS NULL
 """
 _LAST = """
 SELECT coalesce(max(position), 0) FROM sessions JOIN messages USING (session_key)
