@@ -58,7 +58,7 @@ class Carrier(Protocol):
         """Which of them an image or a session of the tenant has already."""
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
-        """All that is loaded, in one commit, with containers as needed; `load` may be called again.
+        """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
 
         Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile.
         """

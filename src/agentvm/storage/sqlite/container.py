@@ -192,6 +192,11 @@ def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image)
     return connection.last_insert_rowid()
 
 
+def drop_snapshot(connection: apsw.Connection, digest: str) -> None:
+    """Unless an image still has it."""
+    connection.execute(_DROP_SNAPSHOT, (digest,))
+
+
 def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:
     _insert_session(connection, (tenant_id, session.container_id), session.image_id, session)
 

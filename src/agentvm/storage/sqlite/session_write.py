@@ -39,13 +39,15 @@ WHERE outcome IS NULL
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
 
-def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
+def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
-    In one that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
+    `words` is what its words begin with, if not with the key of its container.
+
+    In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
     bodies = [(message.id, encode_message(message), entry_of(message)) for message in write.messages]
-    container = key_of(write.tenant_id, write.container_id)
+    container = words or key_of(write.tenant_id, write.container_id)
     turns = [
         (
             turn.turn_id,

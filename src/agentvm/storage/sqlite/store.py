@@ -17,6 +17,7 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.arriving import drop_left
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
@@ -236,4 +237,5 @@ async def open_store(
 ) -> AsyncGenerator[SqliteStore]:
     """The store in the given file, created and migrated as needed; in memory for None. Leaving it flushes and closes."""
     async with open_database(path, readers=readers, capacity=capacity) as database:
+        await drop_left(database)
         yield SqliteStore(database)
