@@ -13,7 +13,7 @@ from agentvm.model.message import Message
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.sessions import MessageSearch, SessionQuery
 from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.arriving import MESSAGES, PIECE, _Coming, _cut, arrive, drop_left
+from agentvm.storage.sqlite.arriving import _Coming, arrive, drop_left
 from agentvm.storage.sqlite.database import Database, open_database
 from agentvm.storage.sqlite.rows import fetch
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, turn
@@ -95,12 +95,3 @@ async def test_what_a_crash_has_left_is_dropped_at_the_next_start(tmp_path: Path
     async with open_database(path) as database:
         await drop_left(database)
         assert (await counts(database))["all_messages"] == 1
-
-
-def test_a_piece_is_no_more_than_the_writer_takes_at_a_time() -> None:
-    many = list(_cut(Said(messages(0, 3 * MESSAGES), (turn("t1"),))))
-    assert [len(one.messages) for one in many] == [MESSAGES] * 3
-    assert [len(one.turns) for one in many] == [1, 0, 0]
-    long = tuple(said(f"m{number}", "x" * (PIECE // 2), 1) for number in range(3))
-    assert [len(one.messages) for one in _cut(Said(long))] == [1, 1, 1]
-    assert list(_cut(Said((), (turn("t1"),)))) == [Said((), (turn("t1"),))]

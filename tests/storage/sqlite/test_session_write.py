@@ -7,7 +7,7 @@ from agentvm.model.usage import Usage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.session_write import MESSAGES, PIECE, cut, prepare
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, settle
@@ -77,3 +77,13 @@ async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: Databa
         await database.write(prepare(of_other(structs.replace(running, turn_id=TurnId("t2"), client_key=None))))
     await database.write(prepare(of_other(structs.replace(running, outcome="interrupted", ended_at=9))))
     assert [(one.turn_id, one.outcome) for one in await home.list_turns(SessionId("s2"))] == [("t1", "interrupted")]
+
+
+def test_a_piece_is_no_more_than_the_writer_takes_at_a_time() -> None:
+    assert [len(piece) for piece in cut([message(f"m{number}") for number in range(2 * MESSAGES + 1)])] == [
+        MESSAGES,
+        MESSAGES,
+        1,
+    ]
+    assert [len(piece) for piece in cut([message(f"m{number}", "x" * (PIECE // 2)) for number in range(3)])] == [1, 1, 1]
+    assert cut([]) == []

@@ -6,7 +6,7 @@ of it is there, one short commit gives it to its tenant. What was left by a cras
 """
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import anyio
 import anyio.to_thread
@@ -15,8 +15,9 @@ import apsw
 from agentvm.errors import Conflict
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
-from agentvm.model.message import Message, encode_message
+from agentvm.model.message import Message
 from agentvm.model.session import Session
+from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
@@ -25,13 +26,9 @@ from agentvm.storage.sqlite.database import Database, Work
 from agentvm.storage.sqlite.resources.graph import is_readable
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.rows import fetch
-from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.session_write import ARRIVING, MESSAGES, cut, prepare
 from agentvm.storage.sqlite.sessions.index import key_of
 
-PIECE = 256 * 1024
-"""Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
-MESSAGES = 128
-"""Messages that it takes at a time."""
 TOGETHER = 64
 """Images and sessions that it takes at a time."""
 
@@ -49,6 +46,11 @@ _DROP_SOME = """
 DELETE FROM all_messages
 WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ? LIMIT ?)
 """
+_DROP_SOME_OF_FORKS = """
+DELETE FROM all_messages
+WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE deleted_at = ? LIMIT ?)
+"""
+_DROP_FORKS = "DELETE FROM sessions WHERE deleted_at = ?"
 _DROP_IMAGES = "DELETE FROM images WHERE tenant_id = ? RETURNING digest"
 _DROP_CONTAINERS = "DELETE FROM containers WHERE tenant_id = ?"
 
@@ -75,15 +77,28 @@ async def drop_left(database: Database) -> None:
     """What was still arriving when the process before this one ended."""
     for (aside,) in await database.read(lambda connection: fetch(connection, _LEFT, (_FIRST, _BEYOND))):
         await _drop(database, aside)
+    # Long forks too: see `SqliteContainerStore.add_session`.
+    await _drop_messages(database, _DROP_SOME_OF_FORKS, ARRIVING)
+
+    def rest(connection: apsw.Connection) -> None:
+        connection.execute(_DROP_FORKS, (ARRIVING,))
+
+    await database.write(rest)
 
 
-async def _drop(database: Database, aside: str) -> None:
+async def _drop_messages(database: Database, query: str, whose: str | int) -> None:
+    """Some at a time."""
+
     def some(connection: apsw.Connection) -> int:
-        connection.execute(_DROP_SOME, (aside, MESSAGES))
+        connection.execute(query, (whose, MESSAGES))
         return connection.changes()
 
     while await database.write(some):
         pass
+
+
+async def _drop(database: Database, aside: str) -> None:
+    await _drop_messages(database, _DROP_SOME, aside)
 
     def rest(connection: apsw.Connection) -> None:
         for (digest,) in fetch(connection, _DROP_IMAGES, (aside,)):
@@ -125,10 +140,11 @@ class _Coming:
                     self._session = one
                     piece.append(self._put_session(one))
                 case Said() if self._session is not None:
-                    for some in _cut(one):
-                        piece.append(self._put_said(self._session, some))
+                    turns = one.turns
+                    for some in cut(one.messages) or [()]:
+                        piece.append(self._put_said(self._session, some, turns))
                         yield piece
-                        piece = []
+                        piece, turns = [], ()
                 case _:
                     raise ValueError("nothing is said before there is a session")
             if len(piece) >= TOGETHER:
@@ -161,29 +177,14 @@ class _Coming:
 
         return work
 
-    def _put_said(self, session: Session, said: Said) -> Work[None]:
+    def _put_said(self, session: Session, messages: Sequence[Message], turns: Sequence[Turn]) -> Work[None]:
         write = SessionWrite(
             tenant_id=self.aside,
             container_id=session.container_id,
             session_id=session.session_id,
             now=session.updated_at,
-            messages=said.messages,
-            turns=said.turns,
+            messages=messages,
+            turns=turns,
         )
         # Its words are those of where it will be: a search asks the rows again, and these are nobody's yet.
         return prepare(write, words=key_of(self._tenant_id, session.container_id))
-
-
-def _cut(said: Said) -> Iterator[Said]:
-    """In pieces that the writer can take at a time, and at least one."""
-    some: list[Message] = []
-    turns, size = said.turns, 0
-    for message in said.messages:
-        weight = len(encode_message(message))
-        if some and (size + weight > PIECE or len(some) >= MESSAGES):
-            yield Said(tuple(some), turns)
-            some, turns, size = [], (), 0
-        some.append(message)
-        size += weight
-    if some or turns:
-        yield Said(tuple(some), turns)

@@ -6,7 +6,7 @@ from typing import Any
 import apsw
 
 from agentvm.errors import SessionNotFound
-from agentvm.model.message import encode_message
+from agentvm.model.message import Message, encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.ledger import enter
@@ -37,6 +37,28 @@ SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ende
 WHERE outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
+
+PIECE = 256 * 1024
+"""Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
+MESSAGES = 128
+"""Messages that it takes at a time."""
+ARRIVING = 2**62
+"""When a session was deleted that is not all there yet: nobody sees it, and it is not old enough to be purged."""
+
+
+def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """In pieces that the writer can take at a time."""
+    pieces: list[tuple[Message, ...]] = []
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        weight = len(encode_message(message))
+        if some and (size + weight > PIECE or len(some) >= MESSAGES):
+            pieces.append(tuple(some))
+            some, size = [], 0
+        some.append(message)
+        size += weight
+    return [*pieces, tuple(some)] if some else pieces
 
 
 def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
