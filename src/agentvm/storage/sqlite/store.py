@@ -25,7 +25,7 @@ from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
-from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge
+from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.index import tend
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
@@ -213,6 +213,8 @@ class SqliteStore:
         return await self._database.write(lambda connection: collect(connection, now, grace))
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        while await self._database.write(lambda connection: purge_messages(connection, deleted_before)):
+            pass
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
     async def tend_search(self, *, limit: int = 200) -> bool:

@@ -34,6 +34,12 @@ DELETE FROM sessions
 WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
 RETURNING tenant_id, session_id
 """
+_PURGE_SOME = """
+DELETE FROM all_messages
+WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE deleted_at <= ? LIMIT ?)
+"""
+SOME_MESSAGES = 500
+"""That are purged at a time: what was said in a deleted session may be more than everybody should wait for."""
 
 
 class SqliteSessionStore:
@@ -144,6 +150,12 @@ class SqliteSessionStore:
         for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, decode_session(tuple(row))
         return 0, None
+
+
+def purge_messages(connection: apsw.Connection, deleted_before: int) -> bool:
+    """Drops some of what was said in sessions that nobody can restore any more; whether there may be more."""
+    connection.execute(_PURGE_SOME, (deleted_before, SOME_MESSAGES))
+    return connection.changes() == SOME_MESSAGES
 
 
 def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:
