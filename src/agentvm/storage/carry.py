@@ -16,11 +16,15 @@ from agentvm.model.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One moment of a session: its turns that have ended, those that have not, and how far its messages went."""
+    """One moment of a session: its turns that have ended, those that have not, and how far its messages went.
+
+    `rewound` is the number of what was taken back last: what is taken back later was still there.
+    """
 
     turns: tuple[Turn, ...]
     running: frozenset[TurnId]
     last: int
+    rewound: int = 0
 
 
 @dataclass(frozen=True, slots=True)

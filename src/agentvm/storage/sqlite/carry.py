@@ -24,12 +24,17 @@ _LAST = """
 SELECT coalesce(max(position), 0) FROM sessions JOIN messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
+_REWOUND = """
+SELECT coalesce(max(rewind_key), 0) FROM sessions JOIN rewinds USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
 # The sum leaves out what is beyond a page, but never the first.
 _PAGE = """
 SELECT position, body FROM (
     SELECT position, body, sum(length(body)) OVER (ORDER BY position) - length(body) AS before
-    FROM (SELECT position, body FROM sessions JOIN messages USING (session_key)
+    FROM (SELECT position, body FROM sessions JOIN all_messages USING (session_key)
           WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND position > ? AND position <= ?
+            AND (rewind_key IS NULL OR rewind_key > ?)
           ORDER BY position LIMIT ?)
 ) WHERE before < ? ORDER BY position
 """
@@ -54,13 +59,14 @@ class SqliteCarrier:
             with connection:
                 turns = [decode_turn(row) for row in fetch(connection, TURNS, scope)]
                 last = int(fetch(connection, _LAST, scope)[0][0])
+                rewound = int(fetch(connection, _REWOUND, scope)[0][0])
             running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
-            return History(tuple(turn for turn in turns if turn.outcome is not None), running, last)
+            return History(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
 
         return await self._database.read(read)
 
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
-        scope = (self._tenant_id, container_id, session_id, after, history.last, PAGE, PAGE_BYTES)
+        scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
 
         def read(connection: apsw.Connection) -> Page:
             found = fetch(connection, _PAGE, scope)
