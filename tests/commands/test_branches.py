@@ -229,6 +229,18 @@ async def test_what_is_refused_costs_nobody_the_turn_that_runs() -> None:
         assert [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"] == ["completed"] * 2
 
 
+async def test_of_those_who_interrupt_each_other_at_once_the_last_is_answered() -> None:
+    async with open_desk() as desk:
+        session_id, _ = await chat(desk, "one")
+        again: dict[str, object] = {"sessionId": session_id, "onBusy": "interrupt"}
+        refused = await ask_at_once([(desk.another(), "message_regenerate", again) for _ in range(4)])
+        assert refused == []
+        heard = await desk.hear("turn_response", times=5)
+        outcomes = [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"]
+        assert outcomes[-1] == "completed"
+        assert said(await history(desk, session_id)) == ["one", "one"]
+
+
 async def test_of_many_who_rewrite_and_send_at_once_each_is_heard_or_refused_and_the_history_is_whole() -> None:
     async with open_desk() as desk:
         session_id, messages = await chat(desk, "one")
