@@ -53,6 +53,30 @@ async def test_a_fork_begins_as_the_other_did_and_goes_its_own_way() -> None:
         assert {hit["sessionId"] for hit in found["found"]} == {session_id, new["sessionId"]}
 
 
+async def test_what_a_fork_brought_along_is_not_unread_and_what_comes_after_it_is() -> None:
+    async with open_desk() as desk:
+        session_id, messages = await chat(desk, "one", "two")
+        new = (await desk.ask("session_fork", sessionId=session_id))["session"]
+
+        async def unread() -> int:
+            listed = (await desk.ask("session_browse"))["sessions"]
+            return int(next(one["unread"] for one in listed if one["sessionId"] == new["sessionId"]))
+
+        assert await unread() == 0
+        await desk.ask("message_send", imageId=new["imageId"], sessionId=new["sessionId"], content="three")
+        await desk.hear("turn_response", times=3)
+        assert await unread() == 1
+        await desk.ask("session_mark_read", sessionId=new["sessionId"], messageId=messages[0]["id"])
+        assert await unread() == 1
+        await desk.ask("session_mark_read", sessionId=new["sessionId"])
+        assert await unread() == 0
+        await desk.ask("session_rewind", sessionId=new["sessionId"], messageId=messages[0]["id"])
+        assert await unread() == 0
+        await desk.ask("message_regenerate", sessionId=new["sessionId"])
+        await desk.hear("turn_response", times=4)
+        assert await unread() == 1
+
+
 async def test_a_fork_may_be_of_another_image_of_the_container_and_of_no_other() -> None:
     async with open_desk() as desk:
         session_id, messages = await chat(desk, "one")

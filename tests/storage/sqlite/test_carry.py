@@ -32,6 +32,9 @@ async def test_what_came_in_is_found_by_lists(tmp_path: Path) -> None:
         session = await store.tenant(OURS).container(HOME).get_session(SESSION)
         assert session is not None
         assert (session.last_message_at, session.preview, session.updated_at) == (6, "yes", 1)
+        listed = await store.tenant(OURS).sessions((HOME,)).get(SESSION)
+        assert listed is not None
+        assert listed.unread == 0
 
 
 async def test_an_image_holds_what_it_may_read_here_and_remembers_the_rest() -> None:

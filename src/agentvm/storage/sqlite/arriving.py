@@ -40,7 +40,8 @@ INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES 
 ON CONFLICT (tenant_id, container_id) DO NOTHING
 """
 _SET_QUARANTINE = "UPDATE sessions SET quarantine = ? WHERE tenant_id = ? AND session_id = ?"
-_GIVE = "UPDATE sessions SET tenant_id = ? WHERE tenant_id = ? AND image_id = ?"
+# What was said elsewhere before is news to nobody.
+_GIVE = "UPDATE sessions SET tenant_id = ?, answers = 0 WHERE tenant_id = ? AND image_id = ?"
 _LEFT = "SELECT DISTINCT tenant_id FROM containers WHERE tenant_id >= ? AND tenant_id < ?"
 _DROP_SOME = """
 DELETE FROM all_messages

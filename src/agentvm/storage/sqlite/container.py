@@ -41,7 +41,8 @@ INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, crea
                       forked_session, forked_message)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
-_SET_DELETED = "UPDATE sessions SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+# What was said elsewhere before is news to nobody.
+_SET_ADDED = "UPDATE sessions SET deleted_at = ?, answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 _DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = ?"
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
@@ -145,9 +146,9 @@ class SqliteContainerStore:
             if not rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session)
-            connection.execute(_SET_DELETED, (hidden, *self._key, session.session_id))
             if first is not None:
                 first(connection)
+            connection.execute(_SET_ADDED, (hidden, *self._key, session.session_id))
 
         try:
             await self._database.write(begin)
@@ -177,7 +178,7 @@ class SqliteContainerStore:
         )
 
     def _show(self, connection: apsw.Connection, session: Session) -> None:
-        connection.execute(_SET_DELETED, (None, *self._key, session.session_id))
+        connection.execute(_SET_ADDED, (None, *self._key, session.session_id))
         if not connection.changes():
             raise SessionNotFound(session.session_id)
 
