@@ -1,9 +1,10 @@
 """Headers — what is sent along with requests, as one text. Pure."""
 
 import re
-from urllib.parse import unquote
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
+"""What it stands for must be ASCII, so each is a character of its own."""
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -16,7 +17,7 @@ def parse_headers(text: str) -> dict[str, str]:
         name, sign, value = (piece.strip() for piece in part.partition("="))
         if not sign or not _NAME.fullmatch(name):
             raise ValueError(f"entry {number} is not of the form name=value")
-        plain = unquote(value)
+        plain = _ENCODED.sub(lambda found: chr(int(found[1], 16)), value)
         if not plain.isascii() or not plain.isprintable():
             raise ValueError(f"the value of entry {number} has characters that no header may have")
         found[name.lower()] = plain
