@@ -31,6 +31,8 @@ NOTHING = Snapshot(0, 1, (), ())
 class Fake:
     """A collector that takes what comes, or does not; `gate` holds it up."""
 
+    problem = "HTTP 418"
+
     def __init__(self, *, takes: bool = True, gate: threading.Event | None = None) -> None:
         self.takes, self.gate = takes, gate
         self.entered = threading.Event()
@@ -109,6 +111,7 @@ def test_a_collector_that_takes_nothing_is_told_of_once_in_a_while(caplog: pytes
     sender.close()
     warnings = [vars(record) for record in caplog.records if record.getMessage() == "otlp_not_sent"]
     assert [(one["what"], one["spans_lost"]) for one in warnings] == [("traces", 1), ("traces", 3)]
+    assert {one["problem"] for one in warnings} == {"HTTP 418"}
     assert (sender.lost, sender.failures) == (4, 7)
 
 
