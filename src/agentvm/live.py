@@ -136,6 +136,7 @@ async def open_watched(
         tools=lambda: toolbox.names,
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
+    beside.count(observatory.metrics.billed)
     telemetry = await _open_telemetry(settings, observatory, toolbox, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(

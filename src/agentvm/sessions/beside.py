@@ -6,7 +6,7 @@ import anyio
 
 from agentvm.ecosystem import Effector
 from agentvm.model.ids import Clock, TenantId
-from agentvm.sessions.titles import Choose, Meter, Tell, Titles, TitlesBy
+from agentvm.sessions.titles import Billed, Choose, Meter, Tell, Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
 from agentvm.storage.base import Store
 
@@ -18,6 +18,10 @@ class Beside:
         self._titles = Titles(store, clock, by=by, choose=choose, meter=meter)
         self._search = SearchUpkeep(store)
         self.effectors: tuple[Effector, ...] = (self._titles, self._search)
+
+    def count(self, billed: Billed) -> None:
+        """From now on this hears of what is billed."""
+        self._titles.billed = billed
 
     async def run(self, tell: Tell) -> None:
         """Until cancelled."""

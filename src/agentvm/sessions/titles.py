@@ -75,6 +75,9 @@ class Tell(Protocol):
     def __call__(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
 
 
+Billed = Callable[[str, LedgerEntry], None]
+"""Is told of a model call that was entered in the ledger, and of the name of its provider."""
+
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Asked]]]
 
 
@@ -99,6 +102,8 @@ class Titles:
         self._waiting: deque[_Turn] = deque()
         self._heard = anyio.Event()
         self._known: OrderedDict[tuple[TenantId, SessionId], None] = OrderedDict()
+        self.billed: Billed = lambda provider, entry: None
+        """Who counts what is billed; no event tells of it."""
 
     def react(self, event: Event) -> None:
         scope = event.scope
@@ -237,6 +242,7 @@ class Titles:
             price=charge.price,
         )
         await self._store.accounts(turn.tenant_id).ledger.add((entry,))
+        self.billed(planned.provider, entry)
 
     async def _user(self, turn: _Turn) -> UserId | None:
         """Who sent the message, and is billed for its title."""
