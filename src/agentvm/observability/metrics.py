@@ -149,10 +149,14 @@ class Metrics:
         self.commands[command, "refused" if refused else "ok"] += 1
         self.command_time.observe(micros)
 
-    def served(self, method: str, route: str, status: int, micros: int) -> None:
-        """An HTTP request was answered; `route` is the template of its path, `other` where nothing is."""
+    def served(self, method: str, route: str, status: int, micros: int | None) -> None:
+        """An HTTP request was answered; `route` is the template of its path, `other` where nothing is.
+
+        `micros` is None for an answer that went on for as long as somebody listened: that says nothing of how fast we are.
+        """
         self.http[method if method in METHODS else OTHER, route, f"{status // 100}xx"] += 1
-        self.http_time.observe(micros)
+        if micros is not None:
+            self.http_time.observe(micros)
 
     def billed(self, provider: str, entry: LedgerEntry) -> None:
         """A model call beside all turns, of which no event tells: for a title."""
