@@ -115,6 +115,16 @@ class Poor:
         raise WalletEmpty("The wallet is empty")
 
 
+async def test_what_a_title_costs_is_counted_as_the_ledger_has_it() -> None:
+    async with open_desk(Namer(), titles="model") as desk:
+        await exchange(desk)
+        await desk.hear("session_title_updated")
+        (whole,) = await desk.peer.accounts.ledger.usage(by=(), since=0)
+        (count,) = desk.vm.observatory.metrics.models.values()
+        assert (count.calls, count.input, count.output) == (2, whole.input_tokens, whole.output_tokens)
+        assert (count.cost, count.price, whole.calls) == (whole.cost, whole.price, 2)
+
+
 async def test_over_the_quota_the_first_words_must_do() -> None:
     driver = Namer()
     async with open_desk(driver) as desk:

@@ -96,7 +96,7 @@ def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
     click.echo()
     show.items(sorted(_steps(line), key=lambda step: int(step["at"])), STEPS, none="Nothing was done yet.")
     if not line.get("complete"):
-        click.echo("What was told of it is no longer kept; what it used and cost is.", err=True)
+        click.echo("What was told of it is no longer kept, or too much to look at; what it used and cost is known.", err=True)
 
 
 @turn.command("replay", epilog=EXAMPLES)

@@ -57,9 +57,11 @@ def _store(now: Gauges) -> Check:
 def _disk(free: int | None, little: int) -> Check:
     if free is None:
         return Check(name="disk", status="ok", message="Nothing is kept on a disk")
-    left = f"{free / 1024**3:.1f} GiB are free where the data is"
+    left = f"{free / 1024**3:.1f} GiB" if free >= 1024**3 else f"{free / 1024**2:.0f} MiB"
+    left = f"{left} are free where the data is"
     if free < FULL:
-        return Check(name="disk", status="fail", message=f"{left}: make room, no message is accepted before")
+        text = f"{left}: make room now, or nothing can be stored; /ready sends load balancers elsewhere until then"
+        return Check(name="disk", status="fail", message=text)
     if free < little:
         return Check(name="disk", status="warn", message=f"{left}, less than limits.diskFree says: make room soon")
     return Check(name="disk", status="ok", message=left)
