@@ -221,7 +221,9 @@ class AgentVM:
                     await self._retainer.run()
                 await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
                 # Last: what went may have been the last to refer to something.
-                while await self._store.collect(self.clock(), grace=GRACE, attachment_grace=ATTACHMENT_GRACE):
+                dropped = 1
+                while dropped:
+                    dropped = await self._store.collect(self.clock(), grace=GRACE, attachment_grace=ATTACHMENT_GRACE)
                     await anyio.sleep(BREATH)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
