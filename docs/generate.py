@@ -153,10 +153,11 @@ COMMAND_NOTES: dict[str, str] = {
     "session_archive": "Takes a session out of the usual list, or with `archived: false` puts it back. Emits "
     "`session_updated`. Fails with `session_not_found`.",
     "session_delete": "Ends the session's agent and takes the session out of every list and search. Until `restorableUntil` it "
-    "can be restored. Emits `session_deleted`. Fails with `session_not_found`, and with `conflict` for the default session of "
-    "an image, which cannot go alone: archive it, or delete the image.",
-    "session_restore": "Brings a deleted session back. Emits `session_restored`. Fails with `session_not_found`, also when it "
-    "is too late.",
+    "can be restored. When the default session of an image goes, the oldest that is left takes its place; an image goes with "
+    "its last. Emits `session_deleted`, and `image_deleted` for such an image. Fails with `session_not_found`.",
+    "session_restore": "Brings a deleted session back, and its image if that went with it; one that is not deleted stays as it "
+    "is. Emits `session_restored`, and `image_created` for such an image. Fails with `session_not_found`, also when it is too "
+    "late.",
     "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
     "with `container_forbidden`, `invalid_input`.",
     "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "

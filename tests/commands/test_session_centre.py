@@ -51,8 +51,30 @@ async def test_deleting_a_session_ends_its_agent() -> None:
         await desk.ask("session_delete", sessionId=session_id)
         assert (await desk.ask("agent_get", agentId=agent_id))["exists"] is False
         assert (await desk.ask("session_resume", sessionId=session_id))["errorCode"] == "session_not_found"
-        refused = await desk.ask("session_delete", sessionId=image["sessionId"])
-        assert refused["errorCode"] == "conflict"
+
+
+async def test_a_conversation_that_is_deleted_takes_its_image_along_and_brings_it_back() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        await desk.ask("message_send", imageId=image["imageId"], content="hi")
+        await desk.hear("turn_response")
+        other = desk.another()
+        await other.ask("image_list", containerId="c1")
+        other.forget()
+        await desk.ask("session_delete", sessionId=image["sessionId"])
+        assert (await desk.ask("image_list", containerId="c1"))["records"] == []
+        assert (await desk.ask("session_browse", containerId="c1"))["total"] == 0
+        for command, data in (("image_run", {}), ("message_send", {"content": "hi"}), ("session_create", {})):
+            assert (await desk.ask(command, imageId=image["imageId"], **data))["errorCode"] == "image_not_found"
+        await desk.ask("session_restore", sessionId=image["sessionId"])
+        (back,) = (await desk.ask("image_list", containerId="c1"))["records"]
+        assert (back["imageId"], back["sessionId"]) == (image["imageId"], image["sessionId"])
+        assert len((await desk.ask("image_messages", imageId=image["imageId"]))["messages"]) == 2
+        told = [event["type"] for event in other.hear_nowait() if event["type"].startswith(("session_", "image_"))]
+        assert told == ["session_destroyed", "session_deleted", "image_deleted", "image_created", "session_restored"]
+        await desk.ask("session_restore", sessionId=image["sessionId"])
+        other.hear_nowait()
+        assert other.types().count("session_restored") == 1
 
 
 async def test_what_is_too_long_or_contradicts_itself_is_refused() -> None:

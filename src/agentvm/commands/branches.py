@@ -50,9 +50,12 @@ class Branches:
         check_title(title)
         origin = await self._session(session_id)
         container = self.centre.store.container(origin.container_id)
-        image = await container.get_image(image_id or origin.image_id)
+        wanted = image_id or origin.image_id
+        # Looked for by name: one that was deleted with its last session is not there.
+        found = await self.centre.store.find_image(wanted)
+        image = await container.get_image(wanted) if found == origin.container_id else None
         if image is None:
-            raise ImageNotFound(image_id or origin.image_id)
+            raise ImageNotFound(wanted)
         said = await self._said(origin, message_id)
         await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
         now = self.centre.clock()

@@ -8,7 +8,15 @@ from typing import TypeVar
 
 from agentvm.errors import InvalidInput, SessionNotFound
 from agentvm.events.base import EventData, Scope
-from agentvm.events.lifecycle import SessionDeleted, SessionRead, SessionRestored, SessionTitleUpdated, SessionUpdated
+from agentvm.events.lifecycle import (
+    ImageCreated,
+    ImageDeleted,
+    SessionDeleted,
+    SessionRead,
+    SessionRestored,
+    SessionTitleUpdated,
+    SessionUpdated,
+)
 from agentvm.model.ids import Clock, ContainerId, MessageId, SessionId, TenantId, check_container_id
 from agentvm.model.principal import Principal
 from agentvm.model.session import Session
@@ -84,12 +92,26 @@ class SessionCentre:
             restorable_until=until,
         )
         self._tell(deleted, told)
+        if await self.store.find_image(deleted.image_id) is None:
+            # It had no other.
+            self._tell(deleted, ImageDeleted(image_id=deleted.image_id, container_id=container_id))
         return deleted, until
 
     async def restore(self, session_id: SessionId) -> Session:
+        container_id = await self.store.find_session(session_id)
+        if container_id is not None:
+            # It is not deleted, so nobody is told.
+            return _there(await self.store.container(container_id).get_session(session_id), session_id)
         now = self.clock()
         sessions = await self.within()
         restored = _there(await sessions.restore(session_id, now, deleted_after=now - self._undo()), session_id)
+        image = await self.store.container(restored.container_id).get_image(restored.image_id)
+        if image is not None and image.session_id == session_id:
+            # It went with this session.
+            told = ImageCreated(
+                image_id=image.image_id, container_id=image.container_id, name=image.name, created_at=image.created_at
+            )
+            self._tell(restored, told)
         self._tell(
             restored,
             SessionRestored(

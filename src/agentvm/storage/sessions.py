@@ -155,7 +155,11 @@ class SessionStore(Protocol):
         """Gives a session a title that has none; None when it has one, or is gone."""
 
     async def delete(self, session_id: SessionId, now: int) -> Session | None:
-        """Out of every list and search, until it is restored or purged. The default session of an image: `Conflict`."""
+        """Out of every list and search, until it is restored or purged.
+
+        The oldest that is left takes the place of an image's default session. An image without any goes with it: out of every
+        list until one of its sessions is restored, and for good when the last of them is purged.
+        """
 
     async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
         """Brings back one that was deleted after then; one that was not deleted is returned as it is."""

@@ -63,14 +63,16 @@ async def test_a_deleted_session_can_be_restored_for_a_while() -> None:
         assert (await world.ask("POST", f"{path}/restore", key=world.acme.admin)).status == 404
 
 
-async def test_the_default_session_of_an_image_stays() -> None:
+async def test_the_default_session_of_an_image_can_be_deleted_too() -> None:
     async with open_world() as world:
         await world.say(world.acme, "hello")
         items = (await world.ask("GET", "/v1/sessions", key=world.acme.admin)).items
         default = next(item["sessionId"] for item in items if "preview" not in item)
-        refused = await world.ask("DELETE", f"/v1/sessions/{default}", key=world.acme.admin)
-        assert (refused.status, refused.code) == (409, "conflict")
-        assert "archive the session, or delete the image" in refused.body["error"]["message"]
+        assert (await world.ask("DELETE", f"/v1/sessions/{default}", key=world.acme.admin)).status == 200
+        assert (await world.ask("GET", f"/v1/sessions/{default}", key=world.acme.admin)).status == 404
+        # The image has another, and keeps it.
+        assert len((await world.ask("GET", "/v1/sessions", key=world.acme.admin)).items) == len(items) - 1
+        assert (await world.ask("POST", f"/v1/sessions/{default}/restore", key=world.acme.admin)).status == 200
 
 
 async def test_a_user_sees_the_containers_they_reach_and_no_other() -> None:

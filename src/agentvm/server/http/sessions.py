@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from agentvm.commands.reach import Reach
 from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown
-from agentvm.errors import Conflict, ContainerForbidden, SessionNotFound
+from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
@@ -190,11 +190,11 @@ async def change(ask: Ask[ChangeGiven]) -> SessionRecord:
     return await centre.get(session_id)
 
 
-@routes.add("DELETE", _ONE, needs=WRITE, takes=Nothing, action="session.delete", raises=(SessionNotFound, Conflict))
+@routes.add("DELETE", _ONE, needs=WRITE, takes=Nothing, action="session.delete", raises=(SessionNotFound,))
 async def delete(ask: Ask[Nothing]) -> DeletedView:
     """Delete a session.
 
-    It can be restored for a while. The default session of an image goes with the image.
+    It can be restored for a while. An image goes with its last session, and comes back with it.
     """
     deleted, until = await centre_of(ask).delete(_named(ask))
     return DeletedView(session_id=deleted.session_id, restorable_until=until)

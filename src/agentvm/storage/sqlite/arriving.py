@@ -23,11 +23,11 @@ from agentvm.storage.base import SessionWrite
 from agentvm.storage.carry import Attached, Carried, Said
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
 from agentvm.storage.sqlite.attachments import attach, drop_attachments, give_attachments
-from agentvm.storage.sqlite.container import drop_snapshot, insert_image, insert_session
+from agentvm.storage.sqlite.container import insert_image, insert_session
 from agentvm.storage.sqlite.database import Database, Work
 from agentvm.storage.sqlite.resources.graph import is_readable
 from agentvm.storage.sqlite.resources.lock import lock_image
-from agentvm.storage.sqlite.rows import fetch
+from agentvm.storage.sqlite.rows import drop_snapshot, fetch
 from agentvm.storage.sqlite.session_write import ARRIVING, MESSAGES, cut, prepare
 from agentvm.storage.sqlite.sessions.index import key_of
 

@@ -46,7 +46,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 # What was said elsewhere before is news to nobody.
 _SET_ADDED = "UPDATE sessions SET deleted_at = ?, answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 _DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = ?"
-_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
@@ -117,7 +116,7 @@ class SqliteContainerStore:
             for position, digest in found:
                 connection.execute(_ADD_SNAPSHOT, (image.digest, body))
                 connection.execute(_REBUILD_IMAGE, (*build, image.updated_at, *self._key, image.image_id))
-                connection.execute(_DROP_SNAPSHOT, (digest,))
+                rows.drop_snapshot(connection, digest)
                 lock_image(connection, self._key[0], position, image.lock)
             return bool(found)
 
@@ -131,7 +130,8 @@ class SqliteContainerStore:
                 "DELETE FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ? RETURNING digest",
                 (*self._key, image_id),
             ).fetchall()
-            connection.executemany(_DROP_SNAPSHOT, deleted)
+            for (digest,) in deleted:
+                rows.drop_snapshot(connection, str(digest))
             return bool(deleted)
 
         return await self._database.write(write)
@@ -146,7 +146,7 @@ class SqliteContainerStore:
         first = self._saying(session, pieces[0]) if pieces else None
 
         def begin(connection: apsw.Connection) -> None:
-            if not rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, session.image_id)):
+            if not rows.fetch(connection, f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session)
             if first is not None:
@@ -226,11 +226,6 @@ def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image)
     """Without what it is locked to; the number of its row."""
     _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
     return connection.last_insert_rowid()
-
-
-def drop_snapshot(connection: apsw.Connection, digest: str) -> None:
-    """Unless an image still has it."""
-    connection.execute(_DROP_SNAPSHOT, (digest,))
 
 
 def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:

@@ -34,6 +34,14 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
+# It goes with its default session, and comes back with it. Whoever knows it by a session of it still finds it.
+IS_SHOWN = """
+EXISTS (
+    SELECT 1 FROM sessions AS d
+    WHERE d.tenant_id = images.tenant_id AND d.session_id = images.session_id AND d.deleted_at IS NULL
+)
+"""
+_DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 SESSION_COLUMNS = """
 s.session_id, s.image_id, s.container_id, s.title, s.created_at, s.updated_at, s.quarantine, s.pinned_at, s.archived_at,
 s.deleted_at, s.forked_session, s.forked_message, s.last_message_at, s.preview
@@ -46,7 +54,7 @@ WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
 CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
 IMAGE = _IMAGES + "AND image_id = ?"
-IMAGES = _IMAGES + "ORDER BY created_at DESC, position DESC"
+IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
 SESSIONS = _SESSIONS + "AND image_id = ? ORDER BY created_at, session_key"
 _TURNS = """
@@ -100,6 +108,11 @@ def read_images(connection: apsw.Connection, key: Key) -> tuple[Image, ...]:
 
 def read_image(connection: apsw.Connection, key: Key, image_id: ImageId) -> Image | None:
     return next(_decode_images(fetch(connection, IMAGE, (*key, image_id))), None)
+
+
+def drop_snapshot(connection: apsw.Connection, digest: str) -> None:
+    """Unless an image still has it."""
+    connection.execute(_DROP_SNAPSHOT, (digest,))
 
 
 def read_sessions(connection: apsw.Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:

@@ -24,7 +24,7 @@ from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
-from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
+from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
@@ -93,7 +93,9 @@ class SqliteTenantStore:
         return await self._database.read(read)
 
     async def find_image(self, image_id: ImageId) -> ContainerId | None:
-        return await self._find("SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ?", image_id)
+        return await self._find(
+            f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}", image_id
+        )
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find(

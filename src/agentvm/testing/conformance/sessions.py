@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from agentvm.errors import Conflict, InvalidInput, NotFound
+from agentvm.errors import ImageNotFound, InvalidInput, NotFound
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import Fork, Session
@@ -178,10 +178,32 @@ async def check_a_deleted_session_is_out_of_sight_until_it_is_restored(store: St
     assert page.total == 1
 
 
-async def check_a_default_session_stays_with_its_image(store: Store) -> None:
-    await settle(store, image())
-    assert await raises(Conflict, mine(store).delete(SESSION, 5))
-    assert await names(mine(store)) == [SESSION]
+async def check_the_oldest_that_is_left_takes_the_place_of_a_default_session(store: Store) -> None:
+    home = await several(store, "a", "b")
+    assert await mine(store).delete(SESSION, 20) is not None
+    (led,) = await home.list_images()
+    assert led.session_id == "a"
+    # Who comes back is one among others.
+    await mine(store).restore(SESSION, 21, deleted_after=0)
+    assert (await home.list_images())[0].session_id == "a"
+
+
+async def check_an_image_goes_with_its_last_session_and_comes_back_with_it(store: Store) -> None:
+    home, tenant, sessions = await several(store, "a"), store.tenant(ACME), mine(store)
+    for at, name in ((20, SESSION), (21, SessionId("a"))):
+        await sessions.delete(name, at)
+    assert await home.list_images() == ()
+    assert await tenant.find_image(IMAGE) is None
+    assert await raises(ImageNotFound, home.add_session(session("late")))
+    assert await sessions.restore(SESSION, 22, deleted_after=0) is not None
+    assert [one.session_id for one in await home.list_images()] == [SESSION]
+    assert await tenant.find_image(IMAGE) == HOME
+    await sessions.delete(SESSION, 30)
+    assert await store.purge_sessions(25) == ((ACME, "a"),)
+    assert await home.get_image(IMAGE) is not None
+    assert await store.purge_sessions(30) == ((ACME, SESSION),)
+    assert await home.get_image(IMAGE) is None
+    assert await home.delete_image(IMAGE) is False
 
 
 async def check_what_was_deleted_long_ago_is_purged(store: Store) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import apsw
 
-from agentvm.errors import Conflict
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.session import Rewind, Session, Summary
@@ -21,19 +20,33 @@ from agentvm.storage.sessions import (
     SessionQuery,
 )
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sqlite.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
 from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, scope
 from agentvm.storage.sqlite.sessions.reading import mark, read_messages
 from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
 from agentvm.storage.sqlite.sessions.summaries import list_summaries
 
-_IS_DEFAULT = "SELECT 1 FROM images WHERE tenant_id = ? AND session_id = ?"
+# The oldest that is left takes the place of an image's default session; without one the image is not shown any more.
+_SUCCEED = """
+UPDATE images SET session_id = coalesce((
+    SELECT s.session_id FROM sessions AS s
+    WHERE s.tenant_id = images.tenant_id AND s.image_id = images.image_id AND s.deleted_at IS NULL
+    ORDER BY s.created_at, s.session_key LIMIT 1
+), session_id)
+WHERE tenant_id = ? AND session_id = ?
+"""
+_LEAD = f"UPDATE images SET session_id = ? WHERE tenant_id = ? AND image_id = ? AND NOT {IS_SHOWN}"
+_DROP_IMAGE = """
+DELETE FROM images
+WHERE tenant_id = ?1 AND image_id = ?2 AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant_id = ?1 AND image_id = ?2)
+RETURNING digest
+"""
 _SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
 _PURGE = """
 DELETE FROM sessions
 WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
-RETURNING tenant_id, session_id
+RETURNING tenant_id, session_id, image_id
 """
 _PURGE_SOME = """
 DELETE FROM all_messages
@@ -80,12 +93,8 @@ class SqliteSessionStore:
             key, found = self._find(connection, session_id)
             if found is None:
                 return None
-            if fetch(connection, _IS_DEFAULT, (self._scope[0], session_id)):
-                raise Conflict(
-                    f"{session_id} is the default session of {found.image_id} and cannot go alone: "
-                    "archive the session, or delete the image with all of its sessions"
-                )
             connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
+            connection.execute(_SUCCEED, (self._scope[0], session_id))
             return self._find(connection, session_id, deleted=True)[1]
 
         return await self._database.write(work)
@@ -98,6 +107,7 @@ class SqliteSessionStore:
             if found.deleted_at <= deleted_after:
                 return None
             connection.execute("UPDATE sessions SET deleted_at = NULL, updated_at = ? WHERE session_key = ?", (now, key))
+            connection.execute(_LEAD, (session_id, self._scope[0], found.image_id))
             return self._find(connection, session_id)[1]
 
         return await self._database.write(work)
@@ -170,8 +180,12 @@ def purge_messages(connection: apsw.Connection, deleted_before: int) -> bool:
 
 
 def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:
-    """Drops sessions that nobody can restore any more, with all that was said in them; which they were."""
-    return [
-        (TenantId(tenant_id), SessionId(session_id))
-        for tenant_id, session_id in fetch(connection, _PURGE, (deleted_before, limit))
-    ]
+    """Drops sessions that nobody can restore any more, with all that was said in them; which they were.
+
+    An image that has no session any more goes with its last.
+    """
+    gone = fetch(connection, _PURGE, (deleted_before, limit))
+    for tenant_id, _, image_id in gone:
+        for (digest,) in fetch(connection, _DROP_IMAGE, (tenant_id, image_id)):
+            drop_snapshot(connection, digest)
+    return [(TenantId(tenant_id), SessionId(session_id)) for tenant_id, session_id, _ in gone]
