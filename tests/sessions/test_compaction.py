@@ -1,3 +1,4 @@
+import io
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.sessions.asking import Asking
 from agentvm.sessions.compaction import Compactor, Work
+from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +68,7 @@ async def open_chat(
         yield Desk(vm, vm.attach()), driver
 
 
-async def say(desk: Desk, image: Any, *texts: str) -> None:
+async def say(desk: Desk, image: Any, *texts: Any) -> None:
     for text in texts:
         ended = desk.types().count("turn_response") + 1
         await desk.ask("message_send", imageId=image["imageId"], content=text)
@@ -113,6 +115,22 @@ async def test_a_long_chat_keeps_a_fact_from_its_beginning() -> None:
         assert text_of(last).endswith("What is my cat called?")
         messages = (await desk.ask("session_messages", sessionId=image["sessionId"]))["messages"]
         assert messages[0]["content"] == FACT
+
+
+async def test_files_that_push_out_what_was_said_have_it_summed_up() -> None:
+    async with open_chat() as (desk, driver):
+        image = await desk.create_image()
+        await say(desk, image, FACT)
+        files = desk.vm.office.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).attachments
+        for number in range(6):
+            # About 500 tokens, of the 1,600 that there are.
+            body = str(number).encode() * 1_500
+            file, _ = await files.add(io.BytesIO(body), Upload(media_type="text/plain"), desk.vm.clock())
+            part = {"type": "file", "data": file.reference, "mediaType": "text/plain", "filename": f"{number}.txt"}
+            await say(desk, image, [part, {"type": "text", "text": "And this one?"}])
+            await anyio.wait_all_tasks_blocked()
+        await say(desk, image, "What is my cat called?")
+        assert FACT in text_of(answers(driver)[-1])
 
 
 async def test_without_it_the_fact_is_forgotten_and_no_call_is_made() -> None:

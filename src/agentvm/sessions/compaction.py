@@ -24,14 +24,17 @@ from agentvm.events.base import Event, Scope
 from agentvm.events.lifecycle import SessionCompacted
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
+from agentvm.model.attachment import references
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, SummaryId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
+from agentvm.model.message import UserMessage
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
+from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import LogStore, Recalled, Store
 
 logger = get_logger(__name__)
@@ -203,7 +206,8 @@ class Compactor:
         for _ in range(MOST_CALLS):
             rules = self._limits(work.tenant_id).compaction
             recalled = await log.recall()
-            count = wanted(recalled, room, rules, asked_for=work.asked_for)
+            sizes = await _sizes(container.attachments, recalled)
+            count = wanted(recalled, room, rules, asked_for=work.asked_for, sizes=sizes)
             if not count:
                 break
             try:
@@ -290,6 +294,13 @@ class Compactor:
             session_id=work.session_id,
             user_id=user_id,
         )
+
+
+async def _sizes(files: AttachmentStore, recalled: Recalled) -> dict[str, int]:
+    """Of the attachments that it refers to."""
+    said = (message.content for message in recalled.messages if isinstance(message, UserMessage))
+    digests = dict.fromkeys(digest for content in said for digest in references(content))
+    return await files.sizes(digests) if digests else {}
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:
