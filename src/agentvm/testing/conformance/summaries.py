@@ -164,6 +164,22 @@ async def check_none_is_stored_of_what_was_too_old_meanwhile(store: Store) -> No
     assert await listed(store) == []
 
 
+async def check_what_is_said_in_the_place_of_what_is_gone_is_told(store: Store) -> None:
+    """Also where everything that was said after a summary has gone, here and elsewhere."""
+    log = await filled(store, exchanges(1, 2))
+    home = store.tenant(ACME).container(HOME)
+    await home.add_session(session("b"), exchanges(7, 8, 9))
+    await log.record(messages=exchanges(3), now=3)
+    assert await sum_up(log, "s1", 2)
+    await take_back(store, "r1", "q3", "a3")
+    retention, place = store.tenant(ACME).retention(), Place(HOME, SESSION)
+    assert (await retention.drop_rewound(place, 6)).messages == 2
+    await store.tenant(ACME).sessions([HOME]).delete(SessionId("b"), 7)
+    assert await store.purge_sessions(7) == ((ACME, "b"),)
+    await log.record(messages=exchanges(5), now=8)
+    assert await told(log) == ("s1", ["q5", "a5"])
+
+
 async def check_of_two_at_the_same_time_one_is_stored(store: Store) -> None:
     log = await filled(store, exchanges(1, 2, 3, 4))
     before = await log.recall()
