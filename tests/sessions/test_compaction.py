@@ -344,6 +344,28 @@ async def test_a_tenant_decides_for_itself_while_the_server_runs() -> None:
         assert FACT not in text_of(answers(driver)[-1])
 
 
+async def test_a_fork_begins_with_the_summary_of_what_it_begins_with() -> None:
+    async with open_chat() as (desk, driver):
+        image = await desk.create_image()
+        session_id = image["sessionId"]
+        await say(desk, image, FACT)
+        await until_compacted(desk, image, times=2)
+        newest, oldest = (await desk.ask("session_summaries", sessionId=session_id))["summaries"]
+        messages = (await desk.ask("session_messages", sessionId=session_id))["messages"]
+        place = {one["id"]: number for number, one in enumerate(messages)}
+        whole = await desk.ask("session_fork", sessionId=session_id)
+        between = await desk.ask("session_fork", sessionId=session_id, messageId=messages[place[newest["messageId"]] - 2]["id"])
+        early = await desk.ask("session_fork", sessionId=session_id, messageId=messages[place[oldest["messageId"]] - 2]["id"])
+        for fork, expected in ((whole, [newest]), (between, [oldest]), (early, [])):
+            forked = fork["session"]["sessionId"]
+            assert (await desk.ask("session_summaries", sessionId=forked))["summaries"] == expected
+            ended = desk.types().count("turn_response") + 1
+            question = "What is my cat called?"
+            await desk.ask("message_send", imageId=image["imageId"], sessionId=forked, content=question)
+            await desk.hear("turn_response", times=ended)
+            assert FACT in text_of(answers(driver)[-1])
+
+
 async def test_rewinding_beyond_a_summary_takes_it_away_and_what_stands_is_told_word_for_word() -> None:
     async with open_chat() as (desk, driver):
         image = await desk.create_image()
