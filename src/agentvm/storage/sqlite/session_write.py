@@ -28,7 +28,7 @@ _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND contain
 # In a place that nobody had: what is gone is still named by its place.
 _ADD_MESSAGE = """
 INSERT INTO all_messages (position, session_key, message_id, body)
-VALUES (1 + max((SELECT last FROM message_places), coalesce((SELECT max(position) FROM all_messages), 0)), ?, ?, ?)
+SELECT 1 + max(last, coalesce((SELECT max(position) FROM all_messages), 0)), ?, ?, ? FROM message_places WHERE one = 1
 ON CONFLICT (session_key, message_id) DO NOTHING
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
