@@ -102,3 +102,9 @@ async def test_tasks_side_by_side_do_not_see_what_the_others_are_about(heard: He
     facts = [entry for _, _, entry in heard]
     assert all(entry["request_id"] == f"r{entry['number']}" and entry["tenant_id"] == f"t{entry['number']}" for entry in facts)
     assert sorted(entry["number"] for entry in facts) == [0, 1, 2, 3, 4]
+
+
+def test_an_entry_can_be_about_no_tenant_wherever_it_is_made(heard: Heard) -> None:
+    with concerning(tenant_id="ten_1", turn_id="turn_1"):
+        get_logger("agentvm.own").warning("provider_unreachable", tenant_id=None, address="10.0.0.5")
+    assert heard[0][2] == {"turn_id": "turn_1", "event": "provider_unreachable", "address": "10.0.0.5"}

@@ -217,13 +217,14 @@ class AgentVM:
         """Drops what nothing refers to any more, until cancelled."""
         while True:
             try:
+                if self._retainer is not None:
+                    await self._retainer.run()
+                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
+                # Last: what went may have been the last to refer to something.
                 dropped = 1
                 while dropped:
                     dropped = await self._store.collect(self.clock(), grace=GRACE, attachment_grace=ATTACHMENT_GRACE)
                     await anyio.sleep(BREATH)
-                if self._retainer is not None:
-                    await self._retainer.run()
-                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
             except AgentVMError as error:
                 logger.error("not_collected", code=error.code, error=str(error))
             await anyio.sleep(COLLECT)

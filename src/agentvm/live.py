@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from agentvm.config import ServerConfig
 from agentvm.config.build import build_retention
 from agentvm.config.centre import Centre
+from agentvm.config.layers import COLLECTOR, merge
+from agentvm.config.load import STANDARD
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
 from agentvm.errors import ConfigInvalid
-from agentvm.log import conceal, set_level
+from agentvm.log import conceal, get_logger, set_level
 from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
@@ -35,6 +37,8 @@ from agentvm.tenants.price import Prices
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
     from agentvm.tenants.oidc import Oidc
+
+logger = get_logger(__name__)
 
 
 class Live:
@@ -134,6 +138,7 @@ async def open_watched(
         tools=lambda: toolbox.names,
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
+    beside.count(observatory.metrics.billed)
     telemetry = await _open_telemetry(settings, observatory, toolbox, clock, stack)
     runtime = await stack.enter_async_context(
         open_runtime(
@@ -189,7 +194,12 @@ async def _open_telemetry(
             )
         )
     except ConfigInvalid as error:
-        raise settings.blamed(error) from None
+        given = merge(settings.config.layers).get(COLLECTOR)
+        if given is None or given.given.place not in STANDARD:
+            raise settings.blamed(error) from None
+        # It is set for all programs of a machine, by somebody who may not know of this one.
+        logger.warning("otlp_not_opened", variable=given.given.place, reason=str(error))
+        return None
 
 
 async def _run_telemetry(telemetry: "Telemetry", runtime: Runtime, observatory: Observatory, stack: AsyncExitStack) -> None:

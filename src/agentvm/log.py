@@ -82,8 +82,15 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 # Any: structlog's word for a logger.
 def _correlate(logger: Any, method: str, entry: EventDict) -> EventDict:
-    """What an entry says itself goes before what is known of where it is made."""
-    return {**_about.get(), **entry}
+    """What an entry says itself goes before what is known of where it is made; None says that it is about none of them.
+
+    So what only the operator may know is said with `tenant_id=None`, wherever it happens.
+    """
+    found = {**_about.get(), **entry}
+    for name in IDS:
+        if name in entry and entry[name] is None:
+            del found[name]
+    return found
 
 
 def _hand_on(logger: Any, method: str, entry: EventDict) -> EventDict:

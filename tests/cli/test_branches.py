@@ -4,7 +4,7 @@ from tests.cli.fake_server import Asked, answering
 
 SENT = {"sessionId": "s", "messageId": "m2", "turnId": "t1"}
 SAID = [
-    {"id": "m3", "subtype": "assistant", "turnId": "t1", "content": [{"type": "text", "text": "five\x1b[1m"}]},
+    {"id": "m3", "subtype": "assistant", "turnId": "t1", "content": [{"type": "text", "text": "five\x1b[1m\nsix"}]},
     {"id": "m2", "subtype": "user", "role": "user", "turnId": "t1", "content": "2 + 3?"},
     {"id": "m1", "subtype": "assistant", "turnId": "t0", "content": [{"type": "text", "text": "four"}]},
 ]  # fmt: skip
@@ -57,7 +57,7 @@ def test_the_answer_is_waited_for_and_shown(arguments: tuple[str, ...], body: st
 
     with answering(answer) as (url, asked):
         done = avm("session", *arguments, url=url)
-    assert (done.code, done.out) == (0, "five\\x1b[1m\n")
+    assert (done.code, done.out) == (0, "five\\x1b[1m\nsix\n")
     assert asked[0].body == body
 
 

@@ -69,6 +69,27 @@ def test_a_session_is_changed(arguments: tuple[str, ...], body: str) -> None:
     assert asked[0].body == body
 
 
+def test_a_message_of_several_lines_is_shown_as_such() -> None:
+    said = [{"role": "user", "timestamp": 0, "id": "m1", "content": "one\ntwo\x1b[31m"}]
+    with answering(lambda asked: (200, {"items": said, "total": 1})) as (url, _):
+        done = avm("session", "messages", "sess_1", url=url)
+    # Set apart, so that nobody can write what looks like the next message.
+    assert done.out == "1970-01-01 00:00  m1  user: one\n  two\\x1b[31m\n"
+
+
+def test_a_session_is_marked_as_read() -> None:
+    with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, asked):
+        assert avm("session", "read", "s", url=url).out == "s is read.\n"
+        assert avm("session", "read", "s", "--json", url=url).json == {**ONE, "unread": 0}
+    assert (asked[0].method, asked[0].body) == ("POST", "{}")
+    assert asked[0].path.endswith("/v1/sessions/s/read")
+
+
+def test_the_list_of_commands_cuts_none_of_them_short() -> None:
+    listed = avm("session", "--help", url="").out.partition("Commands:")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
 def test_a_deletion_is_confirmed_and_can_be_undone() -> None:
     with answering(lambda asked: (200, {})) as (url, asked):
         assert avm("session", "delete", "s", url=url).code != 0
@@ -93,5 +114,6 @@ def test_what_a_session_came_to_is_made_and_listed() -> None:
         listed = avm("session", "summaries", "sess_1", url=url)
     assert "sum_1" in listed.out
     assert "msg_9" in listed.out
+    assert "They met. They" in listed.out
     with answering(lambda asked: (200, {"items": []})) as (url, asked):
         assert "Nothing was summed up yet." in avm("session", "summaries", "sess_1", url=url).err

@@ -1,17 +1,22 @@
 import pytest
 
-from agentvm.cli.table import Columns, Show, listed, moment, money, plain, table, when, width
+from agentvm.cli.table import Columns, Show, lines, listed, moment, money, plain, table, when, width
 
 
 def test_columns_are_aligned_by_what_is_seen() -> None:
-    lines = table(["NAME", "N"], [["爱丽丝", 1], ["bob", 12345], ["e\u0301ve", None]]).splitlines()
-    assert lines == ["NAME         N", "爱丽丝       1", "bob     12,345", "e\u0301ve"]
-    assert [width(line) for line in lines[:3]] == [14, 14, 14]
+    rows = table(["NAME", "N"], [["爱丽丝", 1], ["bob", 12345], ["e\u0301ve", None]]).splitlines()
+    assert rows == ["NAME         N", "爱丽丝       1", "bob     12,345", "e\u0301ve"]
+    assert [width(line) for line in rows[:3]] == [14, 14, 14]
 
 
 def test_what_a_terminal_would_obey_is_shown_instead() -> None:
     assert plain("a\x1b[31m\n\u202eb") == "a\\x1b[31m\\x0a\\x202eb"
     assert "\x1b" not in table(["NAME"], [["\x1b]0;owned\x07"]])
+
+
+def test_a_text_keeps_its_lines_and_nothing_else_that_a_terminal_would_obey() -> None:
+    assert lines("a\r\nb\tc\x1b[31m\rd") == "a\nb\tc\\x1b[31m\\x0dd"
+    assert lines("a\nb\nc", "  ") == "a\n  b\n  c"
 
 
 def test_an_empty_list_says_so_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:

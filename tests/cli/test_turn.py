@@ -102,6 +102,24 @@ def test_what_else_happened_is_told_beside_the_text() -> None:
     ]
 
 
+def test_why_a_turn_ended_is_said_in_all_its_words() -> None:
+    words = "The quota tokens_per_day does not allow it: " + "really " * 20 + "not"
+    line = {
+        "turnId": "t", "sessionId": "s", "acceptedAt": 1_000, "endedAt": 1_500, "outcome": "failed", "duration": 500,
+        "usage": {}, "cost": 0, "price": 0, "complete": True, "stages": {"queue": 500},
+        "moments": [{"at": 1_500, "what": "failed", "details": {"code": "quota_exceeded", "message": words}}],
+    }  # fmt: skip
+    with answering(lambda asked: (200, line)) as (url, _):
+        done = avm("turn", "show", "t", url=url)
+    about, _, steps = done.out.partition("\n\n")
+    assert words in about
+    assert "…" in steps
+
+    cut = {**line, "outcome": "completed", "stopReason": "max_tokens", "moments": []}
+    with answering(lambda asked: (200, cut)) as (url, _):
+        assert "max_tokens" in avm("turn", "show", "t", url=url).out
+
+
 def test_a_turn_whose_log_is_gone_is_shown_by_its_bill() -> None:
     line = {
         "turnId": "t", "sessionId": "s", "acceptedAt": 1_000, "endedAt": 1_500, "outcome": "completed", "duration": 500,

@@ -53,6 +53,30 @@ async def test_a_fork_begins_as_the_other_did_and_goes_its_own_way() -> None:
         assert {hit["sessionId"] for hit in found["found"]} == {session_id, new["sessionId"]}
 
 
+async def test_what_a_fork_brought_along_is_not_unread_and_what_comes_after_it_is() -> None:
+    async with open_desk() as desk:
+        session_id, messages = await chat(desk, "one", "two")
+        new = (await desk.ask("session_fork", sessionId=session_id))["session"]
+
+        async def unread() -> int:
+            listed = (await desk.ask("session_browse"))["sessions"]
+            return int(next(one["unread"] for one in listed if one["sessionId"] == new["sessionId"]))
+
+        assert await unread() == 0
+        await desk.ask("message_send", imageId=new["imageId"], sessionId=new["sessionId"], content="three")
+        await desk.hear("turn_response", times=3)
+        assert await unread() == 1
+        await desk.ask("session_mark_read", sessionId=new["sessionId"], messageId=messages[0]["id"])
+        assert await unread() == 1
+        await desk.ask("session_mark_read", sessionId=new["sessionId"])
+        assert await unread() == 0
+        await desk.ask("session_rewind", sessionId=new["sessionId"], messageId=messages[0]["id"])
+        assert await unread() == 0
+        await desk.ask("message_regenerate", sessionId=new["sessionId"])
+        await desk.hear("turn_response", times=4)
+        assert await unread() == 1
+
+
 async def test_a_fork_may_be_of_another_image_of_the_container_and_of_no_other() -> None:
     async with open_desk() as desk:
         session_id, messages = await chat(desk, "one")
@@ -202,6 +226,43 @@ async def test_while_a_turn_runs_its_history_does_not_change_unless_it_is_stoppe
         outcomes = [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"]
         assert outcomes == ["completed", "interrupted", "interrupted", "completed"]
         assert [one["turnId"] for one in await history(desk, session_id)] == [edited["turnId"]] * 2
+
+
+async def test_what_is_refused_costs_nobody_the_turn_that_runs() -> None:
+    until = anyio.Event()
+
+    def script(prompt: Prompt) -> Any:
+        first, *rest = echo(prompt)
+        return [first, Pause(until), *rest] if len(asked(prompt)) == 2 else [first, *rest]
+
+    async with open_desk(ScriptedDriver(script)) as desk:
+        session_id, messages = await chat(desk, "one")
+        await desk.ask("message_send", imageId=await image_of(desk, session_id), content="two")
+        await desk.hear("message_start", times=2)
+        wrong: list[tuple[str, dict[str, object], str]] = [
+            ("message_edit", {"messageId": "nope", "content": "x"}, "not_found"),
+            ("message_edit", {"messageId": messages[1]["id"], "content": "x"}, "invalid_input"),
+            ("message_regenerate", {"messageId": "nope"}, "not_found"),
+            ("session_rewind", {"before": "nope"}, "not_found"),
+        ]
+        for command, data, code in wrong:
+            refused = await desk.ask(command, sessionId=session_id, onBusy="interrupt", **data)
+            assert refused["errorCode"] == code
+        until.set()
+        heard = await desk.hear("turn_response", times=2)
+        assert [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"] == ["completed"] * 2
+
+
+async def test_of_those_who_interrupt_each_other_at_once_the_last_is_answered() -> None:
+    async with open_desk() as desk:
+        session_id, _ = await chat(desk, "one")
+        again: dict[str, object] = {"sessionId": session_id, "onBusy": "interrupt"}
+        refused = await ask_at_once([(desk.another(), "message_regenerate", again) for _ in range(4)])
+        assert refused == []
+        heard = await desk.hear("turn_response", times=5)
+        outcomes = [event["data"]["outcome"] for event in heard if event["type"] == "turn_response"]
+        assert outcomes[-1] == "completed"
+        assert said(await history(desk, session_id)) == ["one", "one"]
 
 
 async def test_of_many_who_rewrite_and_send_at_once_each_is_heard_or_refused_and_the_history_is_whole() -> None:

@@ -94,11 +94,12 @@ async def test_a_bug_answers_one_command_and_says_nothing_of_the_servers_insides
 
 
 @pytest.mark.parametrize("name", ASKING_THE_STORE)
-async def test_a_failing_store_is_told_as_what_it_is(name: str) -> None:
+async def test_a_failing_store_is_told_as_what_it_is(name: str, caplog: pytest.LogCaptureFixture) -> None:
     async with open_desk() as desk:
         break_store(desk, StoreFailed("the disk is full"))
         reply = await desk.ask(name, **REQUESTS[name])
         assert (reply["error"], reply["errorCode"]) == ("the disk is full", "store_failed")
+    assert [record.levelname for record in caplog.records if record.getMessage() == "command_refused"] == ["ERROR"]
 
 
 async def test_a_refusal_is_a_system_error_to_the_asker_alone_then_the_reply() -> None:

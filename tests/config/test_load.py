@@ -171,5 +171,29 @@ def test_headers_that_are_none_are_refused_and_not_shown() -> None:
     with pytest.raises(ConfigInvalid, match=r"AVM_OTEL__HEADERS.*otel\.headers.*name=value") as caught:
         load(None, environ={"AVM_OTEL__HEADERS": "sk-planted"})
     assert "planted" not in str(caught.value)
-    with pytest.raises(ConfigInvalid, match=r"OTEL_EXPORTER_OTLP_ENDPOINT.*otel\.endpoint"):
-        load(None, environ={"OTEL_EXPORTER_OTLP_ENDPOINT": "nowhere"})
+    with pytest.raises(ConfigInvalid, match=r"AVM_OTEL__ENDPOINT.*otel\.endpoint"):
+        load(None, environ={"AVM_OTEL__ENDPOINT": "nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}, "it must be an address"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "x" * 10_000}, ""),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "is grpc"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "True"}, "OTEL_SDK_DISABLED"),
+    ],
+)
+def test_a_variable_of_other_programs_that_cannot_be_used_keeps_nobody_from_starting(others: dict[str, str], why: str) -> None:
+    config = load(None, environ={**others, "OTEL_SERVICE_NAME": "theirs"})
+    assert (config.otel.endpoint, config.otel.service_name) == (None, "theirs")
+    ((place, said),) = (one for layer in config.layers for one in layer.ignored)
+    assert place == "OTEL_EXPORTER_OTLP_ENDPOINT"
+    assert why in said
+
+
+def test_headers_of_other_programs_that_are_none_are_left_aside_and_not_shown() -> None:
+    config = load(None, environ={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_EXPORTER_OTLP_HEADERS": "sk-planted"})
+    assert (config.otel.endpoint, config.otel.headers) == ("http://c", None)
+    ((place, said),) = (one for layer in config.layers for one in layer.ignored)
+    assert (place, "planted" in said) == ("OTEL_EXPORTER_OTLP_HEADERS", False)

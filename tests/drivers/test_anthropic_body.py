@@ -55,8 +55,9 @@ def test_a_document_may_be_given_by_url_but_not_any_file() -> None:
 
 
 def test_calls_and_results_keep_their_pairing_also_with_foreign_ids() -> None:
-    said = prompt(called(("call:1", "weather"), text="Wait."), answered("call:1", "rain", failed=True))
+    said = prompt(UserSaid(content="?"), called(("call:1", "weather"), text="Wait."), answered("call:1", "rain", failed=True))
     assert messages_body(said, FAILURES)["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "?"}]},
         {
             "role": "assistant",
             "content": [
@@ -97,10 +98,10 @@ def test_only_thinking_that_anthropic_signed_goes_back() -> None:
         ThinkingPart(reasoning="cut off"),
         ThinkingPart(reasoning="foreign", signature=reasoning_mark("reasoning")),
     )
-    said = prompt(AssistantSaid(text="so", thinking=thinking), UserSaid(content="?"))
+    said = prompt(UserSaid(content="?"), AssistantSaid(text="so", thinking=thinking), UserSaid(content="?"))
     messages = messages_body(said, FAILURES)["messages"]
     assert isinstance(messages, list)
-    assert messages[0]["content"] == [
+    assert messages[1]["content"] == [
         {"type": "thinking", "thinking": "mine", "signature": "c2ln"},
         {"type": "redacted_thinking", "data": "SECRET=="},
         {"type": "text", "text": "so"},
@@ -114,6 +115,14 @@ def test_an_assistant_that_said_nothing_is_left_out(text: str) -> None:
     messages = body["messages"]
     assert isinstance(messages, list)
     assert [message["role"] for message in messages] == ["user"]
+
+
+def test_a_conversation_that_an_assistant_began_begins_with_a_user() -> None:
+    greeted = prompt(AssistantSaid(text="Hello!"), UserSaid(content="hi"))
+    messages = messages_body(greeted, FAILURES)["messages"]
+    assert isinstance(messages, list)
+    assert [one["role"] for one in messages] == ["user", "assistant", "user"]
+    assert messages[0]["content"] == [{"type": "text", "text": "(nothing)"}]
 
 
 def test_a_prompt_without_system_and_tools_sends_neither() -> None:

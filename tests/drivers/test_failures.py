@@ -1,10 +1,13 @@
 import email.utils
 import time
+from dataclasses import replace
 
 import httpx2
 import pytest
+from structlog.typing import EventDict
 from tests.drivers.fixtures import FAILURES, KEY
 
+from agentvm import log
 from agentvm.drivers.failures import MAX_RETRY_AFTER, Reported, read_error, refuse_long_waits, retry_after
 from agentvm.errors import (
     ProviderAuthFailed,
@@ -16,6 +19,7 @@ from agentvm.errors import (
     ProviderTimeout,
     ProviderUnreachable,
 )
+from agentvm.log import concerning
 
 
 @pytest.mark.parametrize(
@@ -166,3 +170,23 @@ def test_broken_connections_are_told_apart(error: httpx2.HTTPError, expected: ty
 def test_a_connection_that_fails_for_no_known_reason_is_unreachable() -> None:
     assert type(FAILURES.unreachable(OSError("?"))) is ProviderUnreachable
     assert type(FAILURES.unreachable(None)) is ProviderUnreachable
+
+
+@pytest.mark.parametrize("cause", [httpx2.ConnectError("no"), None])
+def test_where_a_provider_is_is_told_to_the_operator_only(cause: httpx2.HTTPError | None) -> None:
+    heard: list[EventDict] = []
+
+    def sink(logger: str, level: str, facts: EventDict) -> None:
+        heard.append(facts)
+
+    log.sinks.append(sink)
+    try:
+        with concerning(tenant_id="ten_1", turn_id="turn_1"):
+            error = replace(FAILURES, address="10.0.0.5:8000").unreachable(cause)
+    finally:
+        log.sinks.remove(sink)
+    assert "10.0.0.5" not in str(error)
+    (entry,) = heard
+    assert entry["address"] == "10.0.0.5:8000"
+    assert "tenant_id" not in entry
+    assert entry["turn_id"] == "turn_1"

@@ -18,6 +18,8 @@ class Collector:
     def __init__(self) -> None:
         self.status = 200
         self.slow: threading.Event | None = None
+        self.endless: threading.Event | None = None
+        """Keeps the body of an answer coming, a letter at a time, until it is set."""
         self.headers: list[dict[str, str]] = []
         self.bodies: list[bytes] = []
         self.traces: list[ExportTraceServiceRequest] = []
@@ -92,8 +94,10 @@ def collecting() -> Iterator[Collector]:
                 collector.slow.wait(30)
             try:
                 self.send_response(collector.status)
-                self.send_header("content-length", "0")
+                self.send_header("content-length", "0" if collector.endless is None else "1000000")
                 self.end_headers()
+                while collector.endless is not None and not collector.endless.wait(0.05):
+                    self.wfile.write(b"x")
             except OSError:
                 # Nobody waits for it any more.
                 return
@@ -110,6 +114,8 @@ def collecting() -> Iterator[Collector]:
     finally:
         if collector.slow is not None:
             collector.slow.set()
+        if collector.endless is not None:
+            collector.endless.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -96,3 +96,21 @@ def test_libraries_are_heard_from_warnings_upward() -> None:
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ConfigInvalid):
         configure_logs("loud")
+
+
+@pytest.mark.parametrize("stream", [TerminalStream(), io.StringIO()])
+def test_nothing_that_a_terminal_would_obey_is_written(stream: io.StringIO) -> None:
+    configure_logs("info", stream=stream)
+    logger.info("command_refused", container_id="a\x1b[2J\x9b31m\rlevel=critical\n\u202eb\ud800 \U000e0001 Zoë 名前")
+    written = stream.getvalue()
+    assert written.endswith("\n")
+    assert written[:-1].isprintable()
+    assert "Zoë 名前" in written
+    assert r"\u001b[2J" in written
+
+
+def test_a_line_of_json_stays_one_whatever_is_in_it() -> None:
+    stream, name = io.StringIO(), "a\x1b[2J\x9b31m\r\n\u202eb \U000e0001 Zoë 名前"
+    configure_logs("info", stream=stream)
+    logger.info("command_refused", container_id=name)
+    assert json.loads(stream.getvalue())["container_id"] == name

@@ -1,5 +1,6 @@
 """What a collector gets is what happened: parents, attributes, and the ledger's numbers; and nothing that was said."""
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,6 +10,7 @@ import anyio.to_thread
 import pytest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily
 from tests.observability.collector import Collector, about, collecting
+from tests.observability.test_tracing import span as a_span
 from tests.runtime.fixtures import Ticking, open_world, tool
 from tests.runtime.test_answering_fallback import Named, down, ok, pair
 from tests.runtime.test_billing import Till, entries
@@ -25,7 +27,7 @@ from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability.otlp import Otlp
 from agentvm.observability.spans import span_of, trace_of
-from agentvm.observability.telemetry import Destination, Snapshot, Telemetry, open_telemetry
+from agentvm.observability.telemetry import TIMEOUT, Destination, Snapshot, Telemetry, open_telemetry
 from agentvm.protocol import commands as ask
 
 pytestmark = pytest.mark.anyio
@@ -186,3 +188,23 @@ async def test_families_of_every_type_are_translated() -> None:
     (number,) = collector.metric("agentvm_c").sum.data_points
     assert (about(number), number.as_double) == ({"a": "b"}, 3)
     assert len(collector.metrics[0].resource_metrics[0].scope_metrics[0].metrics) == 3
+
+
+async def test_an_answer_without_an_end_holds_nobody_up() -> None:
+    with collecting() as collector:
+        collector.endless = threading.Event()
+        otlp = Otlp(Destination(endpoint=collector.url))
+        with anyio.fail_after(TIMEOUT + 2):
+            assert await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)], abandon_on_cancel=True)
+            assert await anyio.to_thread.run_sync(otlp.send_metrics, Snapshot(0, 1, (), ()), abandon_on_cancel=True)
+
+
+async def test_why_something_was_not_taken_is_known() -> None:
+    with collecting() as collector:
+        otlp = Otlp(Destination(endpoint=collector.url))
+        collector.status = 401
+        assert not await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)])
+        assert otlp.problem == "HTTP 401"
+    otlp = Otlp(Destination(endpoint=collector.url))
+    assert not await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)])
+    assert otlp.problem == "ConnectionError"

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from agentvm.model.secret import Secret
-from agentvm.observability.redact import Redactor
+from agentvm.observability.redact import MOST_TEXT, Redactor
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,15 @@ def test_no_text_keeps_the_redactor_busy(text: str) -> None:
     began = time.process_time()
     Redactor([Secret("sk-hidden")]).clean_all({"said": text * 20_000})
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("shift", range(0, 60, 3))
+def test_a_long_text_is_cut_and_no_half_of_a_secret_is_left_at_the_cut(shift: int) -> None:
+    text = "x" * (MOST_TEXT - shift) + "my-planted-secret avm_abcdefghijkl_" + "s" * 32 + "_123456 " + "y" * 10_000_000
+    began = time.perf_counter()
+    clean = str(Redactor([Secret("my-planted-secret")]).clean_all({"said": text})["said"])
+    assert time.perf_counter() - began < 1
+    assert len(clean) <= MOST_TEXT + 1
+    assert clean.endswith("…")
+    assert "planted" not in clean
+    assert "sss" not in clean

@@ -28,7 +28,7 @@ def test_a_server_that_is_well_says_so() -> None:
         ({"hindrance": "shutting down"}, "store", "fail", "shutting down"),
         ({"quarantined": 2}, "store", "warn", "2 sessions are set aside"),
         ({"disk_free": GIB - 1}, "disk", "warn", "make room soon"),
-        ({"disk_free": FULL - 1}, "disk", "fail", "no message is accepted"),
+        ({"disk_free": FULL - 1}, "disk", "fail", "MiB are free where the data is: make room now"),
         ({"disk_free": None}, "disk", "ok", "Nothing is kept"),
         ({"loop_lag": 0.2}, "loop", "warn", "200 ms"),
         ({"loop_lag": 3.0}, "loop", "fail", "3000 ms"),

@@ -11,12 +11,15 @@ import pytest
 from tests.observability.collector import collecting
 from tests.observability.test_tracing import span, tell_turn
 from tests.observability.turns import one_turn
+from tests.server.http.fixtures import OPERATOR
 
 from agentvm.app import open_agentvm
 from agentvm.config import OtelConfig, ServerConfig
+from agentvm.config.load import from_environment
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.observability import telemetry
+from agentvm.observability.log_filter import EVERY, Sight
 from agentvm.observability.spans import Span
 from agentvm.observability.telemetry import BATCH, FLUSH, QUIET, TIMEOUT, Destination, Sender, Snapshot, open_telemetry
 
@@ -27,6 +30,8 @@ NOTHING = Snapshot(0, 1, (), ())
 
 class Fake:
     """A collector that takes what comes, or does not; `gate` holds it up."""
+
+    problem = "HTTP 418"
 
     def __init__(self, *, takes: bool = True, gate: threading.Event | None = None) -> None:
         self.takes, self.gate = takes, gate
@@ -106,6 +111,7 @@ def test_a_collector_that_takes_nothing_is_told_of_once_in_a_while(caplog: pytes
     sender.close()
     warnings = [vars(record) for record in caplog.records if record.getMessage() == "otlp_not_sent"]
     assert [(one["what"], one["spans_lost"]) for one in warnings] == [("traces", 1), ("traces", 3)]
+    assert {one["problem"] for one in warnings} == {"HTTP 418"}
     assert (sender.lost, sender.failures) == (4, 7)
 
 
@@ -191,6 +197,32 @@ async def test_without_the_packages_the_start_says_what_to_install(monkeypatch: 
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
             pass
     assert "planted" not in str(caught.value)
+
+
+async def test_a_variable_of_the_platform_without_the_packages_costs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "agentvm.observability.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://user:planted@localhost:4318", "AVM_DATA_DIR": ":memory:"}
+    async with open_agentvm(from_environment(environ), drivers={"scripted": ScriptedDriver()}) as vm:
+        found = await vm.logs.find(EVERY, Sight(None, OPERATOR), limit=100)
+        (entry,) = [one for one in found.entries if one.event == "otlp_not_opened"]
+        assert (entry.level, entry.facts["variable"]) == ("warning", "OTEL_EXPORTER_OTLP_ENDPOINT")
+        assert "pip install" in str(entry.facts["reason"])
+        assert "planted" not in str(entry)
+    with pytest.raises(ConfigInvalid, match="pip install"):
+        async with open_agentvm(
+            from_environment({**environ, "AVM_OTEL__ENDPOINT": "http://localhost:4318"}), drivers={"scripted": ScriptedDriver()}
+        ):
+            pass
+
+
+async def test_a_variable_that_cannot_be_used_is_told_of() -> None:
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317", "AVM_DATA_DIR": ":memory:"}
+    async with open_agentvm(from_environment(environ), drivers={"scripted": ScriptedDriver()}) as vm:
+        found = await vm.logs.find(EVERY, Sight(None, OPERATOR), limit=100)
+        assert [one.facts["variable"] for one in found.entries if one.event == "variable_ignored"] == [
+            "OTEL_EXPORTER_OTLP_ENDPOINT"
+        ]
 
 
 async def test_a_part_of_all_turns_can_be_sent() -> None:

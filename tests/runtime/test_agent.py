@@ -6,9 +6,10 @@ from tests.runtime.fixtures import open_world, tool, types
 
 from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, ToolsAnswered, UserSaid
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, last_user_text, reply, tool_calls
-from agentvm.errors import AgentNotRunning, InboxFull
+from agentvm.errors import AgentBusy, AgentNotRunning, InboxFull
 from agentvm.model.limits import Limits
 from agentvm.model.message import AssistantMessage, UserMessage
+from agentvm.runtime.history import Rewrite
 from agentvm.runtime.lifecycle import AgentState
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,26 @@ async def test_a_turn_is_accepted_answered_and_stored() -> None:
         assert (turn.turn_id, turn.outcome) == (turn_id, "completed")
         await agent.rest()
         assert agent.state is AgentState.IDLE
+
+
+async def test_a_history_is_not_rewritten_while_a_message_of_a_cold_agent_is_on_its_way() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        refused: list[AgentBusy] = []
+
+        async def rewrite() -> None:
+            try:
+                await agent.rewrite(lambda history: Rewrite(tuple(message.id for message in history)))
+            except AgentBusy as error:
+                refused.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            # The first message opens the session's log, which takes a moment.
+            tasks.start_soon(world.say, agent, "Hello you")
+            tasks.start_soon(rewrite)
+        assert len(refused) == 1
+        await world.hear("turn_response")
+        assert len(await world.messages()) == 2
 
 
 async def test_a_turn_does_not_start_before_it_is_released() -> None:

@@ -1,15 +1,19 @@
 """Turns that outlive a store that fails, a shutdown, a session that is deleted and a process that dies."""
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 from tests.runtime.fixtures import World, left, open_world, types
 
+from agentvm.blueprint.image import new_session
 from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextDelta, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ProviderOverloaded
-from agentvm.model.ids import DEFAULT_TENANT, TurnId
+from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.recovery import Done
 
@@ -186,6 +190,25 @@ class RaisesLate(ScriptedDriver):
         async for output in super().run(prompt):
             yield output
         raise ProviderOverloaded("too late")
+
+
+async def test_a_turn_whose_session_was_deleted_before_the_crash_ends_without_a_word(tmp_path: Path) -> None:
+    path, other = tmp_path / "x.db", SessionId("other")
+    async with open_world(held(), path=path) as world:
+        tenant, image = world.store.tenant(DEFAULT_TENANT), world.image
+        home = tenant.container(image.container_id)
+        await home.add_session(new_session(image, other, None, 1))
+        await home.log(other).record(turns=[msgspec.structs.replace(left(world), session_id=other)], now=1)
+        assert await tenant.sessions((image.container_id,)).delete(other, 2) is not None
+    driver = ScriptedDriver()
+    async with open_world(driver, path=path) as world:
+        agent = world.runtime.roster.get(DEFAULT_TENANT, world.image.container_id, other)
+        assert isinstance(agent, Agent)
+        with anyio.fail_after(5):
+            await agent.rest()
+        home = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
+        assert [turn.outcome for turn in await home.list_turns(other)] == ["interrupted"]
+        assert driver.prompts == []
 
 
 async def test_a_failure_after_the_end_is_no_second_end() -> None:

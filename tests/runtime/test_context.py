@@ -1,8 +1,14 @@
+from itertools import pairwise
+from typing import Any
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.drivers.fixtures import FAILURES
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.anthropic_body import messages_body
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.chat_body import chat_body
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -22,6 +28,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.runtime.context import build
+from agentvm.runtime.history import keep_to
 
 PLENTY = 10**9
 
@@ -197,3 +204,30 @@ def test_what_is_referred_to_weighs_by_its_size() -> None:
         return len(build(history, TurnId("turn_2"), system=None, tools=(), budget=1_000, sizes={digest: size}))
 
     assert (kept(1_000), kept(100_000)) == (2, 1)
+
+
+@given(histories(), st.data())
+def test_after_any_cut_every_provider_is_sent_calls_with_their_results_and_nothing_else(
+    given: tuple[list[Message], int], data: st.DataObject
+) -> None:
+    history, _ = given
+    last = data.draw(st.sampled_from(history))
+    taken = set(keep_to(last.id)(history).taken)
+    kept: list[Message] = [message for message in history if message.id not in taken]
+    said = conversation([*kept, user(99, "and now?")], 99)
+    prompt = Prompt(model="m", conversation=said, max_tokens=10)
+    blocks: list[Any] = messages_body(prompt, FAILURES)["messages"]  # type: ignore[assignment]
+    assert blocks[0]["role"] == "user"
+    assert all(message["content"] for message in blocks)
+    for before, after in pairwise([{"content": []}, *blocks, {"content": []}]):
+        asked_for = [block["id"] for block in before["content"] if block["type"] == "tool_use"]
+        assert [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"] == asked_for
+    waiting: list[str] = []
+    chat: list[Any] = chat_body(prompt, FAILURES)["messages"]  # type: ignore[assignment]
+    for message in chat:
+        if message["role"] == "tool":
+            assert waiting.pop(0) == message["tool_call_id"]
+        else:
+            assert waiting == []
+            waiting = [call["id"] for call in message.get("tool_calls", ())]
+    assert waiting == []

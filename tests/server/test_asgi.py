@@ -47,9 +47,13 @@ async def test_every_failure_has_one_shape(method: str, path: str, status: int, 
 
 
 async def test_a_probe_may_ask_for_the_status_alone() -> None:
-    async with open_listener() as (_, listener):
-        status, _, body = await http(listener.app, "HEAD", "/health")
-        assert (status, body) == (200, None)
+    async with open_listener() as (vm, listener):
+        for path in ("/health", "/ready"):
+            status, _, body = await http(listener.app, "HEAD", path)
+            assert (status, body) == (200, None)
+        await vm.runtime.drain(0)
+        status, _, body = await http(listener.app, "HEAD", "/ready")
+        assert (status, body) == (503, None)
 
 
 @pytest.mark.parametrize(

@@ -94,3 +94,12 @@ async def test_a_long_path_is_shortened() -> None:
 async def test_an_http_errors_own_headers_are_sent() -> None:
     _, headers, _ = await http(failing(HTTPException(status_code=503, headers={"Retry-After": "3"})), "GET", "/fail")
     assert headers["retry-after"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(StoreFailed("the disk is full"), 1), (Conflict("already there"), 0), (InboxFull("later"), 0)]
+)
+async def test_what_only_the_operator_can_mend_is_logged(error: Exception, told: int, caplog: pytest.LogCaptureFixture) -> None:
+    await http(failing(error), "GET", "/fail")
+    entries = [record for record in caplog.records if record.getMessage() == "request_failed"]
+    assert [(record.levelname, record.__dict__["code"]) for record in entries] == [("ERROR", "store_failed")] * told

@@ -71,3 +71,10 @@ def test_a_call_without_words_before_it_has_an_empty_answer_to_belong_to() -> No
 def test_what_is_not_from_chatgpt_is_refused() -> None:
     with pytest.raises(Unfit, match="is it from ChatGPT"):
         list(parse([{"chat_messages": []}]))
+
+
+@pytest.mark.parametrize("last", [None, "nobody", 7, ["picture"]])
+def test_a_conversation_that_does_not_say_what_was_looked_at_comes_in_all_the_same(last: object) -> None:
+    (made,) = parse([{**CONVERSATION, "current_node": last}])
+    (whole,) = parse([CONVERSATION])
+    assert made.messages == whole.messages

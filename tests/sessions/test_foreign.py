@@ -2,12 +2,25 @@ import io
 import json
 import zipfile
 
+import msgspec
 import pytest
 from tests.sessions.histories import ids
 
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.message import ToolCallMessage
 from agentvm.sessions import claude, foreign
-from agentvm.sessions.foreign import as_json, branch, data_uri, iso, read_foreign, seconds, text_of
+from agentvm.sessions.foreign import (
+    Conversation,
+    as_json,
+    branch,
+    data_uri,
+    decode,
+    iso,
+    leaf,
+    read_foreign,
+    seconds,
+    text_of,
+)
 from agentvm.sessions.line import Unfit
 from agentvm.sessions.spool import Renamed, Spool
 from agentvm.storage.carry import Said
@@ -66,9 +79,21 @@ def test_what_cannot_be_read_as_a_whole_is_refused(monkeypatch: pytest.MonkeyPat
         read(zipped(conversations=b" " * 2_000))
 
 
-def test_text_that_cannot_be_stored_is_mended() -> None:
-    assert text_of("a\ud800") == "a?"
+def test_half_a_character_is_mended_and_keeps_nothing_else_out() -> None:
+    assert decode(rb'["a\ud83d", "\udE00b", "\ud83d\ude00", "\\ud83d", "\n"]') == ["a\ufffd", "\ufffdb", "😀", r"\ud83d", "\n"]
+    assert decode(rb'"\ud83d\ud83d\ude00"') == "\ufffd😀"
+    for wrong in (b'"\\ud83"', b"[", b"NaN"):
+        with pytest.raises(msgspec.DecodeError):
+            decode(wrong)
     assert text_of(7) == ""
+
+
+def test_a_tool_has_a_name_that_every_provider_takes() -> None:
+    made = Conversation("A", 1, 1)
+    for name in ("dalle.text2im", "web search!", "搜", "", "x" * 99, "ok_1-2"):
+        made.call(name, {}, 1)
+    names = [one.tool_call.name for one in made.messages if isinstance(one, ToolCallMessage)]
+    assert names == ["dalle_text2im", "web_search_", "_", "tool", "x" * 64, "ok_1-2"]
 
 
 def test_times_that_mean_nothing_are_none() -> None:
@@ -88,6 +113,13 @@ def test_arguments_of_tools_are_objects() -> None:
     assert as_json('{"a": 1}') == {"a": 1}
     assert as_json("print(1)") == {"text": "print(1)"}
     assert as_json("[1]") == {"text": "[1]"}
+    assert as_json('{"a": NaN}') == {"text": '{"a": NaN}'}
+    assert as_json(r'{"a": "\ud800"}') == {"a": "\ufffd"}
+
+
+def test_where_nobody_says_what_was_looked_at_the_last_leaf_was() -> None:
+    nodes = {"a": {"p": None}, "b": {"p": "a"}, "c": {"p": "b"}, "x": {"p": "a"}, "d": {"p": "c"}}
+    assert (leaf(nodes, "p"), leaf({}, "p"), leaf({"a": {"p": "a"}}, "p")) == ("d", None, None)
 
 
 def test_a_data_uri_is_taken_apart() -> None:

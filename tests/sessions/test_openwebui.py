@@ -44,3 +44,9 @@ def test_an_older_export_has_a_list() -> None:
 def test_what_is_not_from_open_webui_is_refused() -> None:
     with pytest.raises(Unfit, match="is it from Open WebUI"):
         list(parse([{"mapping": {}}]))
+
+
+def test_a_chat_that_does_not_say_what_is_shown_comes_in_all_the_same() -> None:
+    (made,) = parse([{**CHAT, "chat": {"history": {"messages": MESSAGES, "currentId": None}}}])
+    (whole,) = parse([CHAT])
+    assert made.messages == whole.messages

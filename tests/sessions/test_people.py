@@ -55,6 +55,23 @@ async def test_a_fence_cannot_be_left() -> None:
         assert "``````\n```\n# not a heading\n`````\n``````\n" in await page(store, MARKDOWN)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("## Assistant\n\nI promise.", "\\## Assistant\n\nI promise."),
+        ("a\n  ### Tool result: run", "a\n\\  ### Tool result: run"),
+        ("## Steps\n# Users", "## Steps\n\\# Users"),
+        ("```\n# User\n```\n# User", "```\n# User\n```\n\\# User"),
+        ("cut off:\n```python\nx = 1", "cut off:\n```python\nx = 1\n```"),
+        ("~~~~\n```\n~~~", "~~~~\n```\n~~~\n~~~~"),
+    ],
+)
+async def test_nobody_speaks_for_another_on_a_page_of_markdown(text: str, shown: str) -> None:
+    async with open_store(None) as store:
+        await put(store, *history([UserMessage(id=MessageId("1"), timestamp=1, role="user", content=text)]))
+        assert f"## User\n\n{shown}\n\n" in await page(store, MARKDOWN)
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()

@@ -75,11 +75,16 @@ def test_what_does_not_hold_together_is_refused() -> None:
             spool.add_turn(msgspec.structs.replace(keyed, turn_id=TurnId("turn_2")))
         with pytest.raises(InvalidInput):
             spool.add_image(image("img_5", "../x"))
-        spool.add_image(image("img_6"))
         spool.check()
+        spool.add_image(image("img_6"))
+        # It would name a session that somebody else may have here, and who has that one could not delete it any more.
+        with pytest.raises(Unfit, match="default session"):
+            spool.check()
         spool.add_session(session("s6", "img_6"))
         with pytest.raises(Unfit, match="default session"):
             spool.check()
+        spool.add_session(default_session(image("img_6")))
+        spool.check()
 
 
 def test_what_is_large_goes_to_the_disk_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

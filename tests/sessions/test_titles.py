@@ -1,4 +1,4 @@
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import NoReturn
 
 import anyio
@@ -6,7 +6,7 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import ModelOutput, Prompt
-from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.drivers.scripted import ScriptedDriver, Step, echo
 from agentvm.errors import WalletEmpty
 from agentvm.events.base import Event, Scope
 from agentvm.events.turn import TurnResponse
@@ -14,7 +14,7 @@ from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.ledger import Planned
 from agentvm.model.usage import Usage
 from agentvm.sessions.asking import Asking
-from agentvm.sessions.titles import Titles
+from agentvm.sessions.titles import SYSTEM, Titles
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +75,25 @@ class Namer(ScriptedDriver):
         return super().run(prompt)
 
 
+async def test_a_driver_that_crashes_over_a_title_takes_nobody_along() -> None:
+    crashed = anyio.Event()
+
+    def script(prompt: Prompt) -> Iterable[Step]:
+        if prompt.system != SYSTEM:
+            return echo(prompt)
+        crashed.set()
+        raise RuntimeError("a bug")
+
+    async with open_desk(ScriptedDriver(script), titles="model") as desk:
+        await exchange(desk)
+        with anyio.fail_after(5):
+            await crashed.wait()
+        await anyio.wait_all_tasks_blocked()
+        image = await desk.create_image("c2")
+        await desk.ask("message_send", imageId=image["imageId"], content="still there?")
+        await desk.hear("turn_response", times=2)
+
+
 async def test_a_model_names_it_in_one_small_call_with_a_ledger_entry_of_its_own() -> None:
     driver = Namer()
     async with open_desk(driver, titles="model") as desk:
@@ -94,6 +113,16 @@ class Poor:
 
     async def admit(self, planned: Planned, *, force: bool = False) -> NoReturn:
         raise WalletEmpty("The wallet is empty")
+
+
+async def test_what_a_title_costs_is_counted_as_the_ledger_has_it() -> None:
+    async with open_desk(Namer(), titles="model") as desk:
+        await exchange(desk)
+        await desk.hear("session_title_updated")
+        (whole,) = await desk.peer.accounts.ledger.usage(by=(), since=0)
+        (count,) = desk.vm.observatory.metrics.models.values()
+        assert (count.calls, count.input, count.output) == (2, whole.input_tokens, whole.output_tokens)
+        assert (count.cost, count.price, whole.calls) == (whole.cost, whole.price, 2)
 
 
 async def test_over_the_quota_the_first_words_must_do() -> None:

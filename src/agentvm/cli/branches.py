@@ -5,7 +5,7 @@ import time
 import click
 
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
-from agentvm.cli.table import Columns, Item, Show, moment, plain
+from agentvm.cli.table import Columns, Item, Show, lines, moment, plain
 
 EXAMPLES = """\b
 Examples:
@@ -82,7 +82,10 @@ def rewinds(api: Api, show: Show, session_id: str) -> None:
 @tenant_option
 @asks_server
 def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, interrupt: bool, no_wait: bool) -> int:
-    """Say something else in place of a message; what came after it is taken back."""
+    """Say something else in place of a message.
+
+    What came after it is taken back.
+    """
     body = _given(messageId=message_id, content=text, onBusy=_busy(interrupt))
     return _answer(api, show, api.post("sessions", session_id, "edit", body=body), no_wait)
 
@@ -120,7 +123,7 @@ def _answer(api: Api, show: Show, sent: Item, no_wait: bool) -> int:
         show.json(said)
     for one in () if show.as_json else said:
         if one["subtype"] == "assistant":
-            click.echo(plain("".join(part.get("text", "") for part in one["content"])))
+            click.echo(lines("".join(part.get("text", "") for part in one["content"])))
         elif one["subtype"] == "error":
             click.echo(plain(one["content"]), err=True)
     if turn["outcome"] != "completed":

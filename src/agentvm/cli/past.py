@@ -61,7 +61,7 @@ class Past:
 
         async def look(store: ReadStore) -> Item:
             tenant_id, row = await self._find(store, turn_id)
-            events, complete = await (await _log_of(store, tenant_id, row)).read_all()
+            events, complete = await (await _log_of(store, tenant_id, row)).read_all(words=False)
             ledger = await store.accounts(tenant_id).ledger.of_turn(row.turn_id)
             return _plain(draw(row, events, ledger, now=time.time_ns() // 1_000_000, complete=complete))
 

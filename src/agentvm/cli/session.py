@@ -9,7 +9,7 @@ import click
 from agentvm.cli import branches
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.draft import draft
-from agentvm.cli.table import Columns, Item, Show, moment, plain, when
+from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, when
 from agentvm.cli.when import past
 
 EXAMPLES = """\b
@@ -90,7 +90,10 @@ def list_sessions(
     until: int | None,
     limit: int,
 ) -> None:
-    """List sessions: pinned ones first, then by when something was last said."""
+    """List sessions.
+
+    Pinned ones are first, then it goes by when something was last said.
+    """
     found = api.pages(
         "sessions",
         cursor="cursor",
@@ -145,7 +148,7 @@ def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | 
         show.json(some)
         return
     for one in some:
-        click.echo(f"{when(one['timestamp'])}  {one['id']}  {one['role']}: {plain(_said(one))}")
+        click.echo(f"{when(one['timestamp'])}  {one['id']}  {one['role']}: {lines(_said(one), '  ')}")
     if not some:
         click.echo("Nothing was said yet.", err=True)
 
@@ -249,6 +252,19 @@ def unarchive(api: Api, show: Show, session_id: str) -> None:
     _change(api, show, session_id, {"archived": False}, "is no longer archived")
 
 
+@session.command("read")
+@click.argument("session_id", metavar="SESSION")
+@tenant_option
+@asks_server
+def read(api: Api, show: Show, session_id: str) -> None:
+    """Count all that was said in a session as read."""
+    marked = api.post("sessions", session_id, "read", body={})
+    if show.as_json:
+        show.json(marked)
+    else:
+        show.done(f"{plain(session_id)} is read.")
+
+
 @session.command("delete")
 @click.argument("session_id", metavar="SESSION")
 @yes_option
@@ -276,13 +292,15 @@ def restore(api: Api, show: Show, session_id: str) -> None:
 @tenant_option
 @asks_server
 def compact(api: Api, show: Show, session_id: str) -> None:
-    """Sum up what was said, but for the newest exchanges; it is a billed model call, and the messages stay."""
+    """Sum up what was said, but for the newest exchanges.
+
+    It is a billed model call, and the messages stay as they are.
+    """
     made = api.post_patiently("sessions", session_id, "compact", body={})
     if show.as_json:
         show.json(made)
     else:
-        for line in str(made["text"]).splitlines():
-            click.echo(plain(line))
+        click.echo(lines(str(made["text"])))
 
 
 @session.command("summaries")
@@ -290,7 +308,10 @@ def compact(api: Api, show: Show, session_id: str) -> None:
 @tenant_option
 @asks_server
 def summaries(api: Api, show: Show, session_id: str) -> None:
-    """List what a session was summed up as, the newest first; with --json each as a whole."""
+    """List what a session was summed up as, the newest first.
+
+    With --json each as a whole.
+    """
     found = api.get("sessions", session_id, "summaries").get("items", [])
     show.items(iter(found), SUMMARIES, none="Nothing was summed up yet.")
 
@@ -329,4 +350,5 @@ def _marked(snippet: str) -> str:
 
 
 def _short(text: str | None) -> str | None:
+    text = None if text is None else " ".join(text.split())
     return text if text is None or len(text) <= _PREVIEW else f"{text[:_PREVIEW]}…"

@@ -75,6 +75,14 @@ def plain(value: object) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in str(value))
 
 
+def lines(text: str, indent: str = "") -> str:
+    """With its lines, and without anything else that a terminal would obey. `indent` sets those after the first apart."""
+    found = "".join(
+        letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text.replace("\r\n", "\n")
+    )
+    return found.replace("\n", f"\n{indent}")
+
+
 def width(text: str) -> int:
     """The columns that a terminal needs for it."""
     return sum(_letter_width(letter) for letter in text)

@@ -11,7 +11,7 @@ import msgspec
 
 from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
 from agentvm.cli.past import Past, data_option
-from agentvm.cli.table import Columns, Item, Show, moment, money, plain
+from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
 
 EXAMPLES = """\b
 Examples:
@@ -23,6 +23,8 @@ Examples:
 """
 
 STAGES = ("queue", "wait", "stream", "tools", "other", "away")
+DETAILS = 80
+"""Letters of a step's details; the columns after them should stay on the screen."""
 
 
 TURNS: Columns = {
@@ -39,6 +41,7 @@ ABOUT: Columns = {
     "session": "sessionId",
     "accepted (UTC)": moment("acceptedAt"),
     "outcome": lambda item: item.get("outcome", "running"),
+    "why": lambda item: _reason(item),
     "duration (ms)": "duration",
     "tokens in": lambda item: item["usage"].get("inputTokens"),
     "tokens out": lambda item: item["usage"].get("outputTokens"),
@@ -93,7 +96,7 @@ def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
     click.echo()
     show.items(sorted(_steps(line), key=lambda step: int(step["at"])), STEPS, none="Nothing was done yet.")
     if not line.get("complete"):
-        click.echo("What was told of it is no longer kept; what it used and cost is.", err=True)
+        click.echo("What was told of it is no longer kept, or too much to look at; what it used and cost is known.", err=True)
 
 
 @turn.command("replay", epilog=EXAMPLES)
@@ -128,7 +131,7 @@ def _say(event: Item) -> None:
     data = event.get("data") or {}
     match event.get("type"):
         case "text_delta":
-            click.echo(_shown(str(data.get("text", ""))), nl=False)
+            click.echo(lines(str(data.get("text", ""))), nl=False)
         case "message_stop":
             click.echo()
         case "tool_use_stop":
@@ -146,9 +149,14 @@ def _say(event: Item) -> None:
             pass
 
 
-def _shown(text: str) -> str:
-    """With its lines, and without anything else that a terminal would obey."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)
+def _reason(line: Item) -> str | None:
+    """Why it ended: the error in all its words, or why the model stopped, which explains the length of an answer."""
+    failed = [one.get("details") or {} for one in line.get("moments", ()) if one.get("what") == "failed"]
+    return failed[-1].get("message") if failed and line.get("outcome") == "failed" else line.get("stopReason")
+
+
+def _short(details: str) -> str:
+    return details if len(details) <= DETAILS else f"{details[:DETAILS]}…"
 
 
 def _stages(line: Item) -> str | None:
@@ -179,8 +187,8 @@ def _steps(line: Item) -> Iterator[Item]:
             "at": start - begun,
             "took": tool["endedAt"] - start if "endedAt" in tool else None,
             "what": "tool",
-            "details": tool.get("name", "") + (f": {tool['error']}"[:80] if "error" in tool else ""),
+            "details": _short(tool.get("name", "") + (f": {tool['error']}" if "error" in tool else "")),
         }
     for one in line.get("moments", ()):
         details = " ".join(f"{name}={value}" for name, value in (one.get("details") or {}).items())
-        yield {"at": one["at"] - begun, "what": one["what"], "details": details[:120]}
+        yield {"at": one["at"] - begun, "what": one["what"], "details": _short(details)}

@@ -3,9 +3,10 @@
 Whoever asks on whichever way: commands and routes lead here. Nothing is lost: what is taken back is kept, and can be forked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import anyio
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from agentvm.blueprint.image import new_session
 from agentvm.commands.session_centre import SessionCentre, check_title
 from agentvm.commands.speaking import Speaker, Spoken
-from agentvm.errors import ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.errors import AgentBusy, ImageNotFound, InvalidInput, NotFound, SessionNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
 from agentvm.model.exchange import by_turn, extent
@@ -22,10 +23,15 @@ from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Fork, Rewind, Session, Summary
 from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
+from agentvm.runtime.lifecycle import AgentState
 from agentvm.storage.base import LogStore, Recalled
 
 OnBusy = Literal["reject", "interrupt"]
 """While a turn runs: refuse, or stop it and those that wait."""
+PAUSE = 0.005
+"""Seconds until somebody who interrupts tries again."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +84,13 @@ class Branches:
         if (message_id is None) == (before is None):
             raise InvalidInput("Give messageId, the last message that stays, or before, the first that is taken back")
         with agent.in_use():
-            await self._make_way(agent, on_busy)
             choose = history.take_from(before) if before is not None else history.keep_to(message_id or MessageId(""))
-            return (await agent.rewrite(choose))[0]
+
+            async def work() -> SessionRewound | None:
+                await self._make_way(agent, choose, on_busy)
+                return (await agent.rewrite(choose))[0]
+
+            return await self._insist(agent, on_busy, work)
 
     async def edit(
         self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
@@ -106,11 +116,33 @@ class Branches:
         self.speaker.check_accepting()
         agent = await self._agent(session_id)
         with agent.in_use():
-            return await self.speaker.rewrite(agent, choose, size, client_key, lambda: self._make_way(agent, on_busy))
 
-    async def _make_way(self, agent: Agent, on_busy: OnBusy) -> None:
-        if on_busy == "interrupt":
-            await _quiet(agent, self.centre.runtime.limits_of(agent.tenant_id).stop_seconds)
+            async def work() -> Spoken:
+                way = partial(self._make_way, agent, choose, on_busy)
+                return await self.speaker.rewrite(agent, choose, size, client_key, way)
+
+            return await self._insist(agent, on_busy, work)
+
+    async def _insist(self, agent: Agent, on_busy: OnBusy, work: Callable[[], Awaitable[T]]) -> T:
+        """Who interrupts is not refused because somebody else was quicker: again, as long as a stop may take."""
+        until = anyio.current_time() + self._patience(agent)
+        while True:
+            try:
+                return await work()
+            except AgentBusy:
+                if on_busy != "interrupt" or anyio.current_time() >= until:
+                    raise
+            # What was accepted meanwhile is released when its sender was answered.
+            await anyio.sleep(PAUSE)
+
+    def _patience(self, agent: Agent) -> float:
+        return self.centre.runtime.limits_of(agent.tenant_id).stop_seconds
+
+    async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
+        if on_busy == "interrupt" and agent.busy:
+            # What will be refused must not cost anybody the turn that runs.
+            choose(await self.centre.store.container(agent.container_id).list_messages(agent.session_id))
+            await _quiet(agent, self._patience(agent))
 
     async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
         store = self.centre.store
@@ -171,9 +203,9 @@ async def _sum_up(log: LogStore, said: Sequence[Message], summaries: Sequence[Su
 
 async def _quiet(agent: Agent, seconds: float) -> None:
     """Stops the turn that runs and those that wait; returns when they have ended, or in time without it."""
-    if agent.busy:
-        current = await agent.interrupt()
-        for accepted in (current, *agent.inbox):
-            agent.cancel(accepted)
-        with anyio.move_on_after(seconds):
-            await agent.rest()
+    # One that is not released yet does not run: it ends when it is.
+    current = await agent.interrupt() if agent.state is AgentState.RUNNING else None
+    for accepted in (current, *agent.inbox):
+        agent.cancel(accepted)
+    with anyio.move_on_after(seconds):
+        await agent.rest()

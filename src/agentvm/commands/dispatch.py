@@ -21,7 +21,7 @@ from agentvm.commands import (
     session,
 )
 from agentvm.commands.call import Call, Peer
-from agentvm.errors import AgentVMError
+from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.events.base import Event, Scope
 from agentvm.events.error import SystemError
 from agentvm.log import concerned, concerning, get_logger
@@ -139,7 +139,9 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope
     text = str(error)
     # What is no command is refused where nothing is bound.
     about = {"tenant_id": peer.tenant_id, "user_id": peer.principal.user_id, "request_id": _request_name(request_id)}
-    logger.info("command_refused", code=error.code, error=text, **({} if concerned() else about))
+    # The store's are no fault of the asker's, and nothing that it can do anything about.
+    log = logger.error if isinstance(error, StoreFailed) else logger.info
+    log("command_refused", code=error.code, error=text, **({} if concerned() else about))
     told = SystemError(message=text, request_id=request_id, severity="error", code=error.code)
     event = Event(data=told, scope=scope, timestamp=peer.clock(), tenant_id=peer.tenant_id)
     frame = encode_event(event)

@@ -68,7 +68,7 @@ class SessionCentre:
         return named
 
     async def delete(self, session_id: SessionId) -> tuple[Session, int]:
-        """The session, and until when it can be restored. Its agent ends first, so that its turns have their ends."""
+        """The session, and until when it can be restored. Its agent ends then, so that its turns have their ends."""
         container_id = await self._container(session_id)
         sessions = self.store.sessions((container_id,))
         deleted = _there(await sessions.delete(session_id, self.clock()), session_id)

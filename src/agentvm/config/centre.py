@@ -123,6 +123,8 @@ class Centre:
         for key, hidden in self.shadowed.items():
             remedy = f"avm config explain {key}"
             logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.given.place, remedy=remedy)
+        for place, why in (one for layer in self._base for one in layer.ignored):
+            logger.warning("variable_ignored", variable=place, reason=why)
 
     def blamed(self, error: ConfigInvalid) -> ConfigInvalid:
         """What keeps the server from starting, with the remedy if a change at run time may be to blame."""

@@ -38,6 +38,8 @@ class Layer:
 
     name: LayerName
     given: Mapping[str, Given] = field(default_factory=dict)
+    ignored: tuple[tuple[str, str], ...] = ()
+    """What it says that is of no use here: the place, and why. For variables of other programs, which are no error of ours."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 The file is the one that is named (`--config`, `AVM_CONFIG`), else `config.yaml` in the data directory if there is one.
 Each setting has a variable by rule, `AVM_LIMITS__TURN_SECONDS` for `limits.turnSeconds`, and the usual ones a short name
 besides. A variable that is empty counts as unset. What a few standard variables say, which are for other programs too
-(`OTEL_EXPORTER_OTLP_ENDPOINT`), counts only where nothing else says it, not even the file.
+(`OTEL_EXPORTER_OTLP_ENDPOINT`), counts only where nothing else says it, not even the file; what cannot be used of them is left
+aside with a warning, because whoever has set them may not know of this server.
 """
 
 import os
@@ -14,10 +15,11 @@ from pathlib import Path
 from agentvm.config.build import MEMORY, build
 from agentvm.config.catalogue import SETTINGS, Unfit, Value, convert, find, quoted, split, unknown
 from agentvm.config.file import Problem, read_file, refuse
-from agentvm.config.layers import Given, Layer, merge
+from agentvm.config.layers import COLLECTOR, Given, Layer, merge
 from agentvm.config.server import ServerConfig
-from agentvm.config.together import conflicts
+from agentvm.config.together import conflicts, of_collector, of_headers
 from agentvm.drivers.registry import KEY_VARIABLES, needs_key
+from agentvm.model.secret import Secret
 
 FILE = "config.yaml"
 DATA_DIR = "system.dataDir"
@@ -49,8 +51,28 @@ def environment_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]
     return _layer_of(named, environ)
 
 
-def standard_layer(environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
-    return _layer_of([(variable, key) for variable, key in STANDARD.items() if environ.get(variable)], environ)
+def standard_layer(environ: Mapping[str, str]) -> Layer:
+    layer, problems = _layer_of([(variable, key) for variable, key in STANDARD.items() if environ.get(variable)], environ)
+    problems += [
+        Problem(str(given.place), key, why)
+        for key, given in layer.given.items()
+        for why in (*(_of_endpoint(str(given.value), environ) if key == COLLECTOR else ()), *_of_headers(given.value))
+    ]
+    wrong = {one.key for one in problems}
+    good = {key: given for key, given in layer.given.items() if key not in wrong}
+    return Layer("environment", good, tuple((one.place, one.text) for one in problems))
+
+
+def _of_endpoint(endpoint: str, environ: Mapping[str, str]) -> Iterator[str]:
+    yield from (why for _, why in of_collector(endpoint))
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        yield "OTEL_SDK_DISABLED is true"
+    if environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "").lower() == "grpc":
+        yield "OTEL_EXPORTER_OTLP_PROTOCOL is grpc, and only http/protobuf is spoken here; name such a port in otel.endpoint"
+
+
+def _of_headers(value: Value) -> Iterator[str]:
+    return (why for _, why in of_headers(value.reveal() if isinstance(value, Secret) else None))
 
 
 def _layer_of(named: Sequence[tuple[str, str]], environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
@@ -125,9 +147,8 @@ def layers_of(
     config: Path | None, environ: Mapping[str, str], flags: Layer | None = None
 ) -> tuple[tuple[Layer, ...], list[Problem]]:
     """Every layer from the file up, and what is wrong with them."""
-    below, foreign = _below(environ)
+    below = _below(environ)
     variables, problems = environment_layer(environ)
-    problems += foreign
     others = (variables,) if flags is None else (variables, flags)
     path, named = file_of(config, environ, others)
     if path is None:
@@ -139,10 +160,10 @@ def layers_of(
     return (*below, file, *others), [*wrong, *problems]
 
 
-def _below(environ: Mapping[str, str]) -> tuple[tuple[Layer, ...], list[Problem]]:
+def _below(environ: Mapping[str, str]) -> tuple[Layer, ...]:
     """What counts less than the file, if there is anything."""
-    layer, problems = standard_layer(environ)
-    return ((layer,) if layer.given else ()), problems
+    layer = standard_layer(environ)
+    return (layer,) if layer.given or layer.ignored else ()
 
 
 def load(
@@ -163,9 +184,8 @@ def load(
 def from_environment(environ: Mapping[str, str] = os.environ) -> ServerConfig:
     """Settings as the environment alone gives them."""
     layer, problems = environment_layer(environ)
-    below, foreign = _below(environ)
-    refuse([*problems, *foreign])
-    layers = (*below, layer)
+    refuse(problems)
+    layers = (*_below(environ), layer)
     return build(merge(layers), layers=layers)
 
 

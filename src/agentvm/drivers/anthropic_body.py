@@ -9,6 +9,7 @@ from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
 _CACHED: Json = {"type": "ephemeral"}
+_NOTHING: Json = {"type": "text", "text": "(nothing)"}
 
 # Anthropic takes no other characters in an id; ids made by another provider may come with a moved conversation.
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -31,6 +32,9 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     messages = [
         message for said in prompt.conversation for message in _message(said, Reader(failures, lenient=said is not newest))
     ]
+    if messages and messages[0]["role"] == "assistant":
+        # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
+        messages.insert(0, {"role": "user", "content": [dict(_NOTHING)]})
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
@@ -111,7 +115,7 @@ def _user_blocks(content: UserContent, reader: Reader) -> list[Json]:
     parts = (TextPart(text=content),) if isinstance(content, str) else content
     # A blank text block is refused, and so is a message without blocks.
     said = [part for part in parts if not isinstance(part, TextPart) or part.text.strip()]
-    return [reader.render(part, _user_block) for part in said] or [{"type": "text", "text": "(nothing)"}]
+    return [reader.render(part, _user_block) for part in said] or [dict(_NOTHING)]
 
 
 def _user_block(part: UserPart, failures: Failures) -> Json:

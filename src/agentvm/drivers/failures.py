@@ -121,7 +121,7 @@ class Failures:
 
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
         """The connection could not be made, broke, or carried something that is not an event stream."""
-        logger.warning("provider_unreachable", provider=self.provider, address=self.address, error=type(error).__name__)
+        self._note(error)
         match error:
             case httpx2.TimeoutException():
                 return ProviderTimeout(f"{self.provider} did not answer in time; {self.remedy_reach}")
@@ -137,8 +137,13 @@ class Failures:
         """The request engine gave up connecting."""
         if isinstance(cause, httpx2.HTTPError):
             return self.transport(cause)
-        logger.warning("provider_unreachable", provider=self.provider, address=self.address, error=type(cause).__name__)
+        self._note(cause)
         return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
+
+    def _note(self, error: BaseException | None) -> None:
+        """Of no tenant: a tenant may read what is logged of it, and how the server is run is the operator's."""
+        about = {"provider": self.provider, "address": self.address, "error": type(error).__name__}
+        logger.warning("provider_unreachable", tenant_id=None, **about)
 
     def timeout(self, seconds: float) -> ProviderError:
         """The call as a whole took too long."""

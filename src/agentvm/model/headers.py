@@ -3,7 +3,8 @@
 import re
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_ENCODED = re.compile("%([0-9A-Fa-f]{2})")
+_ENCODED = re.compile(r"%([0-9A-Fa-f]{2})")
+"""What it stands for must be ASCII, so each is a character of its own."""
 
 
 def parse_headers(text: str) -> dict[str, str]:

@@ -1,17 +1,20 @@
 """Console — what a command writes to stderr while it runs: one line per entry, with its time.
 
 Readable `key=value` in a terminal, JSON everywhere else. No secret and no query string is written, whoever logs it:
-the last step before the text is built takes them out. Other people's libraries are heard from warnings upward only.
+the last step before the text is built takes them out. Names come from users too, so nothing that a terminal would obey is
+written as it is. Other people's libraries are heard from warnings upward only.
 """
 
+import json
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import TextIO
 
 import structlog
 from structlog.stdlib import ProcessorFormatter
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from agentvm.errors import ConfigInvalid
 from agentvm.log import set_level
@@ -19,6 +22,8 @@ from agentvm.model.secret import Secret
 from agentvm.observability.redact import Redactor
 
 LEVELS = ("debug", "info", "warning", "error")
+
+_UNUSUAL = re.compile(r"[^ -~]")
 
 
 def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream: TextIO | None = None) -> None:
@@ -39,6 +44,7 @@ def configure_logs(level: str, *, secrets: Sequence[Secret | None] = (), stream:
                 structlog.processors.format_exc_info,
                 Redactor(secrets),
                 _renderer(target),
+                _disarm,
             ],
         )
     )
@@ -56,3 +62,8 @@ def _renderer(stream: TextIO) -> Processor:
     if stream.isatty():
         return structlog.processors.LogfmtRenderer(key_order=first, bool_as_flag=False)
     return structlog.processors.JSONRenderer(default=repr, ensure_ascii=False)
+
+
+def _disarm(logger: WrappedLogger, method: str, line: EventDict | str) -> str:
+    """As JSON would escape it: what moves a cursor, turns the direction of the text, or cannot be encoded."""
+    return _UNUSUAL.sub(lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], str(line))

@@ -120,7 +120,7 @@ def tokens_of(count: ModelCount) -> Iterator[tuple[str, int]]:
 def _stages(metrics: Metrics) -> Iterator[Metric]:
     yield _histogram("agentvm_turn_seconds", "From the message to the end of its turn.", metrics.turn_time)
     yield _histogram("agentvm_time_to_first_token_seconds", "From the message to the first of the answer.", metrics.first_token)
-    yield _histogram("agentvm_queue_seconds", "From the message until a model was asked.", metrics.queue_time)
+    yield _histogram("agentvm_queue_seconds", "From the message until the model that answered was asked.", metrics.queue_time)
     yield _histogram("agentvm_model_first_token_seconds", "From asking a model to its first token.", metrics.model_first)
     yield _histogram("agentvm_model_call_seconds", "From asking a model to the end of its answer.", metrics.model_time)
     yield _histogram("agentvm_tool_seconds", "From the end of the asking message to a tool's result.", metrics.tool_time)

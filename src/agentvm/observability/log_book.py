@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -158,13 +159,16 @@ class LogBook:
     async def after(self, number: int) -> list[LogEntry]:
         """Some of the entries above a number, the oldest first; none when there are none."""
         with self._lock:
-            recent, writer = list(self._recent), self._writer
-        first = recent[0].number if recent else self._last + 1
+            writer = self._writer
+            first = self._recent[0].number if self._recent else self._last + 1
+            # The numbers in the memory have no gaps. Whoever is not behind asks for each entry, so nothing else is looked at.
+            fresh = min(len(self._recent), max(0, self._last - number))
+            recent = list(islice(reversed(self._recent), fresh))[::-1]
         if number + 1 < first and writer is not None:
             older = await to_thread.run_sync(_read_on, writer.file, number, limiter=self._readers)
             if older := [entry for entry in older if entry.number < first]:
                 return older
-        return [entry for entry in recent if entry.number > number]
+        return recent
 
     def _find(self, wanted: LogFilter, sight: Sight, before: int, limit: int) -> Found:
         found: list[LogEntry] = []

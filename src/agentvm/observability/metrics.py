@@ -18,7 +18,9 @@ from agentvm.errors import BY_CODE
 from agentvm.events import error, lifecycle, state, stream, turn
 from agentvm.events.base import Event, EventData
 from agentvm.model.ids import Clock, TurnId
+from agentvm.model.ledger import LedgerEntry
 from agentvm.model.turn import Outcome
+from agentvm.model.usage import Usage
 from agentvm.observability.histogram import QUICK, SLOW, Histogram
 
 OTHER: Final = "other"
@@ -47,6 +49,19 @@ class ModelCount:
         self.cost = self.price = 0
         """In nano-USD."""
         self.unpriced = self.estimated = 0
+
+    def add(self, used: Usage, entry: LedgerEntry | None) -> None:
+        """What a call used, and what the ledger says of it."""
+        self.input += used.input_tokens
+        self.output += used.output_tokens
+        self.cache_read += used.cache_read_tokens
+        self.cache_write += used.cache_write_tokens
+        self.thinking += used.thinking_tokens
+        self.estimated += used.estimated
+        if entry is not None:
+            self.cost += entry.cost or 0
+            self.price += entry.price or 0
+            self.unpriced += entry.price is None
 
     @property
     def calls(self) -> int:
@@ -136,10 +151,20 @@ class Metrics:
         self.commands[command, "refused" if refused else "ok"] += 1
         self.command_time.observe(micros)
 
-    def served(self, method: str, route: str, status: int, micros: int) -> None:
-        """An HTTP request was answered; `route` is the template of its path, `other` where nothing is."""
+    def served(self, method: str, route: str, status: int, micros: int | None) -> None:
+        """An HTTP request was answered; `route` is the template of its path, `other` where nothing is.
+
+        `micros` is None for an answer that went on for as long as somebody listened: that says nothing of how fast we are.
+        """
         self.http[method if method in METHODS else OTHER, route, f"{status // 100}xx"] += 1
-        self.http_time.observe(micros)
+        if micros is not None:
+            self.http_time.observe(micros)
+
+    def billed(self, provider: str, entry: LedgerEntry) -> None:
+        """A model call beside all turns, of which no event tells: for a title, or a summary."""
+        count = self._count(provider, entry.model)
+        count.add(entry.usage, entry)
+        count.completed += 1
 
     # --- turns
 
@@ -222,17 +247,7 @@ class Metrics:
             return
         now.calls.add(data.call_id)
         count = self._count_of(now.asked, data)
-        used = data.usage
-        count.input += used.input_tokens
-        count.output += used.output_tokens
-        count.cache_read += used.cache_read_tokens
-        count.cache_write += used.cache_write_tokens
-        count.thinking += used.thinking_tokens
-        count.estimated += used.estimated
-        if data.entry is not None:
-            count.cost += data.entry.cost or 0
-            count.price += data.entry.price or 0
-            count.unpriced += data.entry.price is None
+        count.add(data.usage, data.entry)
         if now.asked is not None:
             self.model_time.observe_ms(event.timestamp - now.asked_at)
         if now.stop is None:
@@ -258,6 +273,9 @@ class Metrics:
             provider, _, model = asked.partition("/")
         else:
             provider, model = ("", data.model) if data.entry is None else (data.entry.driver, data.entry.model)
+        return self._count(provider, model)
+
+    def _count(self, provider: str, model: str) -> ModelCount:
         # What is there was known when it came, so this is asked rarely.
         count = self.models.get((provider, model))
         if count is None:

@@ -7,7 +7,7 @@ instruments are not used: what they would collect is counted already, and their 
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from prometheus_client.core import Metric
+from requests.adapters import HTTPAdapter
 
 from agentvm.model.address import is_loopback
 from agentvm.model.headers import parse_headers
@@ -39,6 +40,29 @@ _FLAGS: Final = TraceFlags(TraceFlags.SAMPLED)
 logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
 
 
+class _Head(HTTPAdapter):
+    """Reads of an answer no more than its head. Its body says nothing that is needed, and one without an end would hold the
+    thread, and all that waits for it, for ever: the timeout is for each piece of it."""
+
+    problem = ""
+    """Why the last request was not taken, without what anybody said."""
+
+    # Any: as in the class above it.
+    def send(self, request: requests.PreparedRequest, *args: Any, **about: Any) -> requests.Response:
+        try:
+            response = super().send(request, *args, **{**about, "stream": True})
+        except requests.RequestException as error:
+            self.problem = type(error).__name__
+            raise
+        self.problem = f"HTTP {response.status_code}"
+        response._content = b""
+        if response.headers.get("content-length") == "0":
+            # Then the connection can be used again.
+            response.raw.read()
+        response.close()
+        return response
+
+
 class Otlp:
     """Sends to one collector. Its methods wait, up to `TIMEOUT`: they are for a thread of their own."""
 
@@ -47,6 +71,9 @@ class Otlp:
         session = requests.Session()
         # A proxy from the environment is for the world, not for a collector on this machine.
         session.trust_env = not is_loopback(urlsplit(to.endpoint).hostname or "")
+        self._head = _Head()
+        session.mount("http://", self._head)
+        session.mount("https://", self._head)
         self._resource = Resource.create({"service.name": to.service_name, "service.version": VERSION})
         self._spans = OTLPSpanExporter(
             endpoint=f"{base}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
@@ -65,6 +92,10 @@ class Otlp:
         scope = points.ScopeMetrics(scope=_SCOPE, metrics=made, schema_url="")
         whole = points.ResourceMetrics(resource=self._resource, scope_metrics=[scope], schema_url="")
         return self._metrics.export(points.MetricsData(resource_metrics=[whole])) is points.MetricExportResult.SUCCESS
+
+    @property
+    def problem(self) -> str:
+        return self._head.problem
 
     def stop(self) -> None:
         """Gives up what is being tried again. From any thread."""

@@ -10,6 +10,11 @@ from agentvm.model.secret import Secret
 
 HIDDEN = "***"
 
+MOST_TEXT = 20_000
+"""Characters of one text. What a peer sends may be a hundred million of them, and each is looked at a few times."""
+_MARGIN = 1_000
+"""More is looked at than is kept, so that the cut leaves no half of a secret."""
+
 _SECRET_NAME = re.compile(r"(?i).*(?:api_?key|authorization|password|secret|cookie)|(?:.*_)?token")
 # Each matches with or without what it takes out, and schemes are short: no text takes more than a few looks at each letter.
 _QUERY = re.compile(r"""(\w{1,20}://[^\s?'"]*|(?:^|(?<=[\s'"]))/[^\s?'"]*)(?:\?[^\s'"]*)?""")
@@ -37,9 +42,13 @@ class Redactor:
 def _clean(value: object, secrets: Sequence[str]) -> object:
     match value:
         case str():
+            cut = len(value) > MOST_TEXT
+            if cut:
+                value = value[: MOST_TEXT + _MARGIN]
             for secret in secrets:
                 value = value.replace(secret, HIDDEN)
-            return _OWN_KEY.sub(HIDDEN, _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value)))
+            clean = _OWN_KEY.sub(HIDDEN, _USER_INFO.sub(r"\1***@", _QUERY.sub(r"\1", value)))
+            return f"{clean[:-_MARGIN]}…" if cut else clean
         case dict():
             return {key: HIDDEN if _SECRET_NAME.fullmatch(str(key)) else _clean(inner, secrets) for key, inner in value.items()}
         case list() | tuple():

@@ -57,16 +57,18 @@ def _store(now: Gauges) -> Check:
 def _disk(free: int | None, little: int) -> Check:
     if free is None:
         return Check(name="disk", status="ok", message="Nothing is kept on a disk")
-    left = f"{free / 1024**3:.1f} GiB are free where the data is"
+    left = f"{free / 1024**3:.1f} GiB" if free >= 1024**3 else f"{free / 1024**2:.0f} MiB"
+    left = f"{left} are free where the data is"
     if free < FULL:
-        return Check(name="disk", status="fail", message=f"{left}: make room, no message is accepted before")
+        text = f"{left}: make room now, or nothing can be stored; /ready sends load balancers elsewhere until then"
+        return Check(name="disk", status="fail", message=text)
     if free < little:
         return Check(name="disk", status="warn", message=f"{left}, less than limits.diskFree says: make room soon")
     return Check(name="disk", status="ok", message=left)
 
 
 def _loop(lag: float) -> Check:
-    text = f"The event loop was late by {lag * 1000:.0f} ms at worst of late"
+    text = f"The event loop was at most {lag * 1000:.0f} ms late in the last 15 s"
     if lag >= STUCK:
         return Check(name="loop", status="fail", message=f"{text}: something keeps everybody waiting")
     if lag >= SLUGGISH:

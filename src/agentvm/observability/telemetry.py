@@ -67,6 +67,10 @@ class Snapshot:
 class Collector(Protocol):
     """Who takes it; each method waits, and says whether it was taken."""
 
+    @property
+    def problem(self) -> str:
+        """Why the last was not taken: `HTTP 401`, `ConnectTimeout`."""
+
     def send_spans(self, spans: Sequence[Span]) -> bool: ...
 
     def send_metrics(self, snapshot: Snapshot) -> bool: ...
@@ -162,9 +166,8 @@ class Sender:
             if self._now() - self._told < QUIET:
                 return
             self._told, untold, self._untold = self._now(), self._untold, 0
-        logger.warning(
-            "otlp_not_sent", what=what, spans_lost=untold, remedy="see whether the collector at otel.endpoint answers"
-        )
+        remedy = "see whether the collector at otel.endpoint answers, and takes it"
+        logger.warning("otlp_not_sent", what=what, problem=self._collector.problem, spans_lost=untold, remedy=remedy)
 
 
 class Telemetry:

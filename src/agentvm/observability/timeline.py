@@ -62,7 +62,7 @@ class Stages(Record):
     """Where the time went, in ms; together, the duration."""
 
     queue: int = 0
-    """Until a model was asked: the turn before it, the history, the quotas."""
+    """Until the model that answered first was asked: the turn before it, the history, the quotas, attempts before it."""
     wait: int = 0
     """For the first token of each model call."""
     stream: int = 0

@@ -150,10 +150,22 @@ class Agent:
     async def _receive(
         self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None = None
     ) -> Accepted:
+        # Counted from here on: whoever rewrites the history must not begin while this one waits for the log.
+        self._accepting += 1
+        try:
+            accepted = await self._commit(content, client_key, user_id, rewound)
+        finally:
+            self._accepting -= 1
+        self.inbox.append(accepted)
+        return accepted
+
+    async def _commit(
+        self, content: UserContent, client_key: str | None, user_id: UserId | None, rewound: SessionRewound | None
+    ) -> Accepted:
         log = await self.voice.log()
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
-        if len(self.inbox) + self._accepting >= (most := self._ports.limits_of(self.tenant_id).inbox):
+        if len(self.inbox) + self._accepting > (most := self._ports.limits_of(self.tenant_id).inbox):
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
         turn_id = TurnId(self._ports.new_id("turn"))
@@ -172,12 +184,7 @@ class Agent:
             told.append(state.ConversationQueued(message_id=message_id))
         accepted = self._accept(turn.begin(turn_id, message_id, at), user_id)
         accepted.cursor = log.head
-        self._accepting += 1
-        try:
-            await self.voice.emit(told, accepted.scope)
-        finally:
-            self._accepting -= 1
-        self.inbox.append(accepted)
+        await self.voice.emit(told, accepted.scope)
         return accepted
 
     def release(self, accepted: Accepted) -> None:

@@ -164,11 +164,14 @@ class Runtime:
         """Goes on with every turn that was accepted and has no end."""
         await self.quarantine.load()
         found: list[tuple[TenantId, Image, Turn, Done]] = []
+        stopped: set[TurnId] = set()
         for tenant_id, left in await self._ports.store.list_unfinished():
             image = await self._read_image(tenant_id, left)
             if image is not None:
                 found.append((tenant_id, image, left, await self._review(tenant_id, left)))
-        stopped: set[TurnId] = set()
+                if await self._ports.store.tenant(tenant_id).find_session(left.session_id) is None:
+                    # The crash came between the deletion and the turn's end: nobody would see what it says.
+                    stopped.add(left.turn_id)
         suspended: set[TurnId] = set()
         for log in await read_tails(self._ports.store):
             self._ports.journal.adopt(log)

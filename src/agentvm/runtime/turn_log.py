@@ -2,11 +2,14 @@
 
 from agentvm.events.base import Event
 from agentvm.events.lifecycle import Interrupted
+from agentvm.events.stream import InputJsonDelta, TextDelta, ThinkingDelta
 from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.runtime.replay import Replay
 from agentvm.storage.base import Store
+
+_PIECES = (TextDelta, ThinkingDelta, InputJsonDelta)
 
 
 class TurnLog:
@@ -34,17 +37,21 @@ class TurnLog:
             return found, None
         return found, missed.events[-1].seq
 
-    async def read_all(self, most: int | None = None) -> tuple[list[Event], bool]:
-        """Its events, about so many at most, and whether they are all that was told of it so far."""
-        events, after = list[Event](), await self.before()
-        while most is None or len(events) < most:
+    async def read_all(self, most: int | None = None, *, words: bool = True) -> tuple[list[Event], bool]:
+        """Its events, and whether they are all that was told of it so far; about `most` of them are looked at.
+
+        Without `words` the pieces of what was said are left out, which are nearly all of them.
+        """
+        events, seen, after = list[Event](), 0, await self.before()
+        further: int | None = after
+        while further is not None and (most is None or seen < most):
             found, further = await self.read(after)
-            events += found
-            if further is None:
-                break
-            after = further
+            seen += len(found)
+            events += found if words else (event for event in found if not isinstance(event.data, _PIECES))
+            after = after if further is None else further
         begun = any(isinstance(event.data, TurnRequest) for event in events)
-        return events, begun and (self._row.outcome is None or isinstance(events[-1].data, TurnResponse))
+        ended = self._row.outcome is None or (bool(events) and isinstance(events[-1].data, TurnResponse))
+        return events, begun and ended and further is None
 
 
 def _belongs(event: Event, turn_id: TurnId) -> bool:

@@ -19,7 +19,7 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import MAX_BODY, Asked, Gate, check_gated, gate_of
+from agentvm.server.http.gate import GOES_ON, MAX_BODY, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
@@ -74,7 +74,8 @@ class Application:
         finally:
             if scope["type"] == "http":
                 route = scope.get("path_template") or OTHER
-                self._vm.observatory.metrics.served(scope["method"], route, status, (time.perf_counter_ns() - began) // 1000)
+                took = None if scope["state"].get(GOES_ON) else (time.perf_counter_ns() - began) // 1000
+                self._vm.observatory.metrics.served(scope["method"], route, status, took)
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whoever brings credentials is known before the socket opens, or it does not open."""
@@ -117,11 +118,15 @@ def management_api(behind_gate: tuple[HTTPRouteHandler, ...] = ()) -> Litestar:
     def health_head() -> None:
         """Probes often ask for no more than the status."""
 
+    @head("/ready", sync_to_thread=False)
+    def ready_head(request: Asked) -> Response[None]:
+        return Response(None, status_code=200 if gate_of(request).vm.hindrance is None else 503)
+
     @get("/ws", sync_to_thread=False)
     def socket_by_http() -> None:
         raise HTTPException(status_code=426, headers={"Upgrade": "websocket"})
 
-    served = [health, health_head, ready, socket_by_http, *behind_gate]
+    served = [health, health_head, ready, ready_head, socket_by_http, *behind_gate]
     app = Litestar(
         # In one router: Litestar looks through all it has for each thing it is given.
         [Router("/", route_handlers=[*_options(served), *served])],

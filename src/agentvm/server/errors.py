@@ -89,6 +89,9 @@ def explain(request: Request[Any, Any, Any], error: Exception) -> Response[Failu
     details: dict[str, object] = {}
     if isinstance(error, AgentVMError):
         status, code, message, details = status_of(error), error.code, str(error), error.details
+        if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            # Whoever asked can do nothing about it; who can must hear of it.
+            logger.error("request_failed", path=path, request_id=request_id, code=code, error=message)
     elif isinstance(error, HTTPException):
         status = error.status_code
         code = HTTPStatus(status).phrase.lower().replace(" ", "_")

@@ -37,6 +37,9 @@ class Tell(Protocol):
     def __call__(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
 
 
+Billed = Callable[[str, LedgerEntry], None]
+"""Is told of a model call that was entered in the ledger, and of the name of its provider."""
+
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
 """Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
 
@@ -64,6 +67,8 @@ class Asking:
         self._clock = clock
         self._meter = meter
         self.choose = choose
+        self.billed: Billed = lambda provider, entry: None
+        """Who counts what is billed; no event tells of it."""
 
     async def ask(self, errand: Errand, candidates: Sequence[Chosen], write: Write) -> tuple[Chosen, str] | None:
         """Who answered, and what; None when nobody could be asked anything. Raises what the first failed with."""
@@ -166,3 +171,4 @@ class Asking:
             price=charge.price,
         )
         await self._store.accounts(errand.tenant_id).ledger.add((entry,))
+        self.billed(planned.provider, entry)

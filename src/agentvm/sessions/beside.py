@@ -7,7 +7,7 @@ import anyio
 from agentvm.ecosystem import Effector
 from agentvm.model.ids import Clock, NewId, TenantId
 from agentvm.model.limits import Limits
-from agentvm.sessions.asking import Asking, Choose, Meter, Tell
+from agentvm.sessions.asking import Asking, Billed, Choose, Meter, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
@@ -28,11 +28,15 @@ class Beside:
         choose: Choose,
         meter: Meter,
     ) -> None:
-        asking = Asking(store, clock, choose=choose, meter=meter)
+        self._asking = asking = Asking(store, clock, choose=choose, meter=meter)
         self._titles = Titles(store, clock, asking, by=by)
         self._search = SearchUpkeep(store)
         self.compactor = Compactor(store, clock, new_id, asking, limits=limits)
         self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor)
+
+    def count(self, billed: Billed) -> None:
+        """From now on this hears of what is billed."""
+        self._asking.billed = billed
 
     async def run(self, tell: Tell) -> None:
         """Until cancelled."""

@@ -14,6 +14,7 @@ from agentvm.sessions.foreign import (
     branch,
     conversations,
     dict_of,
+    leaf,
     list_of,
     seconds,
     text_of,
@@ -29,7 +30,8 @@ def parse(raw: object) -> Iterator[Conversation]:
         if not isinstance(mapping, dict):
             raise Unfit("there is no `mapping`: is it from ChatGPT?", "mapping")
         made = Conversation(text_of(one.get("title")), seconds(one.get("create_time")), seconds(one.get("update_time")))
-        for node in branch(mapping, one.get("current_node"), "parent"):
+        last = one.get("current_node")
+        for node in branch(mapping, last if isinstance(last, str) and last in mapping else leaf(mapping, "parent"), "parent"):
             if message := dict_of(node.get("message")):
                 _add(made, message)
         yield made

@@ -4,7 +4,7 @@ Each becomes an image with one session. What they cannot say, such as what a tur
 """
 
 import base64
-import json
+import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +47,13 @@ DEFINITION = Definition(name="imported")
 
 Json = dict[str, Any]
 
+# Two escapes that make a pair, or any other one: so that what stands behind an escaped backslash is not taken for an escape.
+_ESCAPES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\(?:u[0-9a-fA-F]{4}|.)")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# Providers take no other names of tools, also not of those that were called long ago.
+_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
+_LONGEST_NAME = 64
+
 
 @dataclass(slots=True)
 class Conversation:
@@ -75,7 +82,8 @@ class Conversation:
         if parent is None:
             parent = self._id()
             self.messages.append(AssistantMessage(id=parent, timestamp=self._at(at), role="assistant", content=()))
-        call = ToolCall(id=f"call_{len(self.messages)}", name=name, input=given)
+        called = _NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
+        call = ToolCall(id=f"call_{len(self.messages)}", name=called, input=given)
         self._calls.append(call)
         self.messages.append(
             ToolCallMessage(id=self._id(), timestamp=self._at(at), role="assistant", tool_call=call, parent_id=parent)
@@ -105,7 +113,7 @@ Parse = Callable[[object], Iterator[Conversation]]
 def read_foreign(file: BinaryIO, parse: Parse, spool: Spool, container_id: ContainerId, new_id: NewId) -> None:
     """Puts the conversations on the spool; `ArchiveInvalid` says which of them does not fit."""
     try:
-        raw = msgspec.json.decode(_content(file))
+        raw = decode(_content(file))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid(f"It is not JSON that can be read: {shorten(str(error))}", CONVERSATIONS) from None
     try:
@@ -182,9 +190,19 @@ def conversations(raw: object) -> Iterator[Json]:
         yield item
 
 
+def decode(body: bytes) -> Any:
+    """JSON of others. They cut characters in half; half of a surrogate pair, which cannot be stored, becomes a mark."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        whole = _ESCAPES.sub(lambda found: b"\\ufffd" if _HALF.fullmatch(found[0]) else found[0], body)
+        if whole == body:
+            raise
+        return msgspec.json.decode(whole)
+
+
 def text_of(value: object) -> str:
-    """Half of a surrogate pair, which cannot be stored, is a question mark."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+    return value if isinstance(value, str) else ""
 
 
 def dict_of(value: object) -> Json:
@@ -219,6 +237,12 @@ def thoughts(*found: str) -> Iterator[ThinkingPart]:
     return (ThinkingPart(reasoning=text) for text in found if text.strip())
 
 
+def leaf(nodes: Json, parent: str) -> str | None:
+    """The last message that nobody has answered, for a file that does not say which was looked at."""
+    parents = {dict_of(node).get(parent) for node in nodes.values() if isinstance(dict_of(node).get(parent), str)}
+    return next((name for name in reversed(nodes) if name not in parents), None)
+
+
 def branch(nodes: Json, last: object, parent: str) -> list[Json]:
     """From the root to the node that was looked at last: of an edited conversation, the version that is shown."""
     path: list[Json] = []
@@ -236,8 +260,8 @@ def branch(nodes: Json, last: object, parent: str) -> list[Json]:
 def as_json(text: str) -> Json:
     """What a tool was given, if that is an object."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"text": text}
 

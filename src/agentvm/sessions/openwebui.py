@@ -14,6 +14,7 @@ from agentvm.sessions.foreign import (
     conversations,
     data_uri,
     dict_of,
+    leaf,
     list_of,
     seconds,
     text_of,
@@ -30,8 +31,9 @@ def parse(raw: object) -> Iterator[Conversation]:
         title = text_of(one.get("title")) or text_of(chat.get("title"))
         made = Conversation(title, seconds(one.get("created_at")), seconds(one.get("updated_at")))
         history = dict_of(chat.get("history"))
-        shown = branch(dict_of(history.get("messages")), history.get("currentId"), "parentId")
-        for message in shown or map(dict_of, list_of(chat.get("messages"))):
+        nodes, listed = dict_of(history.get("messages")), [dict_of(one) for one in list_of(chat.get("messages"))]
+        shown = branch(nodes, history.get("currentId"), "parentId")
+        for message in shown or listed or branch(nodes, leaf(nodes, "parentId"), "parentId"):
             at = seconds(message.get("timestamp"))
             match message.get("role"):
                 case "user":

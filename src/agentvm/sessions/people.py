@@ -33,6 +33,9 @@ _SHOWN = re.compile(r"image/(?:png|jpeg|gif|webp)")
 MOST_PICTURES = 32 * 1024 * 1024
 """Bytes of the pictures that are shown of one message; others are named."""
 _FENCE = re.compile(r"`{3,}")
+# What a page says of who speaks.
+_SPEAKER = re.compile(r" {0,3}#{1,3}[ \t]+(?:User|Assistant|Error|Tool call:|Tool result:)")
+_OPENS = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +113,25 @@ def _markdown_session(image: Image, session: Session) -> str:
     return f"# {title}\n\n{_when(session.created_at)}\n\n"
 
 
+def _own_words(text: str) -> str:
+    """Nobody speaks for another: no line looks like the heading of a message, and code that was cut off ends here."""
+    shown: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        found = _OPENS.match(line)
+        if found is not None and not fence:
+            fence = found[1]
+        elif found is not None and found[1].startswith(fence) and not found[2].strip():
+            fence = ""
+        shown.append(f"\\{line}" if not fence and _SPEAKER.match(line) else line)
+    return "\n".join([*shown, fence] if fence else shown)
+
+
 def _markdown_message(message: Message) -> str:
     match message:
         case UserMessage(content=content):
             shown = content if isinstance(content, str) else "\n\n".join(map(_markdown_part, content))
-            return f"## User\n\n{shown}\n\n"
+            return f"## User\n\n{_own_words(shown)}\n\n"
         case AssistantMessage(content=parts):
             return "## Assistant\n\n" + "".join(_markdown_said(part) for part in parts) if parts else ""
         case ToolCallMessage(tool_call=call):
@@ -131,7 +148,7 @@ def _markdown_part(part: UserPart) -> str:
 
 def _markdown_said(part: TextPart | ThinkingPart) -> str:
     if isinstance(part, TextPart):
-        return f"{part.text}\n\n"
+        return f"{_own_words(part.text)}\n\n"
     return "".join(f"> {line}\n" for line in part.reasoning.splitlines()) + "\n"
 
 

@@ -144,7 +144,7 @@ class _Reader:
         for name in ours[1:]:
             self._session(files[name], waiting)
         for image in waiting.values():
-            # Those without a session.
+            # Those without a session, which the spool refuses.
             self._place(IMAGES, None, self._spool.add_image, image)
         if unused := sorted(self._blobs.keys() - self._used):
             raise invalid(f"The blob {unused[0]} belongs to nothing", BLOBS + unused[0].removeprefix("sha256:"))

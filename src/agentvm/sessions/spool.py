@@ -165,9 +165,10 @@ class Spool:
 
     def check(self) -> None:
         """To be asked when all is there."""
-        with_sessions = {image_id for _, image_id in self._pairs()}
+        pairs = set(self._pairs())
         for image in self.images.values():
-            if image.image_id in with_sessions and image.session_id not in self.sessions:
+            # One of its own: else it would name a session that somebody else has here.
+            if (image.session_id, image.image_id) not in pairs:
                 raise Unfit(f"the default session {image.session_id} of {image.image_id} is not there", "image.sessionId")
 
     def load(self, renamed: Renamed) -> Iterator[Carried]:

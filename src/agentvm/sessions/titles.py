@@ -89,9 +89,17 @@ class Titles:
             while self._waiting:
                 turn = self._waiting.popleft()
                 try:
-                    await self._give(turn, tell)
-                except AgentVMError as error:
-                    logger.warning("title_not_given", session_id=turn.session_id, code=error.code, error=str(error))
+                    # In a group of its own: what a driver gets wrong over a title ends that title, not the server.
+                    async with anyio.create_task_group() as alone:
+                        alone.start_soon(self._try, turn, tell)
+                except ExceptionGroup:
+                    logger.exception("title_crashed", session_id=turn.session_id)
+
+    async def _try(self, turn: _Turn, tell: Tell) -> None:
+        try:
+            await self._give(turn, tell)
+        except AgentVMError as error:
+            logger.warning("title_not_given", session_id=turn.session_id, code=error.code, error=str(error))
 
     async def _give(self, turn: _Turn, tell: Tell) -> None:
         sessions = self._store.tenant(turn.tenant_id).sessions((turn.container_id,))

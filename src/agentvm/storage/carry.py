@@ -17,11 +17,15 @@ from agentvm.storage.attachments import Upload
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """One moment of a session: its turns that have ended, those that have not, and how far its messages went."""
+    """One moment of a session: its turns that have ended, those that have not, and how far its messages went.
+
+    `rewound` is the number of what was taken back last: what is taken back later was still there.
+    """
 
     turns: tuple[Turn, ...]
     running: frozenset[TurnId]
     last: int
+    rewound: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Carrier(Protocol):
         """Which of them an image or a session of the tenant has already."""
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
-        """All that is loaded, in one commit, with containers as needed; `load` may be called again.
+        """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
 
         Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile.
         """

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import httpx2
 import pytest
 from tests.server.http.fixtures import World, open_world
@@ -130,6 +131,21 @@ async def test_who_follows_is_sent_the_newest_and_then_each_as_it_comes() -> Non
         say("four", turn_id="u1")
         async with client.stream("GET", f"/v1/logs?follow=true&turn=u1&after={third['number']}") as answer:
             assert (await anext(lines(answer)))["event"] == "four"
+
+
+async def test_how_long_somebody_follows_says_nothing_of_how_fast_answers_are() -> None:
+    async with running() as (_, client):
+        say("one", turn_id="u1")
+        async with client.stream("GET", "/v1/logs?follow=true&turn=u1") as answer:
+            await anext(lines(answer))
+        while True:
+            told = (await client.get("/v1/metrics")).json()
+            counts = {(one["route"], one["status"]): one["count"] for one in told["requests"]["http"]}
+            if ("/v1/logs", "2xx") in counts:
+                break
+            await anyio.lowlevel.checkpoint()
+        assert counts["/v1/logs", "2xx"] == 1
+        assert told["latency"]["http"]["count"] == sum(counts.values()) - 1
 
 
 async def test_a_browser_is_sent_events() -> None:

@@ -66,6 +66,10 @@ async def test_the_operator_sees_the_server_in_json_and_as_text() -> None:
     [
         ("/v1/metrics", b"*/*", "application/json"),
         ("/v1/metrics", b"application/json", "application/json"),
+        ("/v1/metrics", b"application/json, text/plain, */*", "application/json"),
+        ("/v1/metrics", b"text/plain;q=0, */*", "application/json"),
+        ("/v1/metrics", b"application/openmetrics-text;q=0, text/plain", "text/plain; version=0.0.4; charset=utf-8"),
+        ("/metrics", b"application/openmetrics-text;q=0, text/plain", "text/plain; version=0.0.4; charset=utf-8"),
         ("/v1/metrics", b"text/plain", "text/plain; version=0.0.4; charset=utf-8"),
         ("/v1/metrics", SCRAPER[1], "application/openmetrics-text; version=1.0.0; charset=utf-8"),
         ("/metrics", b"application/json", "text/plain; version=0.0.4; charset=utf-8"),

@@ -6,11 +6,14 @@ import apsw
 import pytest
 from msgspec import structs
 
+from agentvm.errors import ImageNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import SessionId
-from agentvm.storage.sqlite import SqliteStore
+from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.database import Database, Work, open_database
-from agentvm.testing.conformance.records import IMAGE, SESSION, default_session, image, message, session, turn
+from agentvm.storage.sqlite.rows import fetch
+from agentvm.storage.sqlite.session_write import ARRIVING, MESSAGES
+from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
@@ -131,3 +134,52 @@ async def test_the_scope_decides_the_container_not_the_record(store: SqliteStore
         home = await settle(store, image(container="elsewhere"))
         assert await home.get_image(IMAGE) == image()
         assert await store.tenant(ACME).list_containers() == ("home",)
+
+
+async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(database: Database, store: SqliteStore) -> None:
+    home = await settle(store, image())
+    long = [message(f"m{number}", "heron") for number in range(5 * MESSAGES)]
+    seen: set[int] = set()
+
+    async def look() -> None:
+        while len(long) not in seen:
+            shown = await home.get_session(SessionId("s2"))
+            seen.add(0 if shown is None else len(await home.list_messages(SessionId("s2"))))
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(look)
+            await home.add_session(session("s2"), long)
+    assert seen <= {0, len(long)}
+    assert await home.list_messages(SessionId("s2")) == tuple(long)
+
+
+async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: Database, store: SqliteStore) -> None:
+    home = await settle(store, image())
+    long = [message(f"m{number}", "heron") for number in range(50 * MESSAGES)]
+    refused: list[ImageNotFound] = []
+
+    async def add() -> None:
+        try:
+            await home.add_session(session("s2"), long)
+        except ImageNotFound as error:
+            refused.append(error)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(add)
+            while not await database.read(lambda found: fetch(found, "SELECT 1 FROM all_messages LIMIT 1", ())):
+                pass
+            await home.delete_image(IMAGE)
+    assert len(refused) == 1
+    assert await database.read(lambda found: fetch(found, "SELECT count(*) FROM all_messages", ())) == [(0,)]
+
+
+async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_start(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "x.db") as store:
+        home = await settle(store, image())
+        await home.add_session(session("s2"), [message("m1")])
+    async with open_database(tmp_path / "x.db") as database:
+        await database.write(lambda found: fetch(found, f"UPDATE sessions SET deleted_at = {ARRIVING}", ()))
+    async with open_store(tmp_path / "x.db") as store:
+        assert await store.tenant(ACME).container(HOME).list_messages(SessionId("s2")) == ()

@@ -2,14 +2,14 @@ import pytest
 from msgspec import structs
 
 from agentvm.errors import SessionNotFound
-from agentvm.model.ids import SessionId
+from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.usage import Usage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.session_write import MESSAGES, PIECE, cut, prepare
 from agentvm.testing.conformance.log import chunk, write
-from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
+from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, settle
 
 pytestmark = pytest.mark.anyio
@@ -60,3 +60,30 @@ async def test_a_session_that_is_gone_takes_nothing(database: Database, store: S
     await settle(store, image())
     with pytest.raises(SessionNotFound):
         await database.write(prepare(write(SessionId("gone"), text="m1")))
+
+
+async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: Database, store: SqliteStore) -> None:
+    home = await settle(store, image())
+    other = structs.replace(session("s2"), title="deleted")
+    await home.add_session(other)
+    running = structs.replace(turn("t1"), outcome=None, ended_at=None, session_id=SessionId("s2"))
+
+    def of_other(*given: object) -> SessionWrite:
+        return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SessionId("s2"), now=7, turns=given)  # type: ignore[arg-type]
+
+    await database.write(prepare(of_other(running)))
+    assert await store.tenant(ACME).sessions((HOME,)).delete(SessionId("s2"), 8) is not None
+    with pytest.raises(SessionNotFound):
+        await database.write(prepare(of_other(structs.replace(running, turn_id=TurnId("t2"), client_key=None))))
+    await database.write(prepare(of_other(structs.replace(running, outcome="interrupted", ended_at=9))))
+    assert [(one.turn_id, one.outcome) for one in await home.list_turns(SessionId("s2"))] == [("t1", "interrupted")]
+
+
+def test_a_piece_is_no_more_than_the_writer_takes_at_a_time() -> None:
+    assert [len(piece) for piece in cut([message(f"m{number}") for number in range(2 * MESSAGES + 1)])] == [
+        MESSAGES,
+        MESSAGES,
+        1,
+    ]
+    assert [len(piece) for piece in cut([message(f"m{number}", "x" * (PIECE // 2)) for number in range(3)])] == [1, 1, 1]
+    assert cut([]) == []

@@ -3,7 +3,6 @@
 from typing import Any, Literal
 
 from agentvm.commands.branches import Branches
-from agentvm.commands.session_centre import shown
 from agentvm.commands.speaking import Spoken
 from agentvm.errors import AgentBusy, ImageNotFound, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.base import Record
@@ -14,7 +13,6 @@ from agentvm.protocol.commands.message import ClientKey
 from agentvm.protocol.records import SessionRecord
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
 from agentvm.server.http.sessions import READ, WRITE, centre_of, speaker_of
-from agentvm.storage.sessions import Listed
 
 routes = Routes()
 
@@ -86,7 +84,7 @@ async def fork(ask: Ask[ForkGiven]) -> Answer[SessionRecord]:
     session = await branches_of(ask).fork(
         _named(ask), message_id=_message(given.message_id), image_id=image_id, title=given.title
     )
-    return Answer(content=shown(Listed(session, 0, None)), status=201)
+    return Answer(content=await centre_of(ask).get(session.session_id), status=201)
 
 
 @routes.add("POST", f"{_ONE}/rewind", needs=WRITE, takes=RewindGiven, action="session.rewind", raises=_REFUSES)

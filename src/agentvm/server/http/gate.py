@@ -51,6 +51,9 @@ MAX_PARAMETERS = 50
 
 Asked = Request[Any, Any, Any]
 
+GOES_ON = "goes_on"
+"""In the state of a request whose answer has no end yet."""
+
 NO_TENANT = "There is no such tenant"
 _ROUTE = "gated"
 
@@ -117,6 +120,7 @@ class Gate:
             )
 
         self.streams.check(owner)
+        request.scope["state"][GOES_ON] = True
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", **answer.headers}
         run = functools.partial(self.streams.run, answer.content, owner, may)
         return StreamingResponse(run, media_type=answer.media_type, headers=headers)

@@ -11,6 +11,7 @@ from agentvm.errors import InvalidInput
 from agentvm.observability.log_book import Follower
 from agentvm.observability.log_entry import LogEntry
 from agentvm.observability.log_filter import LogFilter, Sight, sight_of
+from agentvm.server.http.accept import preferred
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment
 from agentvm.server.http.stream import Source, Streamed
 
@@ -86,7 +87,7 @@ async def _follow(ask: Ask[LogsGiven], wanted: LogFilter, sight: Sight) -> Answe
         after = book.last
         found = await book.find(wanted, sight, before=after + 1, limit=given.limit)
         first = found.entries[::-1]
-    as_events = EVENTS in ask.accept
+    as_events = preferred(ask.accept, (LINES, EVENTS)) == EVENTS
 
     @contextmanager
     def opened() -> Iterator[Source]:

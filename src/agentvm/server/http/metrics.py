@@ -15,11 +15,13 @@ from agentvm.model.principal import Principal
 from agentvm.observability.exposition import OPENMETRICS, render
 from agentvm.observability.report import ServerMetrics, TenantMetrics
 from agentvm.observability.status import Status
+from agentvm.server.http.accept import preferred
 from agentvm.server.http.route import Answer, Ask, Nothing, Routes
 
 routes = Routes()
 
 READ = ("metrics:read",)
+JSON, TEXT = "application/json", "text/plain"
 NOT_THEIRS = "The text form is of the whole server, and for its operator; ask for application/json to see your own numbers"
 
 
@@ -29,8 +31,9 @@ async def show(ask: Ask[Nothing]) -> ServerMetrics | TenantMetrics | Answer[byte
 
     JSON, or what Prometheus reads if that is asked for. A tenant sees its own numbers.
     """
-    if OPENMETRICS in ask.accept or "text/plain" in ask.accept:
-        return await _text(ask)
+    form = preferred(ask.accept, (JSON, TEXT, OPENMETRICS))
+    if form != JSON:
+        return await _text(ask, form)
     if ask.named or not operates(ask.principal):
         return await _of_tenant(ask)
     return ask.vm.observatory.report()
@@ -39,7 +42,7 @@ async def show(ask: Ask[Nothing]) -> ServerMetrics | TenantMetrics | Answer[byte
 @routes.add("GET", "/metrics", needs=READ, across=False, takes=Nothing, media_type="text/plain")
 async def scrape(ask: Ask[Nothing]) -> Answer[bytes]:
     """See what the server counts, as Prometheus reads it."""
-    return await _text(ask)
+    return await _text(ask, preferred(ask.accept, (TEXT, OPENMETRICS)))
 
 
 @routes.add("GET", "/v1/status", needs=READ, across=False, takes=Nothing)
@@ -58,12 +61,11 @@ def operates(principal: Principal) -> bool:
     return principal.tenant_id == DEFAULT_TENANT and principal.user_id is None and principal.containers is None
 
 
-async def _text(ask: Ask[Nothing]) -> Answer[bytes]:
+async def _text(ask: Ask[Nothing], form: str) -> Answer[bytes]:
     if ask.named or not operates(ask.principal):
         raise AccessDenied(NOT_THEIRS)
     found = ask.vm.observatory.samples()
-    openmetrics = OPENMETRICS in ask.accept
-    text, media_type = await anyio.to_thread.run_sync(lambda: render(found, openmetrics=openmetrics))
+    text, media_type = await anyio.to_thread.run_sync(lambda: render(found, openmetrics=form == OPENMETRICS))
     return Answer(content=text, media_type=media_type)
 
 

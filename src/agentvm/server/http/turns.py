@@ -18,8 +18,8 @@ from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Rou
 routes = Routes()
 
 READ = ("sessions:read",)
-MOST_EVENTS = 20_000
-"""Of one turn that are looked at for its timeline: one that said more is told as far as that."""
+MOST_EVENTS = 500_000
+"""Of one turn that are looked at for its timeline, a second's work: one that said more is told as far as that."""
 
 
 class ListGiven(Given):
@@ -66,7 +66,7 @@ async def show(ask: Ask[Nothing]) -> Timeline:
     Also while it runs. When what was told of it is no longer kept, what it used and cost still is.
     """
     row = await _find(ask)
-    events, complete = await _log(ask, row).read_all(MOST_EVENTS)
+    events, complete = await _log(ask, row).read_all(MOST_EVENTS, words=False)
     ledger = await ask.accounts.ledger.of_turn(row.turn_id)
     return draw(row, events, ledger, now=ask.vm.clock(), complete=complete)
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ledger import LedgerEntry, UsageRow
+from agentvm.server.http.accept import preferred
 from agentvm.server.http.calendar import DAY, HOUR, Step, step_name, steps_between
 from agentvm.server.http.route import BIG, Answer, Ask, Given, Limit, Page, Routes, moment, paged
 
@@ -95,7 +96,9 @@ async def report(ask: Ask[UsageGiven]) -> Report | Answer[bytes]:
     rows = await _rows(ask, by, since, until)
     margin = ask.principal.may("system:admin")
     items = [_shown(row, margin=margin) for row in rows]
-    if given.format == "csv" or (given.format is None and "text/csv" in ask.accept):
+    if given.format == "csv" or (
+        given.format is None and preferred(ask.accept, ("application/json", "text/csv")) == "text/csv"
+    ):
         text = _csv(items, by, margin=margin)
         return Answer(content=text.encode(), media_type="text/csv")
     return Report(items=items)

@@ -17,6 +17,7 @@ import apsw
 from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
+from agentvm.model.ids import TenantId
 from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import Key, fetch
@@ -72,6 +73,21 @@ WHERE unused_since BETWEEN 1 AND ?
 ORDER BY unused_since LIMIT ?
 """
 _NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
+_ALL_OF = "SELECT attachment_key, blob_key FROM attachments WHERE tenant_id = ?"
+_GIVE = "UPDATE OR IGNORE attachments SET tenant_id = ? WHERE tenant_id = ?"
+_REFER = """
+UPDATE message_attachments SET attachment_key = (
+    SELECT own.attachment_key
+    FROM attachments AS came JOIN attachments AS own ON own.container_id = came.container_id AND own.blob_key = came.blob_key
+    WHERE came.attachment_key = message_attachments.attachment_key AND own.tenant_id = ?1
+)
+WHERE attachment_key IN (SELECT attachment_key FROM attachments WHERE tenant_id = ?2)
+"""
+_USED = """
+UPDATE attachments SET unused_since = NULL
+WHERE tenant_id = ? AND unused_since IS NOT NULL
+  AND attachment_key IN (SELECT attachment_key FROM message_attachments)
+"""
 
 
 class SqliteAttachmentStore:
@@ -195,6 +211,20 @@ def attach(
 def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
     """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
     connection.executemany(_LINK, ((position, *key, digest) for digest in digests))
+
+
+def give_attachments(connection: apsw.Connection, giver: TenantId, taker: TenantId) -> None:
+    """All that one has becomes the other's; what the other has already is referred to there."""
+    connection.execute(_GIVE, (taker, giver))
+    connection.execute(_REFER, (taker, giver))
+    connection.execute(_USED, (taker,))
+    connection.execute("DELETE FROM attachments WHERE tenant_id = ?", (giver,))
+
+
+def drop_attachments(connection: apsw.Connection, tenant_id: TenantId) -> None:
+    """All of a tenant, to which nothing refers any more."""
+    for attachment_key, blob_key in fetch(connection, _ALL_OF, (tenant_id,)):
+        _drop(connection, attachment_key, blob_key)
 
 
 def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:

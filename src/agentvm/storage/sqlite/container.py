@@ -4,11 +4,13 @@ Every statement carries the tenant and the container of this scope; a container 
 What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import anyio
+import anyio.to_thread
 import apsw
 
-from agentvm.errors import ContainerNotFound, ImageNotFound
+from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.model.container import Container
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
@@ -23,7 +25,7 @@ from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
-from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.session_write import ARRIVING, cut, prepare
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
@@ -41,6 +43,9 @@ INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, crea
                       forked_session, forked_message)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# What was said elsewhere before is news to nobody.
+_SET_ADDED = "UPDATE sessions SET deleted_at = ?, answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+_DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = ?"
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
@@ -132,28 +137,56 @@ class SqliteContainerStore:
         return await self._database.write(write)
 
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
-        """`ImageNotFound` when its image is gone."""
-        said = prepare(
+        """`ImageNotFound` when its image is gone.
+
+        One in which much was said, a fork for one, is out of sight until all of it is there: the writer takes it in pieces.
+        """
+        pieces = await anyio.to_thread.run_sync(cut, messages) if messages else []
+        hidden = ARRIVING if len(pieces) > 1 else None
+        first = self._saying(session, pieces[0]) if pieces else None
+
+        def begin(connection: apsw.Connection) -> None:
+            if not rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, session.image_id)):
+                raise ImageNotFound(session.image_id)
+            _insert_session(connection, self._key, session.image_id, session)
+            if first is not None:
+                first(connection)
+            connection.execute(_SET_ADDED, (hidden, *self._key, session.session_id))
+
+        try:
+            await self._database.write(begin)
+            for piece in pieces[1:]:
+                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece))
+            if hidden is not None:
+                await self._database.write(lambda connection: self._show(connection, session))
+                hidden = None
+        except SessionNotFound:
+            # It went with its image.
+            raise ImageNotFound(session.image_id) from None
+        finally:
+            if hidden is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._database.write(lambda connection: self._drop_hidden(connection, session))
+
+    def _saying(self, session: Session, messages: Sequence[Message]) -> Callable[[apsw.Connection], None]:
+        tenant_id, container_id = self._key
+        return prepare(
             SessionWrite(
-                tenant_id=self._key[0],
-                container_id=self._key[1],
+                tenant_id=tenant_id,
+                container_id=container_id,
                 session_id=session.session_id,
                 now=session.updated_at,
                 messages=messages,
             )
         )
 
-        def write(connection: apsw.Connection) -> None:
-            found = connection.execute(
-                "SELECT 1 FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?", (*self._key, session.image_id)
-            )
-            if not found.fetchall():
-                raise ImageNotFound(session.image_id)
-            _insert_session(connection, self._key, session.image_id, session)
-            if messages:
-                said(connection)
+    def _show(self, connection: apsw.Connection, session: Session) -> None:
+        connection.execute(_SET_ADDED, (None, *self._key, session.session_id))
+        if not connection.changes():
+            raise SessionNotFound(session.session_id)
 
-        await self._database.write(write)
+    def _drop_hidden(self, connection: apsw.Connection, session: Session) -> None:
+        connection.execute(_DROP_HIDDEN, (*self._key, session.session_id, ARRIVING))
 
     async def get_session(self, session_id: SessionId) -> Session | None:
         return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))
@@ -193,6 +226,11 @@ def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image)
     """Without what it is locked to; the number of its row."""
     _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
     return connection.last_insert_rowid()
+
+
+def drop_snapshot(connection: apsw.Connection, digest: str) -> None:
+    """Unless an image still has it."""
+    connection.execute(_DROP_SNAPSHOT, (digest,))
 
 
 def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:

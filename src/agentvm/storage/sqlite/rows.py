@@ -61,7 +61,7 @@ TURN = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
        user_id
 FROM turns JOIN sessions USING (session_key)
-WHERE turn_id = ? AND tenant_id = ?
+WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL
 """
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,

@@ -16,7 +16,8 @@ from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, inde
 from agentvm.storage.sqlite.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
-UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ? RETURNING session_key, image_id
+UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
 # What was said last is the latest that is stored, also when the clock was set back.
 _SAID = """
@@ -42,10 +43,38 @@ WHERE outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
 
+PIECE = 256 * 1024
+"""Bytes that the writer takes at a time; what is searched of them costs it a few hundredths of a second."""
+MESSAGES = 128
+"""Messages that it takes at a time."""
+ARRIVING = 2**62
+"""When a session was deleted that is not all there yet: nobody sees it, and it is not old enough to be purged."""
 
-def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
-    """The write as work for the database; `SessionNotFound` when the session is gone by then."""
+
+def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+    """In pieces that the writer can take at a time."""
+    pieces: list[tuple[Message, ...]] = []
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        weight = len(encode_message(message))
+        if some and (size + weight > PIECE or len(some) >= MESSAGES):
+            pieces.append(tuple(some))
+            some, size = [], 0
+        some.append(message)
+        size += weight
+    return [*pieces, tuple(some)] if some else pieces
+
+
+def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
+    """The write as work for the database; `SessionNotFound` when the session is gone by then.
+
+    `words` is what its words begin with, if not with the key of its container.
+
+    In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
+    """
     bodies = [_Added(message.id, encode_message(message), entry_of(message), _attached(message)) for message in write.messages]
+    container = words or key_of(write.tenant_id, write.container_id)
     turns = [
         (
             turn.turn_id,
@@ -62,18 +91,21 @@ def prepare(write: SessionWrite) -> Callable[[apsw.Connection], None]:
     ]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
+    begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
     bill = enter(write.tenant_id, write.ledger)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
         if not touched:
             raise SessionNotFound(write.session_id)
-        session_key, image_id = touched[0]
+        session_key, image_id, deleted = touched[0]
+        if deleted and begins:
+            raise SessionNotFound(write.session_id)
         connection.execute(_TOUCH_IMAGE, (write.now, *scope, image_id))
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
         if bodies:
-            _add_messages(connection, session_key, scope, bodies)
+            _add_messages(connection, session_key, container, scope, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
@@ -95,10 +127,11 @@ def _attached(message: Message) -> tuple[str, ...]:
     return references(message.content) if isinstance(message, UserMessage) else ()
 
 
-def _add_messages(connection: apsw.Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
+def _add_messages(
+    connection: apsw.Connection, session_key: Any, container: str, scope: rows.Key, bodies: Sequence[_Added]
+) -> None:
     """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
     added = []
-    container = key_of(*scope)
     for message_id, body, entry, digests in bodies:
         connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
         if connection.changes():

@@ -17,6 +17,7 @@ from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
+from agentvm.storage.sqlite.arriving import drop_left
 from agentvm.storage.sqlite.attachments import collect_attachments
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
@@ -25,7 +26,7 @@ from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import TURN, decode_turn, fetch, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
-from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, thin
+from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
 from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
@@ -226,7 +227,7 @@ class SqliteStore:
         return await self._database.write(work)
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
-        while await self._database.write(lambda connection: thin(connection, deleted_before, limit)):
+        while await self._database.write(lambda connection: purge_messages(connection, deleted_before)):
             pass
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
@@ -252,4 +253,5 @@ async def open_store(
 ) -> AsyncGenerator[SqliteStore]:
     """The store in the given file, created and migrated as needed; in memory for None. Leaving it flushes and closes."""
     async with open_database(path, readers=readers, capacity=capacity) as database:
+        await drop_left(database)
         yield SqliteStore(database)

@@ -5,6 +5,7 @@ from agentvm.model.ids import MessageId
 from agentvm.storage.sessions import MessageQuery
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.rows import fetch
 from agentvm.storage.sqlite.sessions.places import write_place
 from agentvm.storage.sqlite.sessions.reading import find, mark, read_messages
 from agentvm.testing.conformance.records import SESSION, image
@@ -44,3 +45,13 @@ async def test_a_message_of_another_session_is_not_there(store: SqliteStore, dat
     assert await database.read(lambda connection: find(connection, (1, None), MessageId("m"))) == 1
     with pytest.raises(NotFound, match="no message m"):
         await database.read(lambda connection: find(connection, (2, None), MessageId("m")))
+
+
+async def test_answers_from_before_they_were_counted_are_not_unread(store: SqliteStore, database: Database) -> None:
+    home = await settle(store, image())
+    await home.log(SESSION).record(messages=[said("q", "x"), answered("a", "x"), answered("b", "y")], now=2)
+    await database.write(lambda connection: fetch(connection, "UPDATE sessions SET answers = 0", ()))
+    await database.write(lambda connection: mark(connection, 1, ANN, 3, cursor=None, message_id=MessageId("q")))
+    found = await mine(store).get(SESSION, ANN)
+    assert found is not None
+    assert found.unread == 0

@@ -46,12 +46,12 @@ async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: SqliteStore
 async def test_a_long_session_is_purged_in_small_commits(
     store: SqliteStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(sessions_module, "SOME_MESSAGES", 3)
     kept = await some(store, "a", "b")
     for number in range(4):
         await say(store, "a", f"more{number}", 12)
     await kept.expire([SessionId("a"), SessionId("b")], cut(100))
-    assert await database.write(lambda connection: sessions_module.thin(connection, 0, 100))
+    assert await database.write(lambda connection: sessions_module.purge_messages(connection, 0))
     assert (await database.read(rows))["all_messages"] == 9
     assert len(await store.purge_sessions(0)) == 2
     assert (await database.read(rows))["all_messages"] == 0

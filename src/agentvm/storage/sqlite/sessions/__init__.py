@@ -35,10 +35,12 @@ DELETE FROM sessions
 WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
 RETURNING tenant_id, session_id
 """
-_PURGED = "SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?"
-_THIN = "DELETE FROM all_messages WHERE position IN (SELECT position FROM all_messages WHERE session_key = ? LIMIT ?)"
-MOST_AT_ONCE = 1_000
-"""Messages that are dropped in one commit: others wait for it."""
+_PURGE_SOME = """
+DELETE FROM all_messages
+WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE deleted_at <= ? LIMIT ?)
+"""
+SOME_MESSAGES = 500
+"""That are purged at a time: what was said in a deleted session may be more than everybody should wait for."""
 
 
 class SqliteSessionStore:
@@ -161,15 +163,10 @@ class SqliteSessionStore:
         return 0, None
 
 
-def thin(connection: apsw.Connection, deleted_before: int, limit: int) -> bool:
-    """Drops some of what was said in the sessions that `purge` would drop; whether more is left."""
-    room = MOST_AT_ONCE
-    for (key,) in fetch(connection, _PURGED, (deleted_before, limit)):
-        connection.execute(_THIN, (key, room))
-        room -= connection.changes()
-        if room <= 0:
-            return True
-    return False
+def purge_messages(connection: apsw.Connection, deleted_before: int) -> bool:
+    """Drops some of what was said in sessions that nobody can restore any more; whether there may be more."""
+    connection.execute(_PURGE_SOME, (deleted_before, SOME_MESSAGES))
+    return connection.changes() == SOME_MESSAGES
 
 
 def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:

@@ -77,7 +77,8 @@ def mark(
     elif message_id is not None:
         position = find(connection, (session_key, None), message_id)
     answers: int = fetch(connection, _ANSWERS, (session_key,))[0][0]
-    known = answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0]
+    # Not below: those from before answers were counted are none.
+    known = max(0, answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0])
     for device in dict.fromkeys(("", reader.device)):
         connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
 
