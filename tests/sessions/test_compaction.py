@@ -195,6 +195,22 @@ async def test_a_provider_that_fails_is_not_asked_again_at_once_and_nothing_chan
         assert WORDS.strip() in text_of(answers(driver)[-1])
 
 
+async def test_a_driver_that_crashes_over_a_summary_ends_no_server() -> None:
+    class Crashing(Chatter):
+        def __call__(self, prompt: Prompt) -> Iterable[Step]:
+            if asks_for_summary(prompt):
+                raise KeyError("a bug")
+            return super().__call__(prompt)
+
+    async with open_chat(Crashing()) as (desk, driver):
+        image = await desk.create_image()
+        for _ in range(20):
+            await say(desk, image, WORDS)
+            await anyio.wait_all_tasks_blocked()
+        assert len(summings(driver)) == 1
+        assert len(answers(driver)) == 20
+
+
 async def test_what_is_taken_back_while_it_is_summed_up_has_no_summary() -> None:
     chatter = Chatter()
     go, reached = anyio.Event(), anyio.Event()

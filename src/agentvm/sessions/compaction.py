@@ -174,11 +174,20 @@ class Compactor:
                 continue
             with self._alone(work):
                 try:
-                    await self._sum_up(work, tell)
-                except AgentVMError as error:
-                    # Over the quota, an empty wallet, a provider that is out: the oldest exchanges are left out, as ever.
+                    # In a group of its own: what a driver gets wrong over a summary ends that summary, not the server.
+                    async with anyio.create_task_group() as alone:
+                        alone.start_soon(self._try, work, tell)
+                except ExceptionGroup:
                     _remember(self._paused, work.key, self._clock() + PAUSE)
-                    logger.info("not_compacted", session_id=work.session_id, code=error.code, error=str(error))
+                    logger.exception("compaction_crashed", session_id=work.session_id)
+
+    async def _try(self, work: Work, tell: Tell) -> None:
+        try:
+            await self._sum_up(work, tell)
+        except AgentVMError as error:
+            # Over the quota, an empty wallet, a provider that is out: the oldest exchanges are left out, as ever.
+            _remember(self._paused, work.key, self._clock() + PAUSE)
+            logger.info("not_compacted", session_id=work.session_id, code=error.code, error=str(error))
 
     @contextmanager
     def _alone(self, work: Work) -> Iterator[None]:
