@@ -83,3 +83,20 @@ async def test_what_is_too_long_or_nowhere_is_refused() -> None:
         ):
             assert (await desk.ask("session_draft", **data))["errorCode"] == code
         assert (await desk.ask("session_draft", sessionId=session_id, text="x" * MAX_DRAFT))["saved"] is True
+
+
+async def test_a_draft_counts_for_the_storage_that_a_tenant_may_use() -> None:
+    async with open_desk() as desk:
+        session_id = (await desk.create_image())["sessionId"]
+        await desk.limit("storage_bytes", 30_000)
+        text = "字" * 4_000
+        # The same one again takes no more room.
+        for _ in range(5):
+            assert (await desk.ask("session_draft", sessionId=session_id, text=text))["saved"] is True
+            late = await desk.ask("session_draft", sessionId=session_id, text=text, ifUpdatedAt=1)
+            assert late["saved"] is False
+        assert (await desk.ask("session_draft", sessionId=session_id, text=text, device="phone"))["saved"] is True
+        refused = await desk.ask("session_draft", sessionId=session_id, text=text, device="tablet")
+        assert refused["errorCode"] == "quota_exceeded"
+        assert (await desk.ask("session_draft", sessionId=session_id, text=""))["saved"] is True
+        assert (await desk.ask("session_draft", sessionId=session_id, text=text, device="tablet"))["saved"] is True

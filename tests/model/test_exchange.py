@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.model.exchange import Extent, by_turn, ended, extent, size_of
+from agentvm.model.exchange import Extent, by_turn, covered_by, ended, extent, size_of
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 
@@ -38,6 +38,9 @@ def test_the_first_exchanges_are_told_from_the_rest() -> None:
     assert extent(history, 1) == Extent(
         message_id=MessageId("m3"), last=MessageId("m3"), next=MessageId("m2"), beyond=(TurnId("a"),)
     )
+    first = extent(history, 1)
+    assert first is not None
+    assert covered_by(history, first) == ["m1", "m3"]
     plain = [asked(1, "a"), answered(2, "a"), asked(3, "b")]
     assert extent(plain, 5) == Extent(message_id=MessageId("m2"), last=MessageId("m2"), next=MessageId("m3"))
 

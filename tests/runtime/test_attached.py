@@ -145,6 +145,46 @@ async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypa
         assert reads == [digest_of(b"12"), digest_of(b"1234")]
 
 
+async def test_prompts_together_hold_so_much_of_files_and_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "MOST_AT_ONCE", 2 * len(BODY))
+    go = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [Pause(go), *echo(prompt)])
+    async with open_desk(driver) as desk:
+        images = [(await desk.create_image())["imageId"] for _ in range(5)]
+        await upload(files(desk))
+        for image_id in images[:4]:
+            await say(desk, image_id, picture())
+        # Who has no file waits for nobody.
+        await say(desk, images[4], {"type": "text", "text": "hi"})
+        with anyio.fail_after(10):
+            while len(driver.prompts) < 3:
+                await anyio.lowlevel.checkpoint()
+        assert sorted(isinstance(shown(driver, number)[0][0], ImagePart) for number in range(3)) == [False, True, True]
+        # Who waits can be stopped.
+        await desk.ask("agent_interrupt", imageId=images[3])
+        await desk.hear("turn_response")
+        assert len(driver.prompts) == 3
+        go.set()
+        await desk.hear("turn_response", times=5)
+        assert len(driver.prompts) == 4
+
+
+async def test_what_is_larger_than_all_that_may_be_held_waits_for_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "MOST_AT_ONCE", 10)
+    carried, order = attached.Carried(), list[int]()
+
+    async def take(size: int) -> None:
+        async with carried.hold(size):
+            order.append(size)
+            await anyio.lowlevel.checkpoint()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for size in (6, 99, 1, 0):
+                tasks.start_soon(take, size)
+    assert [size for size in order if size] == [6, 99, 1]
+
+
 async def test_a_prompt_without_references_is_left_alone() -> None:
     async with open_store(None) as store:
         files = (await settle(store)).attachments

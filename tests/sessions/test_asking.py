@@ -4,11 +4,11 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UserSaid
+from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextDelta, TextStarted, TextStopped, UserSaid
 from agentvm.drivers.health import Health
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
-from agentvm.errors import ProviderBadRequest, ProviderError, ProviderUnreachable, WalletEmpty
+from agentvm.errors import ProviderBadRequest, ProviderError, ProviderProtocolError, ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
@@ -93,6 +93,17 @@ async def test_what_was_said_is_billed_once_under_its_own_key() -> None:
         )
         assert purse.open == 0
         assert purse.planned[0].most_output == 10
+
+
+@pytest.mark.parametrize("end", [(), (TextStopped(), MessageStopped("refusal"))], ids=["breaks off", "refuses"])
+async def test_half_an_answer_and_a_refusal_are_billed_and_are_no_answer(end: tuple[Step, ...]) -> None:
+    purse = Purse()
+    async with opened(purse) as (asking, store):
+        one = candidate("a", MessageStarted("p", "m"), TextStarted(), TextDelta("I cannot"), *end)
+        with pytest.raises(ProviderProtocolError):
+            await asking.ask(ERRAND, [one], write)
+        assert [entry.key for entry in await owed(store)] == ["summary_1"]
+        assert purse.open == 0
 
 
 async def test_who_stands_in_is_asked_while_nothing_was_said() -> None:

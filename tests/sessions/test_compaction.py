@@ -1,3 +1,4 @@
+import io
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from agentvm.model.limits import Compaction, Limits
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.sessions.asking import Asking
 from agentvm.sessions.compaction import Compactor, Work
+from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Rewinding, SessionWrite
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +68,7 @@ async def open_chat(
         yield Desk(vm, vm.attach()), driver
 
 
-async def say(desk: Desk, image: Any, *texts: str) -> None:
+async def say(desk: Desk, image: Any, *texts: Any) -> None:
     for text in texts:
         ended = desk.types().count("turn_response") + 1
         await desk.ask("message_send", imageId=image["imageId"], content=text)
@@ -113,6 +115,22 @@ async def test_a_long_chat_keeps_a_fact_from_its_beginning() -> None:
         assert text_of(last).endswith("What is my cat called?")
         messages = (await desk.ask("session_messages", sessionId=image["sessionId"]))["messages"]
         assert messages[0]["content"] == FACT
+
+
+async def test_files_that_push_out_what_was_said_have_it_summed_up() -> None:
+    async with open_chat() as (desk, driver):
+        image = await desk.create_image()
+        await say(desk, image, FACT)
+        files = desk.vm.office.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).attachments
+        for number in range(6):
+            # About 500 tokens, of the 1,600 that there are.
+            body = str(number).encode() * 1_500
+            file, _ = await files.add(io.BytesIO(body), Upload(media_type="text/plain"), desk.vm.clock())
+            part = {"type": "file", "data": file.reference, "mediaType": "text/plain", "filename": f"{number}.txt"}
+            await say(desk, image, [part, {"type": "text", "text": "And this one?"}])
+            await anyio.wait_all_tasks_blocked()
+        await say(desk, image, "What is my cat called?")
+        assert FACT in text_of(answers(driver)[-1])
 
 
 async def test_without_it_the_fact_is_forgotten_and_no_call_is_made() -> None:
@@ -175,6 +193,22 @@ async def test_a_provider_that_fails_is_not_asked_again_at_once_and_nothing_chan
         owed = [entry for entry in await entries(desk) if entry.key.startswith("summary_")]
         assert len(owed) == (1 if failure == "says nothing" else 0)
         assert WORDS.strip() in text_of(answers(driver)[-1])
+
+
+async def test_a_driver_that_crashes_over_a_summary_ends_no_server() -> None:
+    class Crashing(Chatter):
+        def __call__(self, prompt: Prompt) -> Iterable[Step]:
+            if asks_for_summary(prompt):
+                raise KeyError("a bug")
+            return super().__call__(prompt)
+
+    async with open_chat(Crashing()) as (desk, driver):
+        image = await desk.create_image()
+        for _ in range(20):
+            await say(desk, image, WORDS)
+            await anyio.wait_all_tasks_blocked()
+        assert len(summings(driver)) == 1
+        assert len(answers(driver)) == 20
 
 
 async def test_what_is_taken_back_while_it_is_summed_up_has_no_summary() -> None:
@@ -324,6 +358,28 @@ async def test_a_tenant_decides_for_itself_while_the_server_runs() -> None:
         await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, Ordered(actor="a"))
         await say(desk, image, "And now?")
         assert FACT not in text_of(answers(driver)[-1])
+
+
+async def test_a_fork_begins_with_the_summary_of_what_it_begins_with() -> None:
+    async with open_chat() as (desk, driver):
+        image = await desk.create_image()
+        session_id = image["sessionId"]
+        await say(desk, image, FACT)
+        await until_compacted(desk, image, times=2)
+        newest, oldest = (await desk.ask("session_summaries", sessionId=session_id))["summaries"]
+        messages = (await desk.ask("session_messages", sessionId=session_id))["messages"]
+        place = {one["id"]: number for number, one in enumerate(messages)}
+        whole = await desk.ask("session_fork", sessionId=session_id)
+        between = await desk.ask("session_fork", sessionId=session_id, messageId=messages[place[newest["messageId"]] - 2]["id"])
+        early = await desk.ask("session_fork", sessionId=session_id, messageId=messages[place[oldest["messageId"]] - 2]["id"])
+        for fork, expected in ((whole, [newest]), (between, [oldest]), (early, [])):
+            forked = fork["session"]["sessionId"]
+            assert (await desk.ask("session_summaries", sessionId=forked))["summaries"] == expected
+            ended = desk.types().count("turn_response") + 1
+            question = "What is my cat called?"
+            await desk.ask("message_send", imageId=image["imageId"], sessionId=forked, content=question)
+            await desk.hear("turn_response", times=ended)
+            assert FACT in text_of(answers(driver)[-1])
 
 
 async def test_rewinding_beyond_a_summary_takes_it_away_and_what_stands_is_told_word_for_word() -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import msgspec
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
-from agentvm.model.message import Message
+from agentvm.model.message import Message, UserMessage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
+from agentvm.storage.base import ContainerStore
 from agentvm.storage.sqlite import SqliteStore
 from tests.faults.invariants import check_events, check_messages, check_stops, check_texts
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
-from tests.simulation.provider import FIRST_CALL, ModelCall
+from tests.simulation.provider import FIRST_CALL, ModelCall, numbers_in
 from tests.simulation.world import World
 
 Frame = dict[str, Any]
@@ -82,10 +83,15 @@ async def _check_user(world: World, user: User) -> None:
     replay = Replay(store, lambda tenant_id, session_id: None)
     sent: dict[str, list[Sent]] = defaultdict(list)
     for one in user.sent:
-        assert len(one.acked) <= 1, f"{one.text} was accepted as {one.acked}"
+        assert len(one.acked) <= 1 or one.session_id in world.thinned, f"{one.text} was accepted as {one.acked}"
         sent[one.session_id].append(one)
     for image in images:
         for session in await container.list_sessions(image.image_id):
+            await _check_recalled(world, container, session.session_id)
+            if session.session_id in world.thinned:
+                # What was told of what is gone is gone, too.
+                world.counts["thinned"] += 1
+                continue
             events = await _read_log(world, replay, user, session.session_id)
             messages = _check_standing(world, session.session_id, events, await container.list_messages(session.session_id))
             check_events(events)
@@ -99,6 +105,21 @@ async def _check_user(world: World, user: User) -> None:
             world.counts["resumed"] += sum(event["type"] == "turn_resumed" for event in events)
             world.counts["rewound"] += sum(event["type"] == "session_rewound" for event in events)
             world.counts["events"] += len(events)
+
+
+async def _check_recalled(world: World, container: ContainerStore, session_id: SessionId) -> None:
+    """A model would be told of all that stands, and a summary says nothing of what does not."""
+    recalled = await container.log(session_id).recall()
+    there, told = _numbers(await container.list_messages(session_id)), _numbers(recalled.messages)
+    summed = set() if recalled.summary is None else numbers_in(recalled.summary.text)
+    assert told | summed == there, f"{session_id} has {sorted(there)}; {sorted(told)} are told and {sorted(summed)} summed up"
+    assert not told & summed, f"{sorted(told & summed)} are told and summed up in {session_id}"
+    world.counts["summed up"] += len(summed)
+
+
+def _numbers(messages: Sequence[Message]) -> set[int]:
+    said = (str(message.content) for message in messages if isinstance(message, UserMessage))
+    return {number for text in said for number in numbers_in(text)}
 
 
 EVERY_MESSAGE = """

@@ -46,6 +46,8 @@ class World(Protocol):
     """What a device finds around itself."""
 
     dice: Dice
+    thinned: set[str]
+    """Sessions of which something may have been dropped because it was old."""
 
     def connect(self, socket: Socket) -> bool: ...
 
@@ -155,7 +157,9 @@ class Device:
             # A subscription may have failed: to be sure of what follows, begin again.
             self.vanish()
         elif frame.type == "resync_required":
-            self._world.object(f"{self.name} was told that the log has lost something")
+            session_id = str(decode_data(frame.data).session_id)
+            if session_id not in self._world.thinned:
+                self._world.object(f"{self.name} was told that the log of {session_id} has lost something")
 
     def lost(self, socket: Socket, code: int) -> None:
         if socket is self._socket:
@@ -164,7 +168,7 @@ class Device:
 
     def _follow(self, session_id: str, cursor: int) -> None:
         last = self.cursors.get(session_id)
-        if last is not None and cursor > last + 1:
+        if last is not None and cursor > last + 1 and session_id not in self._world.thinned:
             self._world.object(f"{self.name} heard {cursor} of {session_id} right after {last}")
         self.cursors[session_id] = max(cursor, last or 0)
 
@@ -275,6 +279,10 @@ class Device:
     def _on_busy(self) -> str:
         return self._dice.choice(("reject", "interrupt"))
 
+    def act_compact(self) -> None:
+        if image_id := self._some_image():
+            self.ask("session_compact", sessionId=self._dice.choice(self.user.images[image_id]))
+
     def act_look(self) -> None:
         if image_id := self._some_image():
             session_id = self._dice.choice(self.user.images[image_id])
@@ -302,6 +310,7 @@ ACTIONS: dict[Callable[[Device], None], float] = {
     Device.act_fork: 0.6,
     Device.act_rewind: 0.5,
     Device.act_edit: 1.0,
+    Device.act_compact: 0.3,
     Device.act_look: 0.5,
     Device.act_stall: 0.5,
     Device.read_on: 1.0,

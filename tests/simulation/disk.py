@@ -72,7 +72,7 @@ class Disk:
             (DEFAULT_TENANT, amount),
         )
 
-    def query(self, sql: str, values: tuple[str, ...] = ()) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, values: tuple[str | int, ...] = ()) -> list[tuple[Any, ...]]:
         """For the checks after the end."""
         return self.connection.execute(sql, values).fetchall()
 

@@ -54,6 +54,7 @@ class Reply(msgspec.Struct, frozen=True, rename="camel"):
     message_id: str | None = None
     turn_id: str | None = None
     agent_id: str | None = None
+    session_id: str | None = None
 
 
 _frame = msgspec.json.Decoder(Frame)

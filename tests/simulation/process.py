@@ -5,7 +5,7 @@ tasks are then ended like those of any process, because nobody can tell any more
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -21,15 +21,20 @@ from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.ecosystem import Effector
 from agentvm.errors import AgentVMError
-from agentvm.model.ids import Clock, NewId
-from agentvm.model.limits import Limits
+from agentvm.live import Resident
+from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
+from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import Rate
+from agentvm.model.retention import Retention
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.server.readers import Readers
 from agentvm.server.websocket import LINGER, House, Knock, serve_socket
+from agentvm.sessions.asking import Asking
+from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.retention import Retainer
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.tenants.access import Access
@@ -48,7 +53,9 @@ RATE = Rate(input=Decimal(1), output=Decimal(5))
 SPARE = "spare"
 """Who stands in for the model while that one is out, at another price."""
 SPARE_RATE = Rate(input=Decimal(2), output=Decimal(7))
-LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
+COMPACTION = Compaction(share=0.0004, keep=2, max_tokens=40)
+"""What is said soon fills so small a share of the window; so it is summed up often, and nothing has to be left out."""
+LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5, compaction=COMPACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,9 @@ class Hardware:
     new_id: NewId
     tap: Effector
     """Hears every event that is told."""
+    thins: Callable[[SessionId], None]
+    """Told before something of a session may be dropped because it is old."""
+    retention: Retention
     wrap: Callable[[Store], Store] = lambda store: store
     """Lets a test put something broken between the runtime and its store."""
     repeatable: tuple[str, ...] = (REPEATABLE,)
@@ -117,6 +127,12 @@ class Process:
         self._tasks.start_soon(self._serve, socket)
         return True
 
+    async def drop_old(self) -> None:
+        """Once, as is done every now and then; a crash or the disk may end it."""
+        if self.runtime is not None and self._vm is not None:
+            with suppress(AgentVMError):
+                await self._vm.retainer.run_for(DEFAULT_TENANT)
+
     async def run(self) -> None:
         try:
             await self._live()
@@ -135,6 +151,10 @@ class Process:
         spare = SimulatedDriver(hardware.provider, self._number, lambda: self._alive, name=SPARE)
         models = Models({driver.name: driver, SPARE: spare}, driver.name, fallback=[SPARE], clock=hardware.clock)
         access = Access(store, pepper=b"", clock=hardware.clock)
+        own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
+        meter = Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
+        asking = Asking(store, hardware.clock, choose=own_keys.choose, meter=meter)
+        compactor = Compactor(store, hardware.clock, hardware.new_id, asking, limits=lambda tenant_id: LIMITS)
         async with open_runtime(
             store=store,
             models=models,
@@ -142,8 +162,8 @@ class Process:
             clock=hardware.clock,
             new_id=hardware.new_id,
             limits=LIMITS,
-            effectors=(hardware.tap,),
-            meter=Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock),
+            effectors=(hardware.tap, compactor),
+            meter=meter,
             suspends=True,
         ) as runtime:
             self._vm = AgentVM(
@@ -155,9 +175,7 @@ class Process:
                     people=People(store, access, clock=hardware.clock),
                     quotas=quotas,
                     vault=vault,
-                    own_keys=OwnKeys(
-                        models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=()
-                    ),
+                    own_keys=own_keys,
                     store=store,
                 ),
                 definitions=Definitions(),
@@ -165,8 +183,13 @@ class Process:
                 resources=make_centre(store, hardware.clock, hardware.new_id),
                 clock=hardware.clock,
                 new_id=hardware.new_id,
+                compactor=compactor,
+                retainer=Retainer(
+                    store, hardware.clock, lambda tenant_id: hardware.retention, Watched(runtime, hardware.thins)
+                ),
             )
             async with anyio.create_task_group() as self._tasks:
+                self._tasks.start_soon(compactor.run, runtime.tell)
                 self.up.set()
                 await self._leaving.wait()
                 if self._alive and self._grace is not None:
@@ -186,6 +209,20 @@ class Process:
             socket.end()
             del self._sockets[socket]
             self._emptied.set()
+
+
+class Watched(Resident):
+    """Says of which sessions something is about to be dropped."""
+
+    def __init__(self, runtime: Runtime, thins: Callable[[SessionId], None]) -> None:
+        super().__init__(runtime)
+        self._thins = thins
+
+    def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
+        busy = super().busy(tenant_id, container_id, session_id)
+        if not busy:
+            self._thins(session_id)
+        return busy
 
 
 @contextmanager

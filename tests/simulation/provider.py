@@ -1,5 +1,6 @@
 """Provider — a model that says anything, and tools that do anything. Both remember what really happened."""
 
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from agentvm.drivers.base import (
     ToolsAnswered,
     ToolSpec,
     UsageReported,
+    UserSaid,
 )
 from agentvm.drivers.scripted import last_user_text
 from agentvm.errors import (
@@ -52,6 +54,8 @@ ERRORS = (ProviderBadRequest, ProviderOverloaded, ProviderRateLimited, ProviderT
 REPEATABLE = "look"
 ONCE = "save"
 TOOL_SECONDS = 5.0
+_MESSAGE = re.compile(r"message (\d+)")
+_SUMMED = re.compile(r"sum:([\d,]*)")
 
 
 @dataclass(slots=True)
@@ -82,6 +86,8 @@ class Provider:
     faults: Counter[str] = field(default_factory=Counter)
     begins: Callable[[str], None] = lambda said: None
     """Told whenever something is begun for what a user said."""
+    asked: Callable[[str, Prompt], None] = lambda said, prompt: None
+    """Told of every prompt for an answer."""
 
 
 class SimulatedDriver:
@@ -101,12 +107,8 @@ class SimulatedDriver:
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         if not self._alive():
             await anyio.sleep_forever()
-        provider = self._provider
-        said = last_user_text(prompt)
-        call = ModelCall(len(provider.calls), said, self._process, self.name)
-        provider.calls.append(call)
-        provider.begins(said)
-        for step in _script(provider, call, sum(isinstance(one, ToolsAnswered) for one in prompt.conversation)):
+        call, steps = self._begin(prompt)
+        for step in steps:
             if isinstance(step, float):
                 await anyio.sleep(step)
                 if not self._alive():
@@ -118,6 +120,32 @@ class SimulatedDriver:
                     call.reports.append(step.usage)
                 call.stopped = call.stopped or isinstance(step, MessageStopped)
                 yield step
+
+    def _begin(self, prompt: Prompt) -> tuple[ModelCall, list[Step]]:
+        provider = self._provider
+        said = "" if is_summing(prompt) else last_user_text(prompt)
+        call = ModelCall(len(provider.calls), said, self._process, self.name)
+        provider.calls.append(call)
+        if is_summing(prompt):
+            return call, _summary(provider, call, prompt)
+        provider.begins(said)
+        provider.asked(said, prompt)
+        return call, _script(provider, call, sum(isinstance(one, ToolsAnswered) for one in prompt.conversation))
+
+
+def is_summing(prompt: Prompt) -> bool:
+    return (prompt.system or "").startswith("You keep the record")
+
+
+def numbers_in(text: str) -> set[int]:
+    """Of the messages that a text repeats or sums up: a summary here says just that."""
+    summed = (number for listed in _SUMMED.findall(text) for number in listed.split(",") if number)
+    return {int(number) for number in (*_MESSAGE.findall(text), *summed)}
+
+
+def told_in(prompt: Prompt) -> set[int]:
+    """The messages of users that a prompt tells of, word for word or summed up."""
+    return {number for said in prompt.conversation if isinstance(said, UserSaid) for number in numbers_in(str(said.content))}
 
 
 def open_toolbox(provider: Provider, alive: Callable[[], bool], *, repeatable: Sequence[str] = (REPEATABLE,)) -> Toolbox:
@@ -159,6 +187,19 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
         steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
     reason: StopReason = "tool_use" if calls and dice.happens(0.9) else "end_turn"
     steps.append(MessageStopped("max_tokens" if dice.happens(0.05) else reason))
+    return _spoil(provider, steps) if dice.happens(0.18) else steps
+
+
+def _summary(provider: Provider, call: ModelCall, prompt: Prompt) -> list[Step]:
+    dice = provider.dice
+    provider.faults["summaries"] += 1
+    text = f"sum:{','.join(str(number) for number in sorted(told_in(prompt)))};"
+    middle = dice.randrange(len(text))
+    steps: list[Step] = [dice.pause(0.1), MessageStarted(f"provider_{call.number}", "simulated-1"), TextStarted()]
+    steps += [TextDelta(text[:middle]), dice.pause(0.3), TextDelta(text[middle:]), TextStopped()]
+    if dice.happens(0.9):
+        steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
+    steps.append(MessageStopped("end_turn"))
     return _spoil(provider, steps) if dice.happens(0.18) else steps
 
 

@@ -11,7 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from agentvm.sessions import summing
+from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.sqlite.sessions import rewinding
 from tests.simulation.history import Broken, run_history
 from tests.simulation.loop import Stuck, run_virtual
 from tests.simulation.provider import ONCE, REPEATABLE
@@ -51,7 +54,10 @@ def test_a_seed_is_the_same_history_in_another_process() -> None:
 
 def test_many_things_really_happen() -> None:
     counts = sum((run_history(seed).counts for seed in range(1, 8)), run_history(0).counts)
-    for what in ("turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump"):
+    for what in (
+        "turns", "resumed", "crashes", "restart", "failed commits", "tool runs", "provider error", "clock_jump",
+        "summaries", "summed up", "drop_old", "thinned",
+    ):  # fmt: skip
         assert counts[what] > 0, what
 
 
@@ -91,6 +97,19 @@ class Forgetful:
 def test_the_checker_finds_what_is_broken(setup: Setup) -> None:
     with pytest.raises(Broken, match=r"python -m tests\.simulation --seed \d+ --trace"):
         run_all(range(40), setup)
+
+
+def test_the_checker_finds_summaries_of_what_was_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewinding, "drop_summaries", lambda *_: None)
+    with pytest.raises(Broken, match=r"stand|summed up"):
+        run_all(range(40))
+
+
+def test_the_checker_finds_messages_of_which_no_model_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what is summed up the model that does it is shown only the last."""
+    monkeypatch.setattr(summing, "take", lambda exchanges, room: (len(exchanges), transcribe(exchanges[-1])))
+    with pytest.raises(Broken, match=r"stand|summed up"):
+        run_all(range(40))
 
 
 def test_a_history_that_cannot_go_on_is_not_waited_for() -> None:

@@ -12,10 +12,12 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from agentvm.drivers.base import Prompt
 from agentvm.events.base import Event
 from agentvm.events.message import UserMessage
 from agentvm.events.turn import TurnResponse
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
+from agentvm.model.retention import Retention
 from agentvm.runtime import channel, journal, replay
 from agentvm.runtime.agent import Agent
 from agentvm.storage.base import Store
@@ -25,13 +27,29 @@ from tests.simulation.frames import Frame
 from tests.simulation.loop import Dice
 from tests.simulation.network import Socket
 from tests.simulation.process import Hardware, Process
-from tests.simulation.provider import REPEATABLE, Provider
+from tests.simulation.provider import REPEATABLE, Provider, numbers_in, told_in
 
 START = 1_700_000_000_000
 """The wall clock when every history begins, in milliseconds."""
 HOUR = 3_600_000
 PATIENCE = 20_000.0
 """Virtual seconds in which everything must have come to rest."""
+
+RETENTIONS = (
+    Retention(rewound_days=None),
+    Retention(rewound_days=1),
+    Retention(rewound_days=1, message_days=1),
+    Retention(rewound_days=2, message_days=2),
+)
+"""What a history keeps, of which some is dropped at random moments."""
+RUNNING = """
+SELECT turns.session_key, all_messages.position FROM turns JOIN all_messages USING (session_key, message_id)
+WHERE outcome IS NULL AND CAST(body AS TEXT) LIKE ?
+"""
+SAID = """
+SELECT CAST(body AS TEXT) FROM messages
+WHERE session_key = ? AND position <= ? AND json_extract(CAST(body AS TEXT), '$.role') = 'user'
+"""
 
 # Constants of the runtime that some histories have smaller, so that the rare paths behind them are common.
 BOUNDS: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
@@ -59,6 +77,8 @@ class Tap:
     """What the user said, by turn."""
     ended: set[str] = field(default_factory=set)
     accepted: int = 0
+    thinned: set[str] = field(default_factory=set)
+    """Sessions of which something may have been dropped because it was old."""
 
     def react(self, event: Event) -> None:
         turn_id = event.scope.turn_id
@@ -67,6 +87,9 @@ class Tap:
         if isinstance(event.data, UserMessage):
             self.accepted += 1
             self.said[turn_id] = str(getattr(event.data.message, "content", ""))
+            if event.scope.session_id in self.thinned:
+                # Its key went with it, so it may be said again.
+                self.ended.discard(self.said[turn_id])
         elif isinstance(event.data, TurnResponse):
             self.ended.add(self.said.get(turn_id, ""))
 
@@ -88,13 +111,15 @@ class World:
         self.disk.lies = setup.lying_disk
         if self.dice.happens(0.3):
             self.disk.pay_in(self.dice.randint(10**8, 10**10))
-        self.provider = Provider(self.dice, begins=self._begins)
+        self.provider = Provider(self.dice, begins=self._begins, asked=self._asked)
+        self.retention = self.dice.choice(RETENTIONS)
+        self.thinned: set[str] = set()
         self.process: Process | None = None
         self._setup = setup
         self._digest = hashlib.blake2b()
         self._number = 0
         self._jumped = 0
-        self.tap = Tap()
+        self.tap = Tap(thinned=self.thinned)
         self._doomed: int | None = None
         """Commits until the process dies."""
         self._survives_commit = False
@@ -170,6 +195,8 @@ class World:
                 clock=self.clock,
                 new_id=id_factory(self.clock, self.dice.getrandbits),
                 tap=self.tap,
+                thins=self._thins,
+                retention=self.retention,
                 wrap=self._setup.wrap,
                 repeatable=self._setup.repeatable,
             )
@@ -237,6 +264,17 @@ class World:
         if said in self.tap.ended:
             self.object(f"something was begun for {said!r} after its turn had ended")
 
+    def _asked(self, said: str, prompt: Prompt) -> None:
+        """A model is told of everything that stands and was said before, word for word or summed up, and of nothing else."""
+        for session_key, position in self.disk.query(RUNNING, (f'%"content":"{said}"%',)):
+            expected = {number for (body,) in self.disk.query(SAID, (session_key, position)) for number in numbers_in(body)}
+            told = told_in(prompt)
+            if told != expected:
+                self.object(f"{said!r} was asked with {sorted(told)}, and {sorted(expected)} stand")
+
+    def _thins(self, session_id: SessionId) -> None:
+        self.thinned.add(session_id)
+
     def _lives_on(self, *, after: bool) -> bool:
         if self._doomed is None or after != self._survives_commit:
             return True
@@ -291,6 +329,12 @@ class World:
     async def _clock_jump(self) -> None:
         self._jumped += self.dice.choice((-24 * HOUR, -HOUR, HOUR, 24 * HOUR))
 
+    async def _drop_old(self) -> None:
+        if self.dice.happens(0.6):
+            self._jumped += self.dice.choice((25 * HOUR, 49 * HOUR))
+        if self.process is not None:
+            await self.process.drop_old()
+
     async def _garbage(self) -> None:
         gc.collect()
 
@@ -304,6 +348,7 @@ TROUBLES: dict[Callable[[World], Any], float] = {
     World._disk_slow: 0.7,
     World._disk_unreadable: 0.5,
     World._clock_jump: 1.0,
+    World._drop_old: 1.0,
     World._garbage: 0.2,
 }
 """What goes wrong, and how often in comparison."""

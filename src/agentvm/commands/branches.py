@@ -3,7 +3,7 @@
 Whoever asks on whichever way: commands and routes lead here. Nothing is lost: what is taken back is kept, and can be forked.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -17,12 +17,14 @@ from agentvm.commands.speaking import Speaker, Spoken
 from agentvm.errors import AgentBusy, ImageNotFound, InvalidInput, NotFound, SessionNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
+from agentvm.model.exchange import by_turn, extent
 from agentvm.model.ids import ImageId, MessageId, NewId, SessionId
 from agentvm.model.message import Message, UserContent
-from agentvm.model.session import Fork, Rewind, Session
+from agentvm.model.session import Fork, Rewind, Session, Summary
 from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
+from agentvm.storage.base import LogStore, Recalled
 
 OnBusy = Literal["reject", "interrupt"]
 """While a turn runs: refuse, or stop it and those that wait."""
@@ -56,6 +58,8 @@ class Branches:
         image = await container.get_image(wanted) if found == origin.container_id else None
         if image is None:
             raise ImageNotFound(wanted)
+        # Before what it sums up, so that it is not of something else.
+        summaries = await self.centre.store.sessions((origin.container_id,)).summaries(session_id) or ()
         said = await self._said(origin, message_id)
         await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
         now = self.centre.clock()
@@ -63,6 +67,7 @@ class Branches:
         session = new_session(image, SessionId(self.new_id("sess")), title or origin.title, now)
         session = msgspec.structs.replace(session, forked_from=fork)
         await container.add_session(session, said)
+        await _sum_up(container.log(session.session_id), said, summaries)
         self._tell_fork(session, origin, None if fork is None else fork.message_id)
         return session
 
@@ -184,6 +189,19 @@ class Branches:
         )
         for told in (created, forked):
             runtime.tell(tenant_id, scope, told)
+
+
+async def _sum_up(log: LogStore, said: Sequence[Message], summaries: Sequence[Summary]) -> None:
+    """The newest summary of what a fork begins with comes along: it was paid for, and without it a model would be told less.
+
+    Whatever is taken back is the end of a history. So who has the last message of what was summed up has all of it.
+    """
+    ends = {exchange[-1].id: number for number, exchange in enumerate(by_turn(said), 1)}
+    for summary in summaries:
+        covered = extent(said, ends[summary.message_id]) if summary.message_id in ends else None
+        if covered is not None and covered.message_id == summary.message_id:
+            await log.add_summary(summary, covered, Recalled(messages=tuple(said)))
+            return
 
 
 async def _quiet(agent: Agent, seconds: float) -> None:

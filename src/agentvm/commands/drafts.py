@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentvm.commands.call import Call
 from agentvm.commands.session_centre import SessionCentre
+from agentvm.commands.speaking import Speaker
 from agentvm.errors import InvalidInput, SessionNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionDraftUpdated
@@ -25,6 +26,7 @@ class DraftCentre:
     """Of one principal, within what they reach."""
 
     sessions: SessionCentre
+    speaker: Speaker
 
     async def save(
         self, session_id: SessionId, text: str, *, device: str | None = None, if_updated_at: int | None = None
@@ -33,7 +35,12 @@ class DraftCentre:
             raise InvalidInput(f"A draft has at most {MAX_DRAFT:,} characters, not {len(text):,}")
         reader, centre = self.sessions.reader(device), self.sessions
         drafts = await self._within()
+        size = len(text.encode())
+        if text:
+            # Who has no room left can still remove what is there.
+            await self.speaker.check_storage(size)
         done = await drafts.save(session_id, reader.device, text, centre.clock(), if_updated_at=if_updated_at)
+        await self.speaker.free_storage(done.freed if done is not None and done.saved else size)
         if done is None:
             raise SessionNotFound(session_id)
         if done.changed:
@@ -63,19 +70,21 @@ class DraftCentre:
 
 
 async def save(call: Call, command: ask.SessionDraft) -> ask.SessionDraftReply:
-    done = await DraftCentre(call.sessions).save(
+    done = await DraftCentre(call.sessions, call.speaker).save(
         command.session_id, command.text, device=command.device, if_updated_at=command.if_updated_at
     )
     return ask.SessionDraftReply(session_id=command.session_id, saved=done.saved, draft=done.draft)
 
 
 async def of_session(call: Call, command: ask.SessionDrafts) -> ask.SessionDraftsReply:
-    found = await DraftCentre(call.sessions).of_session(command.session_id)
+    found = await DraftCentre(call.sessions, call.speaker).of_session(command.session_id)
     return ask.SessionDraftsReply(session_id=command.session_id, drafts=found)
 
 
 async def of_all(call: Call, command: ask.SessionDraftList) -> ask.SessionDraftListReply:
-    return ask.SessionDraftListReply(drafts=await DraftCentre(call.sessions).of_all(command.container_id, command.limit))
+    return ask.SessionDraftListReply(
+        drafts=await DraftCentre(call.sessions, call.speaker).of_all(command.container_id, command.limit)
+    )
 
 
 def _listed(draft: Draft) -> ask.DraftListed:

@@ -126,6 +126,10 @@ class Speaker:
         stored = self.office.store.accounts(self.tenant_id).quotas.storage_bytes
         await self.office.quotas.check(self.tenant_id, self.user_id, "storage_bytes", stored, size)
 
+    async def free_storage(self, size: int) -> None:
+        """So much of what was there, or was counted, is not stored."""
+        await self.office.quotas.count(self.tenant_id, self.user_id, "storage_bytes", -size)
+
 
 def _said(agent: Agent, earlier: Turn) -> Spoken:
     return Spoken(agent, earlier.message_id, earlier.turn_id)

@@ -64,3 +64,8 @@ def size_of(history: Sequence[Message], covered: Extent) -> int:
     """How many exchanges an extent has."""
     exchanges = by_turn(history)
     return next(place + 1 for place, one in enumerate(exchanges) if one[-1].id == covered.message_id)
+
+
+def covered_by(history: Sequence[Message], covered: Extent) -> list[MessageId]:
+    """The messages that an extent has, exchange by exchange."""
+    return [message.id for one in by_turn(history)[: size_of(history, covered)] for message in one]

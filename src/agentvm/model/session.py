@@ -57,6 +57,8 @@ class Drafted:
     saved: bool
     changed: bool
     draft: Draft | None
+    freed: int = 0
+    """Bytes of what it has replaced."""
 
 
 class Session(Record):

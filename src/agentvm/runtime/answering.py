@@ -1,7 +1,7 @@
 """Answering — one turn at work: model call, tools, model call … until the model is done or the budget is."""
 
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
@@ -97,20 +97,20 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            try:
-                prompt = await self._filled(asked.chosen, history)
-                await self._admit(asked.chosen, prompt)
-            except Refused:
-                if asked.instead_of is None:
-                    raise
-                # Who may not be paid for does not stand in for anybody.
-                lineup.skip(asked)
-                return False
-            self._tell_fallback(asked)
-            now = self._accepted.state
-            now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=self._ports.clock(), attempt=lineup.attempts)
-            self._accepted.state = now
-            await self._ask(asked, prompt, lineup.patience(asked))
+            async with self._filled(asked.chosen, history) as prompt:
+                try:
+                    await self._admit(asked.chosen, prompt)
+                except Refused:
+                    if asked.instead_of is None:
+                        raise
+                    # Who may not be paid for does not stand in for anybody.
+                    lineup.skip(asked)
+                    return False
+                self._tell_fallback(asked)
+                now, at = self._accepted.state, self._ports.clock()
+                now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=at, attempt=lineup.attempts)
+                self._accepted.state = now
+                await self._ask(asked, prompt, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
@@ -204,11 +204,14 @@ class Answering:
         log = self._log
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
-    async def _filled(self, chosen: Chosen, history: Recalled) -> Prompt:
+    @asynccontextmanager
+    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[Prompt]:
         """The prompt, with the bytes of what is kept of the history."""
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, history.messages)
-        return await attached.fill(store, self._prompt(chosen, history, sizes), sizes)
+        prompt = self._prompt(chosen, history, sizes)
+        async with self._ports.carried.hold(attached.volume(prompt, sizes)):
+            yield await attached.fill(store, prompt, sizes)
 
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model

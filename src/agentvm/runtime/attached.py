@@ -1,12 +1,15 @@
 """Attached — what messages refer to: whether it is there when one is sent, and its bytes when a prompt is made.
 
 A prompt is weighed by sizes alone; only what is kept of the history is read, the newest first, and nothing of it outlives the
-prompt. What is gone, or would be too much at once, is told to the model in its place: a turn does not fail for an old file.
+prompt. All prompts together hold so much and no more. What is gone, or would be too much at once, is told to the model in its
+place: a turn does not fail for an old file.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
+import anyio
 import msgspec
 
 from agentvm.drivers.base import Prompt, Said, UserSaid
@@ -19,8 +22,37 @@ from agentvm.storage.attachments import AttachmentStore, read_all
 MOST_BYTES = 32 * 1024 * 1024
 """Of all attachments in one prompt: providers take no more, and memory is everybody's."""
 
+MOST_AT_ONCE = 4 * MOST_BYTES
+"""Of all prompts that models are being asked: each holds its files several times over while it is sent."""
+
 Sizes = Mapping[str, int]
 """Bytes by digest."""
+
+
+class Carried:
+    """What prompts hold of attachments. Who wants more than is left waits until others were answered, in order."""
+
+    def __init__(self) -> None:
+        self._most = self._left = MOST_AT_ONCE
+        self._line = anyio.Lock()
+        self._freed = anyio.Event()
+
+    @asynccontextmanager
+    async def hold(self, size: int) -> AsyncGenerator[None]:
+        if not size:
+            yield
+            return
+        size = min(size, self._most)
+        async with self._line:
+            while self._left < size:
+                self._freed = anyio.Event()
+                await self._freed.wait()
+            self._left -= size
+        try:
+            yield
+        finally:
+            self._left += size
+            self._freed.set()
 
 
 async def check(store: AttachmentStore, content: UserContent, most: int) -> None:
@@ -42,6 +74,13 @@ async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
     said = (message.content for message in history if isinstance(message, UserMessage))
     wanted = dict.fromkeys(digest for content in said for digest in references(content))
     return await store.sizes(wanted) if wanted else {}
+
+
+def volume(prompt: Prompt, sizes: Sizes) -> int:
+    """Bytes of what it will be filled with."""
+    said = (said.content for said in prompt.conversation if isinstance(said, UserSaid))
+    digests = {digest for content in said for digest in references(content)}
+    return min(sum(sizes.get(digest, 0) for digest in digests), MOST_BYTES)
 
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
@@ -13,6 +13,7 @@ from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
+from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.quarantine import Quarantine
@@ -53,6 +54,8 @@ class Ports:
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost
     meter: Meter
+    carried: Carried = field(default_factory=Carried)
+    """What prompts hold of files."""
 
     async def recall(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Recalled:
         """What a model is told of a session; without any summary where the tenant wants none."""

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import anyio
 
-from agentvm.drivers.base import ModelOutput, Prompt, TextDelta, UsageReported
+from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
 from agentvm.drivers.conversation import most_tokens, weigh
 from agentvm.drivers.models import Attempt, Chosen, is_outage
-from agentvm.errors import ProviderError, Refused
+from agentvm.errors import ProviderError, ProviderProtocolError, Refused
 from agentvm.events.base import EventData, Scope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
@@ -118,6 +118,7 @@ class Asking:
         attempt.made()
         pieces: list[str] = []
         usage: Usage | None = None
+        stopped: StopReason | None = None
         try:
             outputs: AsyncGenerator[ModelOutput, None] = one.driver.run(prompt)
             async with aclosing(outputs):
@@ -129,11 +130,18 @@ class Asking:
                             pieces.append(text)
                         case UsageReported(usage=usage):
                             pass
+                        case MessageStopped(stop_reason=stopped):
+                            pass
                         case _:
                             pass
         finally:
             with anyio.CancelScope(shield=True):
                 await self._settle(errand, planned, hold, prompt, usage, "".join(pieces))
+        # Half of it is no answer, as for a turn, and neither are excuses: they would stand for what was said from then on.
+        if stopped is None:
+            raise ProviderProtocolError(f"{one.name} ended its answer without saying why; try again")
+        if stopped == "refusal":
+            raise ProviderProtocolError(f"{one.name} refused to write it; choose another model for it")
         return "".join(pieces)
 
     async def _settle(

@@ -24,14 +24,17 @@ from agentvm.events.base import Event, Scope
 from agentvm.events.lifecycle import SessionCompacted
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
+from agentvm.model.attachment import references
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, SummaryId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
+from agentvm.model.message import UserMessage
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
+from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import LogStore, Recalled, Store
 
 logger = get_logger(__name__)
@@ -171,11 +174,20 @@ class Compactor:
                 continue
             with self._alone(work):
                 try:
-                    await self._sum_up(work, tell)
-                except AgentVMError as error:
-                    # Over the quota, an empty wallet, a provider that is out: the oldest exchanges are left out, as ever.
+                    # In a group of its own: what a driver gets wrong over a summary ends that summary, not the server.
+                    async with anyio.create_task_group() as alone:
+                        alone.start_soon(self._try, work, tell)
+                except ExceptionGroup:
                     _remember(self._paused, work.key, self._clock() + PAUSE)
-                    logger.info("not_compacted", session_id=work.session_id, code=error.code, error=str(error))
+                    logger.exception("compaction_crashed", session_id=work.session_id)
+
+    async def _try(self, work: Work, tell: Tell) -> None:
+        try:
+            await self._sum_up(work, tell)
+        except AgentVMError as error:
+            # Over the quota, an empty wallet, a provider that is out: the oldest exchanges are left out, as ever.
+            _remember(self._paused, work.key, self._clock() + PAUSE)
+            logger.info("not_compacted", session_id=work.session_id, code=error.code, error=str(error))
 
     @contextmanager
     def _alone(self, work: Work) -> Iterator[None]:
@@ -203,7 +215,8 @@ class Compactor:
         for _ in range(MOST_CALLS):
             rules = self._limits(work.tenant_id).compaction
             recalled = await log.recall()
-            count = wanted(recalled, room, rules, asked_for=work.asked_for)
+            sizes = await _sizes(container.attachments, recalled)
+            count = wanted(recalled, room, rules, asked_for=work.asked_for, sizes=sizes)
             if not count:
                 break
             try:
@@ -290,6 +303,13 @@ class Compactor:
             session_id=work.session_id,
             user_id=user_id,
         )
+
+
+async def _sizes(files: AttachmentStore, recalled: Recalled) -> dict[str, int]:
+    """Of the attachments that it refers to."""
+    said = (message.content for message in recalled.messages if isinstance(message, UserMessage))
+    digests = dict.fromkeys(digest for content in said for digest in references(content))
+    return await files.sizes(digests) if digests else {}
 
 
 def _remember(known: OrderedDict[K, V], key: K, value: V) -> None:

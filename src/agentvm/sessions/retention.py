@@ -7,7 +7,8 @@ found by the same questions, without the commits.
 """
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -123,15 +124,16 @@ class Retainer:
         """What the next run would drop, if nothing happened until then; by another policy, if one is given."""
         cut = (policy or self.policy_of(tenant_id)).cut(self._clock())
         store, due, going = self._store.tenant(tenant_id).retention(), Due(), set[SessionId]()
-        async for some in _expiring(store, cut):
-            for one in some:
-                going.add(one.session.session_id)
-                due += _of(one.weight, sessions=not one.is_default, emptied=one.is_default)
+        async with aclosing(_expiring(store, cut)) as expiring:
+            async for some in expiring:
+                for one in some:
+                    going.add(one.session.session_id)
+                    due += _of(one.weight, sessions=not one.is_default, emptied=one.is_default)
         if cut.rewound is not None:
             due += _of(await store.rewound(cut))
         if cut.messages is not None:
-            async for places in _paged(functools.partial(store.with_old_turns, cut.messages, limit=SOME)):
-                for place in places:
+            async with aclosing(_paged(functools.partial(store.with_old_turns, cut.messages, limit=SOME))) as places:
+                async for place in places:
                     if place.session_id not in going:
                         due += _of(sum((turn.weight for turn in await store.old_turns(place, cut.messages)), NOTHING))
         return due
@@ -146,17 +148,18 @@ class _Run:
         self.done = Due()
 
     async def all(self) -> None:
-        async for some in _expiring(self._store, self._cut):
-            idle = [one for one in some if not self._busy(one.session)]
-            await self._expire([one for one in idle if not one.is_default])
-            for one in idle:
-                if one.is_default:
-                    await self._empty(one.session, one.weight)
+        async with aclosing(_expiring(self._store, self._cut)) as expiring:
+            async for some in expiring:
+                idle = [one for one in some if not self._busy(one.session)]
+                await self._expire([one for one in idle if not one.is_default])
+                for one in idle:
+                    if one.is_default:
+                        await self._empty(one.session, one.weight)
         if self._cut.rewound is not None:
             await self._drop_rewound(self._cut.rewound)
         if self._cut.messages is not None:
-            async for places in _paged(functools.partial(self._store.with_old_turns, self._cut.messages, limit=SOME)):
-                for place in places:
+            async with aclosing(_paged(functools.partial(self._store.with_old_turns, self._cut.messages, limit=SOME))) as old:
+                async for place in old:
                     await self._drop_turns(place, self._cut.messages)
 
     async def _expire(self, expiring: Sequence[Expiring]) -> None:
@@ -209,8 +212,8 @@ class _Run:
         self._tell(cleared, told)
 
     async def _drop_rewound(self, before: int) -> None:
-        async for places in _paged(functools.partial(self._store.with_rewound, before, limit=SOME)):
-            for place in places:
+        async with aclosing(_paged(functools.partial(self._store.with_rewound, before, limit=SOME))) as places:
+            async for place in places:
                 dropped = Weight(AT_ONCE)
                 while dropped.messages >= AT_ONCE and not self._at_work(place):
                     dropped = await self._store.drop_rewound(place, before, limit=AT_ONCE)
@@ -242,7 +245,7 @@ class _Run:
         self._presence.tell(self._tenant_id, Scope(container_id=session.container_id, image_id=session.image_id), told)
 
 
-async def _expiring(store: RetentionStore, cut: Cut) -> AsyncIterator[tuple[Expiring, ...]]:
+async def _expiring(store: RetentionStore, cut: Cut) -> AsyncGenerator[tuple[Expiring, ...]]:
     if not cut.idle:
         return
     after: int | None = 0
@@ -252,11 +255,12 @@ async def _expiring(store: RetentionStore, cut: Cut) -> AsyncIterator[tuple[Expi
         after = found.next
 
 
-async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncIterator[tuple[Place, ...]]:
+async def _paged(read: Callable[[int], Awaitable[SomePlaces]]) -> AsyncGenerator[Place]:
     after: int | None = 0
     while after is not None:
         found = await read(after)
-        yield found.items
+        for place in found.items:
+            yield place
         after = found.next
 
 

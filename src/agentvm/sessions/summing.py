@@ -1,6 +1,6 @@
 """Summing — how much of a history is summed up, and how a model is asked for it. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentvm.drivers.base import Prompt, UserSaid
@@ -40,14 +40,17 @@ def budget_of(room: int, rules: Compaction) -> int:
     return min(rules.max_tokens, room // 4)
 
 
-def wanted(recalled: Recalled, room: int, rules: Compaction, *, asked_for: bool) -> int:
+def wanted(recalled: Recalled, room: int, rules: Compaction, *, asked_for: bool, sizes: Mapping[str, int] = {}) -> int:
     """How many exchanges are to be summed up; none when there is room for them.
+
+    Weighed as for a prompt: `sizes` are of the attachments that they refer to, by their digests. Else a few files would push
+    out what was said before them, and nobody would have summed it up.
 
     What stays fills half of what may be filled, if it can: so the next time comes when as much has been said again. And what
     is summed up is more than its summary, or every turn would lead to a call.
     """
     exchanges = by_turn(recalled.messages)
-    weights = [weigh(tell(one)) for one in exchanges]
+    weights = [weigh(tell(one), sizes) for one in exchanges]
     most = rules.share * room
     before = 0 if recalled.summary is None else recalled.summary.tokens
     if not exchanges or (not asked_for and before + sum(weights) <= most):

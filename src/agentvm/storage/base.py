@@ -59,8 +59,6 @@ class Recalled:
     summary: Summary | None = None
     messages: tuple[Message, ...] = ()
     running: frozenset[TurnId] = frozenset()
-    as_of: int = 0
-    """Grows with each rewind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

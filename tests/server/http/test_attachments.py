@@ -53,12 +53,12 @@ async def test_a_file_is_uploaded_once_and_comes_back_as_it_was() -> None:
 async def test_a_download_is_a_file_and_no_page_and_may_be_kept_by_its_reader() -> None:
     async with open_world() as world:
         await home(world, world.acme)
-        await upload(world, world.acme.user, "?name=a%22%5C%25%E5%8C%97.html", headers=((b"content-type", b"text/html"),))
+        await upload(world, world.acme.user, "?name=..%2Fa%22%5C%25%E5%8C%97.html", headers=((b"content-type", b"text/html"),))
         found = await download(world, world.acme.user)
         assert found.headers["content-type"] == "text/html"
         assert found.headers["content-length"] == str(len(BODY))
         assert found.headers["content-disposition"] == (
-            "attachment; filename=\"a____.html\"; filename*=UTF-8''a%22%5C%25%E5%8C%97.html"
+            "attachment; filename=\".._a____.html\"; filename*=UTF-8''.._a%22_%25%E5%8C%97.html"
         )
         assert found.headers["x-content-type-options"] == "nosniff"
         assert found.headers["content-security-policy"].startswith("sandbox")

@@ -13,12 +13,12 @@ from anyio.from_thread import start_blocking_portal
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agentvm.errors import ContainerNotFound
+from agentvm.errors import ContainerNotFound, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.attachments import CHUNK, Upload, read_all
 from agentvm.storage.base import ContainerStore, Store
-from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite import SqliteStore, attachments, open_store
 from agentvm.storage.sqlite.attachments import MOST_DROPPED, PIECE
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import Database
@@ -62,6 +62,16 @@ async def test_many_go_some_at_a_time(store: SqliteStore) -> None:
     for number in range(MOST_DROPPED + 3):
         await home.attachments.add(BytesIO(str(number).encode()), TEXT, 1)
     assert [await store.collect(GRACE + 1, grace=GRACE) for _ in range(3)] == [MOST_DROPPED, 3, 0]
+
+
+async def test_large_ones_go_a_few_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else writes waits for one commit."""
+    monkeypatch.setattr(attachments, "MOST_DROPPED_BYTES", 250)
+    home = await settle(store)
+    for number in range(5):
+        await home.attachments.add(BytesIO(bytes([number]) * 100), TEXT, 1)
+    await home.attachments.add(BytesIO(b"x" * 300), TEXT, 2)
+    assert [await store.collect(GRACE + 2, grace=GRACE) for _ in range(5)] == [2, 2, 1, 1, 0]
 
 
 async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: SqliteStore) -> None:
@@ -278,3 +288,26 @@ async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: Database, st
     with pytest.raises(ContainerNotFound):
         await nowhere.attachments.add(BytesIO(LARGE), TEXT, 5)
     assert await begun(database) == []
+
+
+@pytest.mark.parametrize("size", [100, len(LARGE) * 2])
+async def test_a_file_that_cannot_be_read_again_fails_nobody_else(store: SqliteStore, size: int) -> None:
+    class Broken(BytesIO):
+        """Can be read once."""
+
+        begun = 0
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            self.begun += 1
+            return super().seek(offset, whence)
+
+        def read(self, size: int | None = -1) -> bytes:
+            if self.begun > 1:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    home = await settle(store)
+    with anyio.fail_after(20):
+        with pytest.raises(StoreFailed, match="cannot be read again"):
+            await home.attachments.add(Broken(b"x" * size), TEXT, 5)
+        await upload(home)

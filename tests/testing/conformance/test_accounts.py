@@ -157,7 +157,7 @@ class Trusting(SqliteUserStore):
         (planted("keys", Reviving), suite.check_accounts_of_tenants_never_mix),
         (planted("keys", Unused), suite.check_the_last_use_of_keys_only_moves_on),
         (planted("quotas", Strict), suite.check_a_quota_replaces_the_one_of_the_same_metric_and_user),
-        (planted("quotas", Weightless), suite.check_storage_is_what_messages_logs_and_images_take),
+        (planted("quotas", Weightless), suite.check_storage_is_what_all_that_is_said_and_images_take),
         (planted("secrets", Shortening), suite.check_a_secret_is_kept_as_it_was_sealed),
         (planted("audit", Forward), suite.check_the_audit_log_is_read_newest_first_page_by_page),
         (planted("quotas", blind(SqliteQuotaStore)), suite.check_accounts_of_tenants_never_mix),

@@ -47,6 +47,14 @@ class Obliging(SqliteLogStore):
         return True
 
 
+class Deaf(SqliteLogStore):
+    """Takes what was said after a summary for covered."""
+
+    async def recall(self) -> Recalled:
+        found = await super().recall()
+        return found if found.summary is None else replace(found, messages=())
+
+
 class Stale(SqliteLogStore):
     """Remembers a summary that is gone."""
 
@@ -83,7 +91,9 @@ def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
         (Careless, suite.check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover),
         (Careless, suite.check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead),
         (Stale, suite.check_a_rewind_takes_the_summaries_of_what_it_takes_back),
-        (Trusting, suite.check_none_is_stored_of_what_was_taken_back_meanwhile),
+        (Obliging, suite.check_none_is_stored_of_what_was_taken_back_meanwhile),
+        (Obliging, suite.check_none_is_stored_of_what_was_too_old_meanwhile),
+        (Deaf, suite.check_what_is_said_in_the_place_of_what_is_gone_is_told),
         (Trusting, suite.check_of_two_at_the_same_time_one_is_stored),
         (Obliging, suite.check_a_session_that_is_deleted_or_gone_takes_none),
         (Obliging, suite.check_summaries_of_others_are_not_there),

@@ -169,5 +169,7 @@ def _disposition(found: Attachment) -> str:
     """Always as a file: whoever uploaded it decides what is in it."""
     if found.name is None:
         return "attachment"
-    plain = "".join(letter if letter.isascii() and letter not in '"\\%' else "_" for letter in found.name)
-    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(found.name, safe='')}"
+    # No path: whoever saves it under this name saves it where they are.
+    name = re.sub(r"[/\\]", "_", found.name)
+    plain = "".join(letter if letter.isascii() and letter not in '"%' else "_" for letter in name)
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from agentvm.commands.branches import Branches
-from agentvm.commands.speaking import Speaker, Spoken
+from agentvm.commands.speaking import Spoken
 from agentvm.errors import AgentBusy, ImageNotFound, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId, TurnId
@@ -12,7 +12,7 @@ from agentvm.model.session import Rewind
 from agentvm.protocol.commands.message import ClientKey
 from agentvm.protocol.records import SessionRecord
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import READ, WRITE, centre_of
+from agentvm.server.http.sessions import READ, WRITE, centre_of, speaker_of
 
 routes = Routes()
 
@@ -146,9 +146,7 @@ async def regenerate(ask: Ask[RegenerateGiven]) -> Answer[SpokenView]:
 
 
 def branches_of(ask: Ask[Any]) -> Branches:
-    vm = ask.vm
-    speaker = Speaker(runtime=vm.runtime, office=vm.office, tenant_id=ask.tenant_id, user_id=ask.principal.user_id)
-    return Branches(centre=centre_of(ask), speaker=speaker, new_id=vm.new_id)
+    return Branches(centre=centre_of(ask), speaker=speaker_of(ask), new_id=ask.vm.new_id)
 
 
 def _begun(spoken: Spoken) -> Answer[SpokenView]:

@@ -14,7 +14,7 @@ from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft
 from agentvm.protocol.commands import DraftListed
 from agentvm.server.http.route import BIG, NO_CONTENT, Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import centre_of
+from agentvm.server.http.sessions import centre_of, speaker_of
 
 routes = Routes()
 
@@ -79,7 +79,7 @@ async def of_all(ask: Ask[ListGiven]) -> Page[DraftListed]:
 
 
 def _centre(ask: Ask[Any]) -> DraftCentre:
-    return DraftCentre(centre_of(ask))
+    return DraftCentre(centre_of(ask), speaker_of(ask))
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -6,6 +6,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from agentvm.commands.reach import Reach
 from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown
+from agentvm.commands.speaking import Speaker
 from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
@@ -226,6 +227,11 @@ def centre_of(ask: Ask[Any]) -> SessionCentre:
         runtime=vm.runtime,
         clock=vm.clock,
     )
+
+
+def speaker_of(ask: Ask[Any]) -> Speaker:
+    vm = ask.vm
+    return Speaker(runtime=vm.runtime, office=vm.office, tenant_id=ask.tenant_id, user_id=ask.principal.user_id)
 
 
 def _named(ask: Ask[Any]) -> SessionId:

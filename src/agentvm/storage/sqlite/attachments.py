@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import apsw
 
-from agentvm.errors import ContainerNotFound, InvalidInput
+from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import TenantId
@@ -25,7 +25,9 @@ from agentvm.storage.sqlite.rows import Key, fetch
 PIECE = 4
 """Chunks of one transaction."""
 MOST_DROPPED = 100
-"""At a time: the writer is everybody's, and large files take a while to go."""
+"""At a time: the writer is everybody's."""
+MOST_DROPPED_BYTES = 64 * 1024 * 1024
+"""The same of their bytes, unless one has more: large files take a while to go."""
 
 _FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
 _COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
@@ -65,7 +67,7 @@ _DELETE = "DELETE FROM attachments WHERE attachment_key = ?"
 _DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)"
 # The triggers keep `unused_since` right; that nothing refers to it is asked once more, because what goes does not come back.
 _RIPE = """
-SELECT attachment_key, blob_key FROM attachments
+SELECT attachment_key, blob_key, size FROM attachments JOIN blobs USING (blob_key)
 WHERE unused_since BETWEEN 1 AND ?
   AND NOT EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
 ORDER BY unused_since LIMIT ?
@@ -228,11 +230,15 @@ def drop_attachments(connection: apsw.Connection, tenant_id: TenantId) -> None:
 def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
     """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     connection.execute(_GIVE_UP_OLD, (now - grace,))
-    ripe = fetch(connection, _RIPE, (now - grace, MOST_DROPPED))
-    for attachment_key, blob_key in ripe:
+    dropped = held = 0
+    for attachment_key, blob_key, size in fetch(connection, _RIPE, (now - grace, MOST_DROPPED)):
+        held += size
+        if dropped and held > MOST_DROPPED_BYTES:
+            break
         _drop(connection, attachment_key, blob_key)
+        dropped += 1
     connection.execute(_NOTE, (now,))
-    return len(ripe)
+    return dropped
 
 
 def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> None:
@@ -247,7 +253,7 @@ def _add_piece(connection: apsw.Connection, *, file: BinaryIO, blob_key: int, fi
         return
     file.seek(first * CHUNK)
     for number in range(first, first + PIECE):
-        if chunk := file.read(CHUNK):
+        if chunk := _read(file):
             connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
 
 
@@ -262,8 +268,16 @@ def _measure(file: BinaryIO) -> tuple[str, int]:
 def _chunks(file: BinaryIO) -> Iterator[bytes]:
     """From the beginning, each time it is begun: a write may be run again."""
     file.seek(0)
-    while chunk := file.read(CHUNK):
+    while chunk := _read(file):
         yield chunk
+
+
+def _read(file: BinaryIO) -> bytes:
+    """A file that cannot be read is its uploader's trouble alone, and not the writer's."""
+    try:
+        return file.read(CHUNK)
+    except OSError as error:
+        raise StoreFailed(f"What was uploaded cannot be read again: {error}; try again") from error
 
 
 def _place(after: str | None) -> int:

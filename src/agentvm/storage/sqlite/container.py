@@ -49,6 +49,9 @@ _DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AN
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
+FEW = 100
+"""Messages."""
+
 
 class SqliteContainerStore:
     """See `agentvm.storage.base.ContainerStore`."""
@@ -141,7 +144,8 @@ class SqliteContainerStore:
 
         One in which much was said, a fork for one, is out of sight until all of it is there: the writer takes it in pieces.
         """
-        pieces = await anyio.to_thread.run_sync(cut, messages) if messages else []
+        # A thread costs more than a few messages do.
+        pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
         hidden = ARRIVING if len(pieces) > 1 else None
         first = self._saying(session, pieces[0]) if pieces else None
 

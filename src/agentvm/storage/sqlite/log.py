@@ -118,5 +118,5 @@ class SqliteLogStore:
         return await self._database.read(lambda connection: recall(connection, self._scope))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
-        """False, and nothing is stored, when something of it was taken back meanwhile, or another has come first."""
+        """False, and nothing is stored, when something of it was taken back or dropped meanwhile, or another has come first."""
         return await self._database.write(store_summary(self._scope, summary, covered, recalled))

@@ -26,8 +26,11 @@ SET last_message_at = max(coalesce(last_message_at, 0), ?), preview = coalesce(?
 WHERE session_key = ?
 """
 _TOUCH_IMAGE = "UPDATE images SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
+# In a place that nobody had: what is gone is still named by its place.
 _ADD_MESSAGE = """
-INSERT INTO all_messages (session_key, message_id, body) VALUES (?, ?, ?) ON CONFLICT (session_key, message_id) DO NOTHING
+INSERT INTO all_messages (position, session_key, message_id, body)
+SELECT 1 + max(last, coalesce((SELECT max(position) FROM all_messages), 0)), ?, ?, ? FROM message_places WHERE one = 1
+ON CONFLICT (session_key, message_id) DO NOTHING
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """

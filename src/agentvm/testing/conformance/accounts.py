@@ -9,11 +9,13 @@ from msgspec import structs
 
 from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
+from agentvm.model.exchange import extent
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 from agentvm.storage.base import Store
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, message
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle
+from agentvm.testing.conformance.summaries import summary
 
 ALICE, BOB = UserId("u_alice"), UserId("u_bob")
 
@@ -232,7 +234,7 @@ async def check_a_quota_replaces_the_one_of_the_same_metric_and_user(store: Stor
     assert await quotas.list() == (other, of_alice)
 
 
-async def check_storage_is_what_messages_logs_and_images_take(store: Store) -> None:
+async def check_storage_is_what_all_that_is_said_and_images_take(store: Store) -> None:
     ours, theirs = store.accounts(ACME).quotas, store.accounts(RIVAL).quotas
     assert (await ours.storage_bytes(), await ours.count_containers()) == (0, 0)
     home = await settle(store, image(), image("img_2"))
@@ -248,6 +250,14 @@ async def check_storage_is_what_messages_logs_and_images_take(store: Store) -> N
     assert with_message > snapshot
     assert await ours.storage_bytes() > with_message + len(chunk(1, 3).body) + 1000
     assert await theirs.storage_bytes() == snapshot
+    before = await ours.storage_bytes()
+    await store.tenant(ACME).drafts("ann", None).save(SESSION, "phone", "字" * 10, 3)
+    assert await ours.storage_bytes() == before + 30
+    recalled = await home.log(SESSION).recall()
+    covered = extent(recalled.messages, 1)
+    assert covered is not None
+    assert await home.log(SESSION).add_summary(summary("s1", covered), covered, recalled)
+    assert await ours.storage_bytes() > before + 30
     await home.delete_image(IMAGE)
     assert await ours.storage_bytes() == snapshot
 
@@ -367,7 +377,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_key_ends_once_and_no_later,
     check_the_last_use_of_keys_only_moves_on,
     check_a_quota_replaces_the_one_of_the_same_metric_and_user,
-    check_storage_is_what_messages_logs_and_images_take,
+    check_storage_is_what_all_that_is_said_and_images_take,
     check_a_secret_is_kept_as_it_was_sealed,
     check_the_audit_log_is_read_newest_first_page_by_page,
     check_accounts_of_tenants_never_mix,

@@ -135,6 +135,9 @@ async def check_a_default_session_is_emptied(store: Store) -> None:
     await say(store, SESSION, "t1", 10, first_seq=1)
     await home.set_title(SESSION, "About t1", now=12)
     await store.tenant(ACME).sessions(None).mark_read(SESSION, ANN, 13)
+    drafts = store.tenant(ACME).drafts("ann", None)
+    await drafts.save(SESSION, "", "not sent", 14)
+    await drafts.save(SESSION, "phone", "of today", 100)
     (found,) = (await kept.expiring(cut(100))).items
     assert found.is_default
     assert await kept.expire([SESSION], cut(100)) == ()
@@ -144,6 +147,7 @@ async def check_a_default_session_is_emptied(store: Store) -> None:
     assert (cleared.title, cleared.preview, cleared.last_message_at) == (None, None, None)
     assert await left(store, SESSION) == []
     assert await home.list_turns(SESSION) == ()
+    assert [draft.text for draft in await drafts.list(SESSION) or ()] == ["of today"]
     assert await home.log(SESSION).range() == (3, 2), "numbers are not given out again"
     assert await going(kept, cut(100)) == []
     await say(store, SESSION, "t2", 110, first_seq=3)

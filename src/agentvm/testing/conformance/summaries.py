@@ -10,6 +10,7 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId,
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import Summary
 from agentvm.storage.base import ContainerStore, LogStore, Recalled, Rewinding, SessionWrite, Store
+from agentvm.storage.retention import Place
 from agentvm.testing.conformance.records import HOME, SESSION, image, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
@@ -143,6 +144,40 @@ async def check_none_is_stored_of_what_was_taken_back_meanwhile(store: Store) ->
     await take_back(store, "r2", "a3", "q5", "a5")
     assert not await sum_up(log, "s2", 1, before)
     assert await told(log) == ("s1", ["q3"])
+
+
+async def check_none_is_stored_of_what_was_too_old_meanwhile(store: Store) -> None:
+    """What a tenant does not keep any longer must not live on in a summary."""
+    log = await filled(store, exchanges(1, 2, 3, 4))
+    await log.record(turns=[turn(f"t{number}", outcome="completed", ended=number) for number in (1, 2, 3, 4)], now=4)
+    before = await log.recall()
+    retention, place = store.tenant(ACME).retention(), Place(HOME, SESSION)
+    assert (await retention.drop_turns(place, await retention.old_turns(place, 2))).messages == 2
+    assert not await sum_up(log, "s1", 2, before)
+    assert await told(log) == (None, ["q2", "a2", "q3", "a3", "q4", "a4"])
+    assert await listed(store) == []
+    assert await sum_up(log, "s2", 2)
+    # Also of what lies behind a summary.
+    before = await log.recall()
+    assert (await retention.drop_turns(place, await retention.old_turns(place, 4))).messages == 4
+    assert not await sum_up(log, "s3", 1, Recalled(messages=(*before.messages, *exchanges(5))))
+    assert await listed(store) == []
+
+
+async def check_what_is_said_in_the_place_of_what_is_gone_is_told(store: Store) -> None:
+    """Also where everything that was said after a summary has gone, here and elsewhere."""
+    log = await filled(store, exchanges(1, 2))
+    home = store.tenant(ACME).container(HOME)
+    await home.add_session(session("b"), exchanges(7, 8, 9))
+    await log.record(messages=exchanges(3), now=3)
+    assert await sum_up(log, "s1", 2)
+    await take_back(store, "r1", "q3", "a3")
+    retention, place = store.tenant(ACME).retention(), Place(HOME, SESSION)
+    assert (await retention.drop_rewound(place, 6)).messages == 2
+    await store.tenant(ACME).sessions([HOME]).delete(SessionId("b"), 7)
+    assert await store.purge_sessions(7) == ((ACME, "b"),)
+    await log.record(messages=exchanges(5), now=8)
+    assert await told(log) == ("s1", ["q5", "a5"])
 
 
 async def check_of_two_at_the_same_time_one_is_stored(store: Store) -> None:

@@ -114,7 +114,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
             assert read.preview == "北"
 
 
-async def test_a_place_that_was_free_again_is_taken_in_once(tmp_path: Path) -> None:
+async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_old_place(tmp_path: Path) -> None:
     old_database(tmp_path / "a.db", [encode_message(message(f"m{number}", "old")) for number in range(3)])
     with anyio.fail_after(10):
         async with open_database(tmp_path / "a.db") as database:
@@ -124,7 +124,7 @@ async def test_a_place_that_was_free_again_is_taken_in_once(tmp_path: Path) -> N
             home = SqliteStore(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))
-            assert await database.read(lambda connection: found(connection, "fresh")) == [2]
+            assert await database.read(lambda connection: found(connection, "fresh")) == [4]
             assert await database.read(lambda connection: found(connection, "old")) == [1]
 
 

@@ -55,3 +55,15 @@ async def test_a_long_session_is_purged_in_small_commits(
     assert (await database.read(rows))["all_messages"] == 9
     assert len(await store.purge_sessions(0)) == 2
     assert (await database.read(rows))["all_messages"] == 0
+
+
+async def test_what_cannot_be_read_keeps_nothing_else(store: SqliteStore, database: Database) -> None:
+    kept = await some(store)
+    await say(store, SESSION, "old", 40)
+    await say(store, SESSION, "new", 200)
+
+    def spoil(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE all_messages SET body = x'00' WHERE message_id = 'new-a'")
+
+    await database.write(spoil)
+    assert (await kept.drop_turns(place(SESSION), await kept.old_turns(place(SESSION), 100))).messages == 2

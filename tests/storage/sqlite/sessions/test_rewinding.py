@@ -11,6 +11,7 @@ from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.storage.base import Rewinding, SessionWrite, Store
+from agentvm.storage.retention import Place
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
 from agentvm.storage.sqlite.store import open_store
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
@@ -127,3 +128,15 @@ def test_a_history_as_it_stood_is_what_a_model_remembers(acts: Sequence[int]) ->
             assert sorted(await found(store, "x")) == sorted(one for one in now if one.startswith("m"))
 
     anyio.run(run)
+
+
+async def test_a_history_as_it_stood_has_nothing_that_was_said_since_what_came_after_it_was_dropped() -> None:
+    async with open_store(None) as store:
+        await settle(store, image())
+        await commit(store, said("u1", "a"), answered("a1", "b"), said("u2", "c"), answered("a2", "d"))
+        await commit(store, rewind=rewinding("r1", "u2", "a2", at=7))
+        await commit(store, rewind=rewinding("r2", "a1", at=20))
+        assert (await store.tenant(ACME).retention().drop_rewound(Place(HOME, SESSION), 10)).messages == 2
+        await commit(store, answered("new", "e"))
+        stood = await mine(store).history(SESSION, MessageId("a1"))
+        assert [one.id for one in stood or ()] == ["u1", "a1"]

@@ -16,6 +16,8 @@ _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) 
 _STORAGE_BYTES = """
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN summaries USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN drafts USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
      + (SELECT coalesce(sum(length(body)), 0) FROM resource_blobs WHERE digest IN (
             SELECT content FROM resources JOIN resource_versions USING (resource_key)

@@ -70,7 +70,9 @@ class SqliteDraftStore:
                 )
                 for found, when in fetch(connection, _FIND, place)
             ]
-            return Drafted(container_id, image_id, at, saved, saved and bool(text or before), drafts[0] if drafts else None)
+            freed = len(before[0][0].encode()) if saved and before else 0
+            changed = saved and bool(text or before)
+            return Drafted(container_id, image_id, at, saved, changed, drafts[0] if drafts else None, freed)
 
         return await self._database.write(work)
 

@@ -117,6 +117,11 @@ SELECT s.session_key FROM sessions AS s WHERE {_IDLE} AND {_IS_DEFAULT} AND s.se
 _CLEARED = """
 UPDATE sessions SET title = NULL, preview = NULL, last_message_at = NULL, answers = 0, updated_at = ? WHERE session_key = ?
 """
+# What somebody writes now is theirs to send.
+_CLEAR_DRAFTS = """
+DELETE FROM drafts WHERE session_key = :key
+  AND updated_at < (SELECT iif(archived_at IS NULL, :sessions, :archived) FROM sessions WHERE session_key = :key)
+"""
 _OF_SESSION = ("all_messages", "rewinds", "summaries", "turns", "read_marks")
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
@@ -191,6 +196,7 @@ class SqliteRetentionStore:
             for (key,) in fetch(connection, _CLEAR, values):
                 for table in _OF_SESSION:
                     connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))
+                connection.execute(_CLEAR_DRAFTS, {**values, "key": key})
                 _forget_told(connection, key, None)
                 connection.execute(_CLEARED, (now, key))
                 return decode_session(fetch(connection, _READ, (key,))[0])

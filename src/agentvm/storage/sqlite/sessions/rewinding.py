@@ -8,6 +8,7 @@ later one took, of all that had been said by then.
 from collections.abc import Sequence
 
 import apsw
+import msgspec
 
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
@@ -75,9 +76,16 @@ def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewindin
 def settle(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
     """What lists show, and what is unread, after messages went; `counted` are the places of their answers and errors."""
     said = fetch(connection, _SAID_LAST, (session_key,))
-    preview = entry_of(decode_message(said[0][0])).preview if said else None
-    connection.execute(_SET_SAID, (preview, len(counted), session_key))
+    connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
     _lower_marks(connection, session_key, counted)
+
+
+def _preview(body: bytes) -> str | None:
+    try:
+        return entry_of(decode_message(body)).preview
+    except msgspec.DecodeError:
+        # Nobody can read it; what is before it can go all the same.
+        return None
 
 
 def list_rewinds(connection: apsw.Connection, session_key: int) -> tuple[Rewind, ...]:

@@ -3,7 +3,7 @@
 Theory of operation. A summary stands for whole exchanges from the beginning on. What is not covered has a position from `next`
 on; what of it belongs to turns that are covered is left out by their names. So a model is given a session by one look at its
 newest summary and at what was said since, however long it is. Rewinds take messages back by number: a summary is dropped with
-the first that it may have covered, in the same transaction, and none is stored of what was taken back since it was read.
+the first that it may have covered, in the same transaction, and none is stored of what has gone since it was read.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from agentvm.model.exchange import Extent
+from agentvm.model.exchange import Extent, covered_by
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.model.session import Summary
@@ -45,15 +45,12 @@ UNION ALL
 SELECT 'running', 0, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
 UNION ALL
-SELECT 'as of', coalesce(max(rewind_key), 0), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM rewinds WHERE session_key = (SELECT session_key FROM home)
-UNION ALL
 SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM messages
 WHERE session_key = (SELECT session_key FROM home) AND position >= coalesce((SELECT next FROM newest), 0)
 """
 _PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
-_TAKEN = "SELECT 1 FROM all_messages WHERE session_key = ? AND rewind_key > ? AND position <= ? LIMIT 1"
+_STANDING = "SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN (SELECT value FROM json_each(?))"
 _ADD = f"""
 INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
@@ -66,7 +63,6 @@ def recall(connection: apsw.Connection, scope: Scope) -> Recalled:
     summary: Summary | None = None
     beyond = frozenset[TurnId]()
     running: set[TurnId] = set()
-    as_of = 0
     bodies: list[tuple[int, bytes]] = []
     for kind, number, *row in fetch(connection, _RECALL, scope):
         match kind:
@@ -74,8 +70,6 @@ def recall(connection: apsw.Connection, scope: Scope) -> Recalled:
                 summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
             case "running":
                 running.add(TurnId(row[0]))
-            case "as of":
-                as_of = number
             case _:
                 bodies.append((number, row[0]))
     # They come in this order, but nothing says so.
@@ -84,7 +78,6 @@ def recall(connection: apsw.Connection, scope: Scope) -> Recalled:
         summary=summary,
         messages=tuple(message for message in messages if message.turn_id not in beyond),
         running=frozenset(running),
-        as_of=as_of,
     )
 
 
@@ -105,6 +98,9 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
         summary.user_id,
     )
     seen = None if recalled.summary is None else recalled.summary.summary_id
+    # All of it: some may have been taken back, or have become too old to be kept, while it was summed up.
+    theirs = covered_by(recalled.messages, covered)
+    named = msgspec.json.encode(theirs).decode()
 
     def work(connection: apsw.Connection) -> bool:
         found = fetch(connection, _SESSION, scope)
@@ -115,7 +111,7 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
         if (newest[0][0] if newest else None) != seen:
             return False
         last, following = _place(connection, key, covered.last), _place(connection, key, covered.next)
-        if last is None or following is None or fetch(connection, _TAKEN, (key, recalled.as_of, last)):
+        if last is None or following is None or fetch(connection, _STANDING, (key, named)) != [(len(theirs),)]:
             return False
         beyond = covered.beyond
         if newest and newest[0][9] >= following:
