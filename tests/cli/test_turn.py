@@ -1,5 +1,6 @@
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -33,6 +34,18 @@ async def say(desk: Desk, *texts: str) -> tuple[str, list[dict[str, Any]]]:
             for text in texts:
                 await ask("message_send", "turn_response", imageId=image["imageId"], content=text)
     return image["sessionId"], heard
+
+
+async def test_the_slowest_are_found_without_a_session_and_offline_only_of_one(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        session, _ = await say(desk, "one two", "three")
+        newest, oldest = await desk.record("turn", "list", "--session", session)
+        found = await desk.record("turn", "list", "--slowest", "--since", "7d", "--outcome", "completed")
+        assert {turn["turnId"] for turn in found} == {newest["turnId"], oldest["turnId"]}
+        assert await desk.record("turn", "list", "--container", "nowhere") == []
+        refused = avm("turn", "list", "--slowest", "--data", str(tmp_path), url=desk.server.url)
+        assert refused.code == 2
+        assert "--session" in refused.err
 
 
 async def test_turns_are_listed_and_shown() -> None:

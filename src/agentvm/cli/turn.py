@@ -12,9 +12,11 @@ import msgspec
 from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
 from agentvm.cli.past import Past, data_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
+from agentvm.cli.when import past
 
 EXAMPLES = """\b
 Examples:
+  avm turn list --slowest --since 7d    what took longest this week
   avm turn list --session sess_1
   avm turn show turn_1
   avm turn replay turn_1                what was said, at once
@@ -29,6 +31,7 @@ DETAILS = 80
 
 TURNS: Columns = {
     "TURN": "turnId",
+    "SESSION": "sessionId",
     "ACCEPTED (UTC)": moment("acceptedAt"),
     "OUTCOME": lambda item: item.get("outcome", "running"),
     "MS": lambda item: item["endedAt"] - item["acceptedAt"] if "endedAt" in item else None,
@@ -68,17 +71,45 @@ def turn() -> None:
 
 
 @turn.command("list", epilog=EXAMPLES)
-@click.option("--session", required=True, help="The session whose turns these are.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The newest so many.")
+@click.option("--session", help="Only of that session.")
+@click.option("--container", help="Only of that container.")
+@click.option("--slowest", is_flag=True, help="Those that took longest first, instead of the newest.")
+@click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only those.")
+@click.option("--since", type=past, metavar="TIME", help="Begun then or later: 7d, 2026-11-01. A day ago, without a session.")
+@click.option("--until", type=past, metavar="TIME", help="Begun before then.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
 @data_option
 @tenant_option
 @asks_server
-def list_turns(api: Api, show: Show, session: str, limit: int, data: Path | None) -> None:
-    """List the turns of a session, newest first."""
+def list_turns(
+    api: Api,
+    show: Show,
+    session: str | None,
+    container: str | None,
+    slowest: bool,
+    outcome: str | None,
+    since: int | None,
+    until: int | None,
+    limit: int,
+    data: Path | None,
+) -> None:
+    """List turns: the newest first, or those that took longest."""
     if data is not None:
+        if session is None or slowest or container or outcome or since or until:
+            raise click.UsageError("With --data name a --session, and nothing else that narrows the list.")
         found = iter(Past(data, api.tenant).list(session, limit))
     else:
-        found = api.pages("turns", cursor="cursor", session=session, limit=min(limit, PAGE))
+        found = api.pages(
+            "turns",
+            cursor="cursor",
+            session=session,
+            container=container,
+            order="slowest" if slowest else None,
+            outcome=outcome,
+            since=since,
+            until=until,
+            limit=min(limit, PAGE),
+        )
     show.items(islice(found, limit), TURNS, none="There are no turns.")
 
 

@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Rewind, Session, Summary
+from agentvm.model.turn import Outcome, Turn
 
 Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
@@ -135,6 +136,30 @@ class FoundPage:
     next: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnQuery:
+    """Which turns; every member that is not None narrows the list. `after` is the `next` of the page before.
+
+    Those that run take until `now`.
+    """
+
+    session_id: SessionId | None = None
+    since: int | None = None
+    """Accepted then or later."""
+    until: int | None = None
+    outcome: Outcome | Literal["running"] | None = None
+    order: Literal["newest", "slowest"] = "newest"
+    now: int = 0
+    after: str | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TurnPage:
+    items: tuple[Turn, ...]
+    next: str | None
+
+
 class SessionStore(Protocol):
     """The sessions of some containers."""
 
@@ -186,6 +211,9 @@ class SessionStore(Protocol):
 
         None when there is no such session or message.
         """
+
+    async def turns(self, wanted: TurnQuery) -> TurnPage:
+        """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
         """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""

@@ -31,6 +31,27 @@ async def test_turns_are_listed_newest_first_page_by_page() -> None:
         assert refused.code == "invalid_input"
 
 
+async def test_a_slow_turn_is_found_without_knowing_its_session() -> None:
+    async with open_world() as world:
+        session = await talk(world, world.acme.tenant_id, "alice", "one", "two")
+        await talk(world, world.bolt.tenant_id, "bob", "hidden")
+        key = world.acme.admin
+        newest = (await world.ask("GET", "/v1/turns", key=key)).items
+        slowest = (await world.ask("GET", "/v1/turns?order=slowest&outcome=completed", key=key)).items
+        assert {turn["sessionId"] for turn in [*newest, *slowest]} == {session}
+        took = [turn["endedAt"] - turn["acceptedAt"] for turn in slowest]
+        assert took == sorted(took, reverse=True)
+        assert len(newest) == len(slowest) == 2
+        assert (await world.ask("GET", "/v1/turns?outcome=failed", key=key)).items == []
+        world.clock.now += 2 * 86_400_000
+        # Of the last day, unless it is said otherwise.
+        assert (await world.ask("GET", "/v1/turns", key=key)).items == []
+        assert len((await world.ask("GET", "/v1/turns?since=1970-01-01", key=key)).items) == 2
+        assert (await world.ask("GET", "/v1/turns?order=odd", key=key)).status == 400
+        narrow = await world.key(world.acme.tenant_id, ["sessions:read"], containers=["elsewhere"])
+        assert (await world.ask("GET", "/v1/turns?since=1970-01-01", key=narrow)).items == []
+
+
 async def test_a_timeline_says_what_a_turn_spent() -> None:
     async with open_world() as world:
         session = await talk(world, world.acme.tenant_id, "alice", "one two", "three")

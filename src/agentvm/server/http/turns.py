@@ -1,31 +1,42 @@
 """Turns — `/v1/turns`: what one turn spent its time and money on, and what was told of it, word for word."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from agentvm.commands.reach import Reach
-from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors import ContainerForbidden, NotFound
 from agentvm.events.base import Event
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.observability.timeline import Timeline, draw
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.turn_log import TurnLog
-from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Routes
+from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Routes, moment
+from agentvm.server.http.sessions import centre_of
+from agentvm.storage.sessions import TurnQuery
 
 routes = Routes()
 
 READ = ("sessions:read",)
+DAY = 86_400_000
 MOST_EVENTS = 500_000
 """Of one turn that are looked at for its timeline, a second's work: one that said more is told as far as that."""
 
 
 class ListGiven(Given):
-    """The turns of `session`, newest first; `cursor` is the `next` of the page before."""
+    """Every member narrows the list. `cursor` is the `next` of the page before.
 
-    session: str
+    `since` is a day ago where neither it nor a `session` is given.
+    """
+
+    session: str | None = None
+    container: str | None = None
+    order: Literal["newest", "slowest"] = "newest"
+    outcome: Literal["completed", "interrupted", "failed", "running"] | None = None
+    since: str | None = None
+    until: str | None = None
     cursor: str | None = None
     limit: Limit = 100
 
@@ -37,26 +48,32 @@ class EventsGiven(Given):
     limit: Limit = 1_000
 
 
-@routes.add("GET", "/v1/turns", needs=READ, takes=ListGiven)
+@routes.add("GET", "/v1/turns", needs=READ, takes=ListGiven, raises=(ContainerForbidden,))
 async def list_some(ask: Ask[ListGiven]) -> Page[Turn]:
-    """List the turns of a session.
+    """List turns.
 
-    Newest first. A turn without an outcome runs.
+    Of a session, a container, or all that you may reach: the newest first, or those that took longest. A turn without an
+    outcome runs.
     """
-    given, reach = ask.given, _reach(ask)
-    session_id = SessionId(given.session)
-    container_id = await reach.find_session(session_id)
-    if container_id is None:
-        raise NotFound("There is no such session")
-    found = tuple(reversed(await reach.container(container_id).list_turns(session_id)))
-    start = 0
-    if given.cursor is not None:
-        named = [turn.turn_id for turn in found]
-        if given.cursor not in named:
-            raise InvalidInput("`cursor` must be the `next` of another page of this list")
-        start = named.index(TurnId(given.cursor)) + 1
-    items = found[start : start + given.limit]
-    return Page(items=items, next=items[-1].turn_id if start + given.limit < len(found) else None)
+    given, now = ask.given, ask.vm.clock()
+    since = moment(given.since, "since")
+    if given.session is not None:
+        if await _reach(ask).find_session(SessionId(given.session)) is None:
+            raise NotFound("There is no such session")
+    elif since is None:
+        since = now - DAY
+    wanted = TurnQuery(
+        session_id=None if given.session is None else SessionId(given.session),
+        since=since,
+        until=moment(given.until, "until"),
+        outcome=given.outcome,
+        order=given.order,
+        now=now,
+        after=given.cursor,
+        limit=given.limit,
+    )
+    page = await (await centre_of(ask).within(given.container)).turns(wanted)
+    return Page(items=page.items, next=page.next)
 
 
 @routes.add("GET", "/v1/turns/{turn_id:str}", needs=READ, takes=Nothing)

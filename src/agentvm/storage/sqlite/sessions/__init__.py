@@ -18,6 +18,8 @@ from agentvm.storage.sessions import (
     Reader,
     SessionPage,
     SessionQuery,
+    TurnPage,
+    TurnQuery,
 )
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
@@ -26,6 +28,7 @@ from agentvm.storage.sqlite.sessions.reading import mark, read_messages
 from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
 from agentvm.storage.sqlite.sessions.summaries import list_summaries
+from agentvm.storage.sqlite.sessions.turns import list_turns
 
 # The oldest that is left takes the place of an image's default session; without one the image is not shown any more.
 _SUCCEED = """
@@ -151,6 +154,9 @@ class SqliteSessionStore:
             return None if found is None else read_as_it_stood(connection, key, message_id)
 
         return await self._database.read(read)
+
+    async def turns(self, wanted: TurnQuery) -> TurnPage:
+        return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted))
