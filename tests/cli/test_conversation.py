@@ -84,10 +84,17 @@ async def test_an_interrupt_without_a_turn_changes_nothing(agentx: AgentX) -> No
     assert (await say(conversation, "still there"))[-1] == "turn_response"
 
 
+async def test_what_was_shown_is_read(agentx: AgentX) -> None:
+    conversation = await opened(agentx)
+    await say(conversation, "hello")
+    (listed,) = (await agentx.sessions.browse("c1")).sessions
+    assert listed.unread == 0
+
+
 async def test_a_conversation_that_was_not_opened_has_no_session(agentx: AgentX) -> None:
     conversation = Conversation(agentx, container_id="c1")
     with pytest.raises(RuntimeError):
-        conversation.say("hello")
+        await anext(conversation.say("hello"))
     with pytest.raises(RuntimeError):
         await conversation.messages()
 

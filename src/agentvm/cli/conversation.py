@@ -1,9 +1,10 @@
 """Conversation — the session somebody is chatting in, and the others of its container. Everything it knows is on the server."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from agentvm.errors import SessionNotFound
+from agentvm.errors import AgentVMError, SessionNotFound
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
@@ -91,13 +92,18 @@ class Conversation:
         """It goes with what is said next."""
         self._attached.append(part)
 
-    def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
-        """Sends, then yields every event of the turn."""
+    async def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
+        """Sends, then yields every event of the turn; what was shown is read."""
         if self._agent is None:
             raise RuntimeError("open() or start() comes first")
         content = (*self._attached, TextPart(text=text)) if self._attached else text
         self._attached = []
-        return self._agent.stream(content)
+        async with aclosing(self._agent.stream(content)) as events:
+            async for event in events:
+                yield event
+        with suppress(AgentVMError):
+            # A server from before there were marks, or a key that may not set any: nothing is lost by it.
+            await self._agentx.sessions.mark_read(self.session.session_id)
 
     async def interrupt(self) -> None:
         """Stops the running turn. By session and not by agent: after a reconnection the agent may be another."""
