@@ -55,6 +55,12 @@ def with_tenants(kind: type[SqliteTenantStore]) -> type[SqliteStore]:
     return Faulty
 
 
+async def is_found(faulty: type[SqliteStore], check: Check) -> None:
+    with anyio.fail_after(10), pytest.raises(AssertionError):
+        async with open_store(None) as store:
+            await check(faulty(store._database))
+
+
 @pytest.mark.parametrize(
     ("faulty", "check"),
     [
@@ -66,9 +72,7 @@ def with_tenants(kind: type[SqliteTenantStore]) -> type[SqliteStore]:
     ],
 )
 async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
-    with anyio.fail_after(10), pytest.raises(AssertionError):
-        async with open_store(None) as store:
-            await check(faulty(store._database))
+    await is_found(faulty, check)
 
 
 def test_every_check_is_in_the_suite() -> None:
