@@ -1,9 +1,9 @@
 """Reference — writes docs/events.json, docs/events.md and docs/commands.md from the catalogue and the command table, and the
 table of settings in docs/config.md and docs/config.schema.json from their declarations.
 
-    python docs/generate.py
+    python -m docs.generate
 
-What a type cannot say, the sentences below say; a test keeps both complete and the files current.
+What a type cannot say, docs/notes.py says; a test keeps both complete and the files current.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from docs.notes import COMMAND_NOTES, EVENT_NOTES
 
 from agentvm.config.catalogue import SETTINGS, Setting, expects, shown
 from agentvm.config.schema import config_schema
@@ -25,186 +26,7 @@ from agentvm.version import VERSION
 Schema = dict[str, object]
 
 DOCS = Path(__file__).parent
-MARK = "<!-- Written by docs/generate.py; edit that, then run it. -->"
-
-EVENT_NOTES: dict[str, str] = {
-    "container_created": "A container is new.",
-    "image_created": "An image was built.",
-    "image_updated": "An image was renamed, described or built anew.",
-    "image_deleted": "An image and its histories are gone.",
-    "agent_registered": "An agent started. `definitionName` holds the image's name, as 1.x has it.",
-    "agent_unregistered": "An agent ended.",
-    "session_created": "A session was added to an image.",
-    "session_title_updated": "A session was given a title, or lost it.",
-    "session_updated": "A session was pinned or archived, or no longer is: `pinnedAt` and `archivedAt` are absent then.",
-    "session_deleted": "A session was deleted. It can be restored until `restorableUntil`.",
-    "session_restored": "A deleted session is back.",
-    "session_forked": "A session began with what was said in another.",
-    "session_rewound": "Messages were taken back; a client drops them, or reads the history again.",
-    "session_draft_updated": "Somebody has begun to write in a session, or `removed` what they had begun; the text is theirs "
-    "alone, and not told. `userId` is absent where nobody has to say who they are, `device` for what is of no device.",
-    "session_read": "Somebody has read a session: `unread` answers are left for them. `userId` is absent where nobody has to "
-    "say who they are.",
-    "session_compacted": "What was said up to that message was summed up; the messages stay. `session_summaries` shows it.",
-    "session_destroyed": "The session's agent ended. The history stays; the name is 1.x's.",
-    "interrupted": "An interrupt was accepted. If a turn was running, its own end follows.",
-    "message_persisted": "The user's message is stored.",
-    "user_message": "The user's message. Also tells the user's other devices.",
-    "assistant_message": "A model call ended with text. The id is that of `message_start`.",
-    "tool_call_message": "The model asked for a tool.",
-    "tool_result_message": "A tool gave its result or failed.",
-    "error_message": "The turn failed.",
-    "turn_request": "A turn was accepted and stored, together with the user's message.",
-    "turn_response": "The turn ended. Exactly one per turn, always its last event. `duration` is in milliseconds, `price` in "
-    "nano-USD: what the turn costs the tenant.",
-    "quota_warning": "A soft limit is reached; nothing is refused yet. `resetAt` is when the window is renewed.",
-    "provider_fallback": "The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. "
-    "`reason` is the code of its error, `retryAt` when it may be asked again.",
-    "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
-    "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
-    "the message after that is told again, under a new id.",
-    "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
-    "`cursor`.",
-    "message_start": "A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that "
-    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer.",
-    "message_delta": "Tokens of this model call so far.",
-    "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
-    "text_content_block_start": "Text begins. The category is 1.x's.",
-    "text_delta": "A piece of the answer's text.",
-    "text_content_block_stop": "Text ends. The category is 1.x's.",
-    "thinking_delta": "A piece of the model's reasoning.",
-    "tool_use_start": "The model begins to ask for a tool.",
-    "input_json_delta": "A piece of the tool's input, as JSON text.",
-    "tool_use_stop": "The tool's input is complete.",
-    "tool_result": "The raw result of a tool, or the text of its error.",
-    "conversation_queued": "The message waits until the turn before it has ended.",
-    "conversation_start": "A model call began. Once per model call, not per turn.",
-    "conversation_thinking": "The model reasons.",
-    "conversation_responding": "The model writes text. Once per text block.",
-    "conversation_end": "The turn completed or was interrupted. A failed turn has `error_occurred` instead.",
-    "tool_planned": "The model begins to ask for a tool.",
-    "tool_executing": "Follows `tool_planned` at once, so `input` is still empty; `tool_use_stop` has it.",
-    "tool_completed": "A tool gave its result.",
-    "tool_failed": "A tool failed. The model is told, and the turn goes on.",
-    "system_error": "A command failed. Goes to the connection that sent it, before the reply.",
-    "error_received": "The turn failed. First of three error events.",
-    "error_occurred": "The turn failed. Last of three error events. `recoverable`: sending again may succeed.",
-}
-
-COMMAND_NOTES: dict[str, str] = {
-    "container_create": "Get-or-create. Emits `container_created` when the container is new.",
-    "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
-    "container_list": "Lists every container, oldest first.",
-    "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
-    "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
-    "`resources:read`.",
-    "definition_get": "`definitionName` may also be the URI of an agent. `definition` is `null` when there is none.",
-    "definition_register": "Adds a definition until the server stops. The same one again changes nothing. Fails with "
-    "`definition_conflict`, also when the tenant has another agent of that name, `driver_not_found`, `tool_not_found`.",
-    "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
-    "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
-    "`image_created`. Fails with `driver_not_found`, `tool_not_found`, `definition_not_found`, `resource_not_found`, "
-    "`prompt_unresolved`, `resource_too_deep`, `permission_denied`, and then creates nothing.",
-    "image_build": "As `image_create`, from the definition of that name, the agent of that URI or name, or the definition "
-    "given.",
-    "image_run": "Starts the agent of the default session, or finds it (`reused`). Subscribes. Emits `agent_registered` for "
-    "a new one. Fails with `image_not_found`, `shutting_down`.",
-    "image_stop": "Ends every agent of the image; a running turn ends as interrupted. Emits `session_destroyed` and "
-    "`agent_unregistered` for each. Fails with `image_not_found`.",
-    "image_update": "Changes what is given and not `null`. All but `name` and `description` is put into the image's config, "
-    "and the image is built anew; its agents use that from their next turn on. References that are not given keep the versions "
-    "they have. Emits `image_updated`. Fails with `image_not_found`, and as `image_create` does.",
-    "image_upgrade": "Follows the references that name no exact version anew, and builds the image of what they mean now. "
-    "`changes` names those that mean another version; without any nothing is built. With `dryRun` it only says so. Emits "
-    "`image_updated`. Fails with `image_not_found`, and as `image_create` does.",
-    "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
-    "has worked with. Subscribes to their default sessions.",
-    "image_get": "`record` is `null` when there is no such image. Subscribes.",
-    "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
-    "succeeds. Emits `image_deleted`.",
-    "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
-    "session_create": "Adds a session with an empty history. Subscribes. Emits `session_created`. Fails with "
-    "`image_not_found`.",
-    "session_get": "`session` is `null` when there is no such session. Subscribes.",
-    "session_list": "Lists the sessions of an image, the default one first. Subscribes to all. Fails with `image_not_found`.",
-    "session_set_title": "`null` removes the title. Subscribes. Emits `session_title_updated`. Fails with `session_not_found`.",
-    "session_release": "Lets a session that was set aside (`quarantine` says why) take messages again. Subscribes. Fails with "
-    "`session_not_found`.",
-    "session_resume": "Starts the session's agent, or finds it (`reused`). Subscribes. Emits `agent_registered` for a new "
-    "one. Fails with `session_not_found`, `shutting_down`.",
-    "session_messages": "The history, oldest first. Subscribes. Fails with `session_not_found`.",
-    "session_browse": "Lists the sessions of a container, or of all that the asker may reach: pinned ones first, then by when "
-    "something was last said. What does not move meanwhile is on exactly one page. Fails with `invalid_input`.",
-    "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
-    "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
-    "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
-    "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
-    "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
-    "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
-    "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
-    "`session_draft_updated`. Fails with `session_not_found`, `invalid_input` beyond 100,000 characters.",
-    "session_drafts": "The asker's own drafts in a session, of all devices, the newest first. Fails with `session_not_found`.",
-    "session_draft_list": "The asker's own drafts of all sessions, or of a container's, the newest first, each with its "
-    "beginning: for a mark in a list of sessions.",
-    "session_mark_read": "Says how far the asker has read. A mark never goes back; what was read on one `device` counts "
-    "for all. Emits `session_read`. Fails with `session_not_found`, `not_found` for the message, `invalid_input`.",
-    "session_pin": "Pins a session, or with `pinned: false` unpins it. Emits `session_updated`. Fails with "
-    "`session_not_found`.",
-    "session_archive": "Takes a session out of the usual list, or with `archived: false` puts it back. Emits "
-    "`session_updated`. Fails with `session_not_found`.",
-    "session_delete": "Ends the session's agent and takes the session out of every list and search. Until `restorableUntil` it "
-    "can be restored. When the default session of an image goes, the oldest that is left takes its place; an image goes with "
-    "its last. Emits `session_deleted`, and `image_deleted` for such an image. Fails with `session_not_found`.",
-    "session_restore": "Brings a deleted session back, and its image if that went with it; one that is not deleted stays as it "
-    "is. Emits `session_restored`, and `image_created` for such an image. Fails with `session_not_found`, also when it is too "
-    "late.",
-    "attachment_list": "Lists the files of a container, the newest first. They are uploaded over [HTTP](attachments.md). Fails "
-    "with `container_forbidden`, `invalid_input`.",
-    "attachment_get": "Tells of one file. Fails with `attachment_not_found`, alike for one that another container has, and "
-    "`container_forbidden`.",
-    "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
-    "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
-    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
-    "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
-    "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
-    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
-    "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
-    "`session_fork` goes on from one of them. Fails with `session_not_found`.",
-    "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "
-    "take as long as a model does, and what the same connection sends meanwhile waits. Emits `session_compacted`. Fails with "
-    "`session_not_found`, with `conflict` when there is nothing to sum up, `compaction.by` is `off` or somebody is at it, and "
-    "as a model call does: `quota_exceeded`, `wallet_empty`, `provider_unreachable`.",
-    "session_summaries": "What a session was summed up as, the newest first: that one goes into prompts, with what was said "
-    "since `messageId`. Fails with `session_not_found`.",
-    "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
-    "agent_list": "Lists the running agents of a container.",
-    "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
-    "`session_destroyed` and `agent_unregistered`.",
-    "agent_destroy_all": "As `agent_destroy`, for every agent of a container.",
-    "agent_interrupt": "Stops the current turn of an image (of `sessionId`, or of the default session) or of an agent; "
-    "queued messages run on. Emits `interrupted` before the reply. An image without an agent is answered without "
-    "`agentId`. Fails with `agent_not_found`, and with `invalid_input` when neither `imageId` nor `agentId` is given.",
-    "message_send": "Stores the message and its turn, replies, then runs the turn. With `imageId` the agent is started if "
-    "needed; `sessionId` chooses another session than the default one; without `imageId`, `agentId` must name a running "
-    "agent. Subscribes. Fails with `image_not_found`, `session_not_found`, `agent_not_found`, `agent_not_running`, "
-    "`agent_busy`, `inbox_full`, `shutting_down`, `store_failed`, `attachment_not_found` for a reference to what the container "
-    "does not have, and with `invalid_input` when nobody is addressed or `content` is empty.",
-    "message_edit": "Takes back a user's message and everything after it, stores `content` in its place in the same commit, "
-    "replies, then runs the turn. Subscribes. Emits `session_rewound` first. Fails with `session_not_found`, `not_found` for "
-    "the message, `invalid_input` for one that no user said, `agent_busy` while a turn runs unless `onBusy` is `interrupt`, "
-    "and as `message_send` does.",
-    "message_regenerate": "As `message_edit`, with what was asked before: what `messageId` is an answer to, by default the "
-    "last question.",
-    "resource_register": "Makes a resource, or finds that this very version is there. Fails with `resource_exists`, "
-    "`resource_invalid`, `resource_not_found` for what it refers to, `resource_cycle`, `quota_exceeded`.",
-    "resource_publish": "Publishes a new version of the tenant's own resource: `version`, or the next patch, minor or major "
-    "(`bump`). Fails with `resource_not_found`, `resource_version_exists`, `access_denied` for others', and as "
-    "`resource_register` does.",
-    "resource_list": "Searches the tenant's own resources and those that are public; the best first if there is a `q`, else by "
-    "name.",
-    "resource_resolve": "Follows a URI to a version and what it renders to. Fails with `resource_not_found`, "
-    "`resource_uri_invalid`, `prompt_unresolved`.",
-}
+MARK = "<!-- Written by docs/generate.py; edit docs/notes.py or the types, then run it. -->"
 
 
 def any_value(kind: type) -> Schema:

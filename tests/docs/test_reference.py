@@ -9,7 +9,8 @@ from pkgutil import iter_modules
 
 import click
 import pytest
-from docs.generate import COMMAND_NOTES, EVENT_NOTES, render
+from docs.generate import render
+from docs.notes import COMMAND_NOTES, EVENT_NOTES
 from tests.docs.documents import DOCS, ROOT, first_column, read
 
 import agentvm
@@ -42,7 +43,7 @@ MANAGERS = {
 
 @pytest.mark.parametrize("file", sorted(render()))
 def test_the_generated_files_are_current(file: str) -> None:
-    assert (DOCS / file).read_text(encoding="utf-8") == render()[file], "run: python docs/generate.py"
+    assert (DOCS / file).read_text(encoding="utf-8") == render()[file], "run: python -m docs.generate"
 
 
 def test_every_event_and_command_has_its_sentence() -> None:

@@ -194,7 +194,7 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
     stop_seconds: Annotated[Seconds, setting("How long stopping an agent waits for its turn to end.")] = 10.0
     log_days: Annotated[
         Annotated[float, Meta(ge=0, le=36_500)],
-        setting("How long what happened can be heard again after a cursor; messages are kept for ever."),
+        setting("How long what happened can be heard again after a cursor; messages are kept as long as `retention` says."),
     ] = 7.0
     tool_output: Annotated[Amount, setting("Characters of a tool's result that are kept.", tenant="lower")] = 100_000
     log_bytes: Annotated[

@@ -44,7 +44,7 @@ class Limits:
     """How long a provider may be silent before its call is given up: see `agentvm.drivers.exchange`."""
     stop_seconds: float = 10.0
     log_days: float = 7.0
-    """How long what happened can be heard again after a cursor; messages are kept for ever."""
+    """How long what happened can be heard again after a cursor; messages are kept as long as `retention` says."""
     tool_output: int = 100_000
     """Characters of a tool's result that are kept: what is beyond would fill the model's window, and every client's."""
     log_bytes: int = 10 * 1024**3
