@@ -20,7 +20,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── Unauthenticated     no credentials, or none that are good
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -246,6 +246,10 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
+
+
+class ServerBusy(Refused):
+    code = "server_busy"
 
 
 class NotAvailable(AgentVMError):

@@ -1,0 +1,59 @@
+"""Byte budget — bounds the bytes that all peers together, and each tenant, hold in memory or in temporary files.
+
+Theory of operation. Bytes are reserved before they are read or built, and released when they are gone. A reservation never
+waits: a caller that gets none refuses its peer, closes the connection or stops reading, so that no peer can make the process
+grow. One tenant holds at most its share, so the other tenants always find room. Peers that have not authenticated
+share one share (`tenant_id` None).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentvm.errors import ServerBusy
+from agentvm.model.ids import TenantId
+
+DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024
+DEFAULT_SHARE_BYTES = 128 * 1024 * 1024
+
+
+class ByteBudget:
+    """Bytes that are reserved now, in all and by tenant. Used from the event loop only."""
+
+    def __init__(self, total_bytes: int = DEFAULT_TOTAL_BYTES, share_bytes: int = DEFAULT_SHARE_BYTES) -> None:
+        self.total_bytes = total_bytes
+        self.share_bytes = min(share_bytes, total_bytes)
+        self._reserved = 0
+        self._by_tenant: Counter[TenantId | None] = Counter()
+
+    @property
+    def reserved(self) -> int:
+        return self._reserved
+
+    def reserved_by(self, tenant_id: TenantId | None) -> int:
+        return self._by_tenant[tenant_id]
+
+    def reserve(self, tenant_id: TenantId | None, size: int) -> bool:
+        """Reserves the bytes, or returns False and reserves nothing."""
+        if self._reserved + size > self.total_bytes or self._by_tenant[tenant_id] + size > self.share_bytes:
+            return False
+        self._reserved += size
+        self._by_tenant[tenant_id] += size
+        return True
+
+    def release(self, tenant_id: TenantId | None, size: int) -> None:
+        """Takes back what `reserve` allowed."""
+        self._reserved -= size
+        self._by_tenant[tenant_id] -= size
+        if not self._by_tenant[tenant_id]:
+            del self._by_tenant[tenant_id]
+
+    @contextmanager
+    def holding(self, tenant_id: TenantId | None, size: int) -> Iterator[None]:
+        """Reserves for the time of the block; `ServerBusy` if there is no room."""
+        if not self.reserve(tenant_id, size):
+            raise ServerBusy("The server is handling too much data at the moment; try again in a few seconds")
+        try:
+            yield
+        finally:
+            self.release(tenant_id, size)
