@@ -55,7 +55,7 @@ async def test_what_cannot_be_is_explained(tmp_path: Path, capsys: Said) -> None
     assert run(["backup", str(tmp_path / "b"), "--data-dir", str(data_dir)]) == 1
     assert "--force" in capsys.readouterr().err
     assert run(["backup", str(tmp_path / "b"), "--force", "--data-dir", str(data_dir)]) == 0
-    assert run(["backup", str(tmp_path / "c"), "--data-dir", str(tmp_path / "none")]) == 1
+    assert run(["backup", str(tmp_path / "c"), "--data-dir", str(tmp_path / "none")]) == 5
     assert "There is no database in" in capsys.readouterr().err
     assert run(["backup", f"{tmp_path}/b/c/", "--data-dir", str(data_dir)]) == 1
     assert "cannot be made" in capsys.readouterr().err

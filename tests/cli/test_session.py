@@ -79,10 +79,19 @@ def test_a_message_of_several_lines_is_shown_as_such() -> None:
 
 def test_a_session_is_marked_as_read() -> None:
     with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, asked):
-        assert avm("session", "read", "s", url=url).out == "s is read.\n"
-        assert avm("session", "read", "s", "--json", url=url).json == {**ONE, "unread": 0}
+        assert avm("session", "mark-read", "s", url=url).out == "s is read.\n"
+        assert avm("session", "mark-read", "s", "--json", url=url).json == {**ONE, "unread": 0}
     assert (asked[0].method, asked[0].body) == ("POST", "{}")
     assert asked[0].path.endswith("/v1/sessions/s/read")
+
+
+def test_the_old_name_of_mark_read_still_works_and_is_not_listed() -> None:
+    with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, _):
+        assert avm("session", "read", "s", url=url).out == "s is read.\n"
+        listed = avm("session", "--help", url=url).out.partition("Commands:")[2]
+    assert [line.split()[0] for line in listed.splitlines() if "read" in line.split()[:1] or "mark-read" in line] == [
+        "mark-read"
+    ]
 
 
 def test_the_list_of_commands_cuts_none_of_them_short() -> None:

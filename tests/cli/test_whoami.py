@@ -19,7 +19,7 @@ async def test_the_operator_and_a_user_are_told_who_they_are() -> None:
 async def test_a_wrong_key_is_refused_and_not_repeated() -> None:
     async with open_desk() as desk:
         done = await desk.avm("whoami", key="avm_wrong")
-        assert (done.code, done.out) == (1, "")
+        assert (done.code, done.out) == (4, "")
         assert "(unauthenticated, request req_" in done.err
         assert "AVM_KEY=<key>" in done.err
         assert "avm_wrong" not in done.err

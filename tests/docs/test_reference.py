@@ -130,7 +130,8 @@ def leaves(command: click.Command, path: str = "avm") -> Iterator[tuple[str, cli
     for name in command.list_commands(context):
         child = command.get_command(context, name)
         assert child is not None
-        yield from leaves(child, f"{path} {name}")
+        if not child.hidden:
+            yield from leaves(child, f"{path} {name}")
 
 
 def test_every_command_line_and_flag_is_documented() -> None:

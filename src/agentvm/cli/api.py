@@ -12,6 +12,7 @@ import click
 import httpx2
 import msgspec
 
+from agentvm.cli.exit_codes import DENIED, FAILED, NETWORK, NOT_FOUND, QUOTA
 from agentvm.cli.options import KEY_REMEDY, given_key, key_file_option, server_address, server_remedy, url_option
 from agentvm.cli.table import Item, Show, plain, when
 from agentvm.errors import QuotaExceeded, Unauthenticated
@@ -27,6 +28,8 @@ BLOCK = 1 << 16
 PAGE = 1000
 """Items asked for at once."""
 _MAX_SHOWN = 500
+_EXIT_CODES = {401: DENIED, 402: QUOTA, 403: DENIED, 404: NOT_FOUND, 429: QUOTA}
+"""By the status of an answer; any other is `FAILED`."""
 
 P = ParamSpec("P")
 Query = dict[str, str | int | None]
@@ -35,13 +38,17 @@ Query = dict[str, str | int | None]
 class RequestFailed(click.ClickException):
     """The server refused, or could not be asked. `code` is its stable code, where it gave one."""
 
-    def __init__(self, message: str, code: str | None = None) -> None:
+    def __init__(self, message: str, code: str | None = None, *, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
+        self.exit_code = exit_code
 
 
 class Unreachable(RequestFailed):
     """Nobody answers there."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=NETWORK)
 
 
 class Api:
@@ -159,7 +166,7 @@ class Api:
             yield
         except httpx2.TimeoutException:
             raise RequestFailed(
-                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
+                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log.", exit_code=NETWORK
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
@@ -233,7 +240,8 @@ def _failure(answer: httpx2.Response, url: str) -> RequestFailed:
     code, message = plain(error.get("code") or answer.status_code), plain(error.get("message") or "refused")[:_MAX_SHOWN]
     request = f", request {plain(error['requestId'])[:100]}" if error.get("requestId") else ""
     remedy = _remedy(code, error.get("details"))
-    return RequestFailed(f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else ""), code)
+    text = f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else "")
+    return RequestFailed(text, code, exit_code=_EXIT_CODES.get(answer.status_code, FAILED))
 
 
 def _remedy(code: str, details: object) -> str:

@@ -252,11 +252,11 @@ def unarchive(api: Api, show: Show, session_id: str) -> None:
     _change(api, show, session_id, {"archived": False}, "is no longer archived")
 
 
-@session.command("read")
+@session.command("mark-read")
 @click.argument("session_id", metavar="SESSION")
 @tenant_option
 @asks_server
-def read(api: Api, show: Show, session_id: str) -> None:
+def mark_read(api: Api, show: Show, session_id: str) -> None:
     """Count all that was said in a session as read."""
     marked = api.post("sessions", session_id, "read", body={})
     if show.as_json:
@@ -318,6 +318,10 @@ def summaries(api: Api, show: Show, session_id: str) -> None:
 
 for command in branches.COMMANDS:
     session.add_command(command)
+# The name before `mark-read`, which sounded like reading messages.
+session.add_command(
+    click.Command("read", params=mark_read.params, callback=mark_read.callback, help=mark_read.help, hidden=True)
+)
 
 
 def _change(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:
