@@ -114,7 +114,8 @@ def test_an_address_that_is_none_is_wrong_and_a_key_in_it_is_not_repeated() -> N
 def test_the_sockets_address_is_understood_too() -> None:
     with answering(lambda asked: (200, {"tenant": "acme"})) as (url, asked):
         for address in (url.replace("http", "ws") + "/ws", url.removeprefix("http://"), f"{url}/"):
-            assert avm("whoami", url=address).out == "Tenant      acme\nContainers  all of the tenant\n"
+            said = f"Server      {url}\nTenant      acme\nContainers  all of the tenant\n"
+            assert avm("whoami", url=address).out == said
     assert {one.path for one in asked} == {"/v1/auth/whoami"}
 
 

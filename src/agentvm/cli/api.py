@@ -13,7 +13,15 @@ import httpx2
 import msgspec
 
 from agentvm.cli.exit_codes import DENIED, FAILED, NETWORK, NOT_FOUND, QUOTA
-from agentvm.cli.options import KEY_REMEDY, given_key, key_file_option, server_address, server_remedy, url_option
+from agentvm.cli.options import (
+    KEY_REMEDY,
+    given_key,
+    key_file_option,
+    profile_option,
+    server_address,
+    server_remedy,
+    url_option,
+)
 from agentvm.cli.table import Item, Show, plain, when
 from agentvm.errors import QuotaExceeded, Unauthenticated
 from agentvm.model.address import is_loopback
@@ -176,23 +184,35 @@ def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[.
     """Gives a command its server and its way to answer, and the options that say which: all of them have the same."""
 
     @url_option
+    @profile_option
     @key_file_option
     @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
     @functools.wraps(command)
     def run(*args: P.args, **given: P.kwargs) -> Any:
         url, key_file, as_json = (given.pop(name) for name in ("url", "key_file", "as_json"))
         tenant = given.pop("tenant", None)
-        key = given_key(key_file if isinstance(key_file, Path) else None)
-        address = server_address(url if isinstance(url, str) else None)
-        if key is not None and address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
-            click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
+        wanted = url if isinstance(url, str) else None
+        address = server_address(wanted)
+        key = given_key(key_file if isinstance(key_file, Path) else None, wanted)
+        if key is not None:
+            warn_of_open_network(address)
         with Api(address, key, tenant=tenant if isinstance(tenant, str) else None) as api:
             return command(api, Show(bool(as_json)), *args, **given)
 
     return run
 
 
-tenant_option = click.option("--tenant", help="Id or slug of the tenant; for the operator, who is not asking about their own.")
+def warn_of_open_network(address: str) -> None:
+    """To be called before a key is sent there."""
+    if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
+        click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
+
+
+tenant_option = click.option(
+    "--tenant",
+    envvar="AVM_TENANT",
+    help="Id, slug or name of the tenant, for the operator, who is not asking about their own (AVM_TENANT).",
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 

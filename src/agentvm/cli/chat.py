@@ -27,6 +27,7 @@ from agentvm.cli.options import (
     given_url,
     key_file_option,
     loop_options,
+    profile_option,
     server_address,
     server_remedy,
 )
@@ -55,7 +56,8 @@ DEFAULT_CONTAINER = "default"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--url", help="Server to connect to (AVM_URL; ws://127.0.0.1:8080/ws, where AVM_PORT names another port).")
+@click.option("--url", help="Server to connect to (AVM_URL, the profile's, the one that runs here, ws://127.0.0.1:8080/ws).")
+@profile_option
 @key_file_option
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
 @click.option("--container", help="Container whose sessions to use (default, or the one your key is for).")
@@ -101,7 +103,7 @@ def chat(
     if local:
         runtime = open_local(config)
     else:
-        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file))
+        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -113,8 +115,8 @@ def chat(
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
         conversation = portal.call(partial(begin, agentx, container, session, model=model, fresh=message is not None))
         for file in files:
-            address = None if local else server_address(server_url(given_url(url), config.port))
-            conversation.attach(part_of(file, address, given_key(key_file), conversation.container_id))
+            address = None if local else server_address(url)
+            conversation.attach(part_of(file, address, given_key(key_file, url), conversation.container_id))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
         # Left before the connection is: its end is then no news.
         stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))

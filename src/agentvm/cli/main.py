@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("agentvm.cli.serve:serve", "Run the server."),
     "chat": ("agentvm.cli.chat:chat", "Chat with an agent in the terminal."),
+    "login": ("agentvm.cli.login:login", "Store a server and your key for the commands that follow."),
+    "logout": ("agentvm.cli.login:logout", "Forget a server and a key that were stored."),
     "whoami": ("agentvm.cli.whoami:whoami", "Say who the server takes you for, and what you may do."),
     "key": ("agentvm.cli.key:key", "Make, list, renew and end API keys."),
     "tenant": ("agentvm.cli.tenant:tenant", "Manage the tenants of a server."),

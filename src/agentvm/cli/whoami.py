@@ -19,6 +19,7 @@ def whoami(api: Api, show: Show) -> None:
     show.record(
         api.get("auth", "whoami"),
         {
+            "Server": lambda _: api.url,
             "Tenant": "tenant",
             "Tenant id": "tenantId",
             "User": "user",

@@ -17,6 +17,7 @@ from agentvm.model.secret import Secret
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import AgentX, RuntimeView
 from agentvm.runtime.tasks import open_tasks
+from agentvm.server.announcement import announced
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 
@@ -71,8 +72,9 @@ class LocalServer:
     ) -> None:
         try:
             async with self._listener.listen(host, port) as bound:
-                task_status.started(bound)
-                await stop.wait()
+                with announced(self.vm.config.data_dir, host, bound):
+                    task_status.started(bound)
+                    await stop.wait()
         finally:
             stopped.set()
 
