@@ -43,7 +43,7 @@ async def test_a_rotated_key_goes_on_for_its_grace_and_a_revoked_one_ends() -> N
         new = (await desk.ok("key", "rotate", made["keyId"], "--grace", "1h")).strip()
         for key in (made["key"], new):
             await desk.ok("whoami", key=key)
-        assert await desk.ok("key", "revoke", made["keyId"], "--yes") == f"The key {made['keyId']} is revoked.\n"
+        assert await desk.ok("key", "revoke", made["keyId"], "--yes") == f"The key {made['keyId']} (robot) is revoked.\n"
         assert (await desk.avm("whoami", key=made["key"])).code == 4
         await desk.ok("whoami", key=new)
         assert "revoked" in await desk.ok("key", "list")

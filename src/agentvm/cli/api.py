@@ -49,7 +49,7 @@ class RequestFailed(click.ClickException):
     def __init__(self, message: str, code: str | None = None, *, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it of the class, and reads it of the instance.
 
 
 class Unreachable(RequestFailed):
@@ -64,6 +64,7 @@ class Api:
 
     def __init__(self, url: str, key: Secret | None, *, tenant: str | None = None, timeout: float = TIMEOUT) -> None:
         self.url = url
+        self.key = key
         self.tenant = tenant
         headers = {"User-Agent": f"avm/{VERSION}", "Accept": "application/json"}
         if key is not None:
@@ -197,6 +198,10 @@ def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[.
         if key is not None:
             warn_of_open_network(address)
         with Api(address, key, tenant=tenant if isinstance(tenant, str) else None) as api:
+            # Late: it needs what is above.
+            from agentvm.cli.names import resolve_all
+
+            resolve_all(api, given)
             return command(api, Show(bool(as_json)), *args, **given)
 
     return run

@@ -9,6 +9,7 @@ import click
 from agentvm.cli import branches
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.draft import draft
+from agentvm.cli.names import IMAGE, SESSION, NamedOption, session_argument
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, when
 from agentvm.cli.when import past
 
@@ -67,7 +68,7 @@ session.add_command(draft)
 
 @session.command("list", epilog=EXAMPLES)
 @click.option("--container", help="Only of that container.")
-@click.option("--image", help="Only of that image.")
+@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
 @click.option("--archived", is_flag=True, help="Those that are archived, instead of the others.")
 @click.option("--all", "both", is_flag=True, help="Also those that are archived.")
 @click.option("--pinned", is_flag=True, help="Only those that are pinned.")
@@ -111,7 +112,7 @@ def list_sessions(
 
 
 @session.command("show")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def show_session(api: Api, show: Show, session_id: str) -> None:
@@ -120,7 +121,7 @@ def show_session(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("messages", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--newest", is_flag=True, help="The newest first.")
 @click.option("--around", metavar="MESSAGE", help="Those around that message.")
 @click.option("--rewind", help="What that rewind took back, in place of what stands.")
@@ -156,8 +157,8 @@ def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | 
 @session.command("search", epilog=EXAMPLES)
 @click.argument("text")
 @click.option("--container", help="Only in that container.")
-@click.option("--image", help="Only of that image.")
-@click.option("--session", "within", metavar="SESSION", help="Only in that session.")
+@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
+@click.option("--session", "within", cls=NamedOption, kind=SESSION, metavar="SESSION", help="Only in that session.")
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what they said.")
 @click.option("--tool", help="Only results of that tool.")
 @click.option("--since", type=past, metavar="TIME", help="Said then or later: 7d, 2026-11-01.")
@@ -207,7 +208,7 @@ def search(
 
 
 @session.command("rename")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.argument("title", required=False)
 @tenant_option
 @asks_server
@@ -217,7 +218,7 @@ def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
 
 
 @session.command("pin")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def pin(api: Api, show: Show, session_id: str) -> None:
@@ -226,7 +227,7 @@ def pin(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("unpin")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def unpin(api: Api, show: Show, session_id: str) -> None:
@@ -235,7 +236,7 @@ def unpin(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("archive")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def archive(api: Api, show: Show, session_id: str) -> None:
@@ -244,7 +245,7 @@ def archive(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("unarchive")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def unarchive(api: Api, show: Show, session_id: str) -> None:
@@ -253,7 +254,7 @@ def unarchive(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("mark-read")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def mark_read(api: Api, show: Show, session_id: str) -> None:
@@ -266,7 +267,7 @@ def mark_read(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("delete")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @yes_option
 @tenant_option
 @asks_server
@@ -288,7 +289,7 @@ def restore(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("compact")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def compact(api: Api, show: Show, session_id: str) -> None:
@@ -304,7 +305,7 @@ def compact(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("summaries")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def summaries(api: Api, show: Show, session_id: str) -> None:

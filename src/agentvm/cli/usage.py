@@ -1,13 +1,13 @@
 """avm usage — what was used, what it costs, and whether the provider's bill agrees."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import BinaryIO
 
 import click
 import msgspec
 
 from agentvm.cli.api import Api, RequestFailed, asks_server, tenant_option
+from agentvm.cli.names import USER, names_of
 from agentvm.cli.table import Column, Item, Show, money, plain, table
 from agentvm.cli.when import past
 from agentvm.errors import InvalidInput
@@ -71,20 +71,13 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
     items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
     if "user" in by and not show.as_json:
-        names = _names_of_users(api)
+        names = names_of(api, USER)
         columns["USER"] = lambda item: names.get(item.get("userId"), item.get("userId"))
     columns |= SUMS
     if any("margin" in item for item in items):
         columns["MARGIN"] = money("margin")
     show.items(items, columns, none="Nothing was used.")
     _say_what_is_uncertain(items, show)
-
-
-def _names_of_users(api: Api) -> dict[object, object]:
-    """Who may see usage does not always see users; then their ids must do."""
-    with suppress(RequestFailed):
-        return {item.get("userId"): item.get("externalId") for item in api.pages("users")}
-    return {}
 
 
 def _say_what_is_uncertain(items: list[Item], show: Show) -> None:
