@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("agentvm.cli.usage:usage", "See what was used and what it costs."),
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),
     "secret": ("agentvm.cli.secret:secret", "Keep secrets of a tenant on the server."),
+    "image": ("agentvm.cli.image:image", "Build, list, upgrade and delete what agents run from."),
     "session": ("agentvm.cli.session:session", "List, find, read and keep what was said."),
     "retention": ("agentvm.cli.retention:retention", "See how long what was said is kept, and what would go."),
     "attachment": ("agentvm.cli.attachment:attachment", "Upload, list and fetch files that messages refer to."),

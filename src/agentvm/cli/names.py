@@ -131,6 +131,9 @@ def tenant_id_of(api: Api, text: str) -> str:
 
 def find(api: Api, kind: Kind, text: str) -> Item:
     """The thing that is called that; `RequestFailed` when there is none, `Ambiguous` when there are several."""
+    if text == LAST and kind is IMAGE:
+        # Images are listed by container; sessions by what was said last.
+        return api.get(*kind.path, str(_last(api, SESSION)["imageId"]))
     if text == LAST and kind.moments:
         return _last(api, kind)
     try:
