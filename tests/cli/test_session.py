@@ -26,11 +26,11 @@ def test_sessions_are_listed_with_what_is_unread() -> None:
 def test_what_was_said_is_found_and_shown_as_text() -> None:
     with answering(lambda asked: (200, {"items": [HIT], "total": 1})) as (url, asked):
         done = avm("session", "search", "上海", "--role", "user", "--since", "7d", url=url)
-        nothing = avm("session", "search", "上海", "--json", url=url)
+        as_json = avm("session", "search", "上海", "--json", url=url)
     assert done.code == 0
     assert "a 上海 <b>" in done.out
     assert "sess_1 msg_1" in done.out
-    assert nothing.json == [HIT]
+    assert as_json.json == [{"kind": "message", **HIT}]
     assert "role=user" in asked[0].path
 
 
@@ -75,6 +75,22 @@ def test_a_message_of_several_lines_is_shown_as_such() -> None:
         done = avm("session", "messages", "sess_1", url=url)
     # Set apart, so that nobody can write what looks like the next message.
     assert done.out == "1970-01-01 00:00  m1  user: one\n  two\\x1b[31m\n"
+
+
+def test_titles_are_found_too_and_shown_before_what_was_said() -> None:
+    title = {"sessionId": "sess_2", "title": "上海 trip", "at": 1, "snippet": "<mark>上海</mark> trip"}
+    pages: list[dict[str, object]] = [
+        {"items": [HIT], "titles": [title], "total": 2, "nextCursor": "more"},
+        {"items": [HIT], "total": 2},
+    ]
+    with answering(lambda asked: (200, pages["cursor=more" in asked.path])) as (url, asked):
+        done = avm("session", "search", "上海", url=url)
+        as_json = avm("session", "search", "上海", "--json", url=url).json
+    first, *rest = done.out.splitlines()
+    assert first == "上海 trip  1970-01-01 00:00  title  sess_2"
+    assert len(rest) == 4
+    assert [one["kind"] for one in as_json] == ["title", "message", "message"]
+    assert len(asked) == 4
 
 
 def test_a_session_is_marked_as_read() -> None:

@@ -7,7 +7,7 @@ from itertools import islice
 import click
 
 from agentvm.cli import branches
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, Query, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.draft import draft
 from agentvm.cli.names import IMAGE, SESSION, NamedOption, session_argument
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, when
@@ -179,31 +179,38 @@ def search(
     until: int | None,
     limit: int,
 ) -> None:
-    """Search what was said, the best first."""
-    found = api.pages(
-        "sessions",
-        "search",
-        cursor="cursor",
-        following="nextCursor",
-        limit=min(limit, 100),
-        q=text,
-        container=container,
-        image=image,
-        session=within,
-        role=role,
-        tool=tool,
-        since=since,
-        until=until,
-    )
-    some = list(islice(found, limit))
+    """Search what was said, the best first, and titles.
+
+    With --json each has a `kind`: `title` or `message`.
+    """
+    query: Query = {
+        "q": text,
+        "container": container,
+        "image": image,
+        "session": within,
+        "role": role,
+        "tool": tool,
+        "since": since,
+        "until": until,
+        "limit": min(limit, 100),
+    }
+    page = api.get("sessions", "search", **query)
+    titles: list[Item] = page.get("titles", [])[:limit]
+    some: list[Item] = page.get("items", [])
+    while len(some) < limit and page.get("nextCursor") is not None:
+        page = api.get("sessions", "search", **query, cursor=page["nextCursor"])
+        some += page.get("items", [])
+    some = some[:limit]
     if show.as_json:
-        show.json(some)
+        show.json([{"kind": "title", **one} for one in titles] + [{"kind": "message", **one} for one in some])
         return
+    for one in titles:
+        click.echo(f"{_marked(str(one['snippet']))}  {when(one['at'])}  title  {one['sessionId']}")
     for hit in some:
         click.secho(f"{plain(hit['title'] or hit['sessionId'])}  ", bold=True, nl=False)
         click.echo(f"{when(hit['at'])}  {hit['role']}  {hit['sessionId']} {hit['messageId']}")
         click.echo(f"  {_marked(str(hit['snippet']))}")
-    if not some:
+    if not some and not titles:
         click.echo("Nothing was found.", err=True)
 
 
