@@ -2,6 +2,8 @@ import pytest
 from tests.cli.desk import avm
 from tests.cli.fake_server import answering
 
+from agentvm.cli.additions import added
+
 ONE = {
     "sessionId": "sess_1", "imageId": "img_1", "containerId": "c1", "title": "Trip", "createdAt": 1, "updatedAt": 2,
     "lastMessageAt": 1_700_000_000_000, "preview": "hello\x1b[31m", "unread": 3, "pinnedAt": 5,
@@ -30,7 +32,7 @@ def test_what_was_said_is_found_and_shown_as_text() -> None:
     assert done.code == 0
     assert "a 上海 <b>" in done.out
     assert "sess_1 msg_1" in done.out
-    assert as_json.json == [{"kind": "message", **HIT}]
+    assert as_json.json == added([{"kind": "message", **HIT}])
     assert "role=user" in asked[0].path
 
 
@@ -65,7 +67,7 @@ def test_messages_of_every_kind_are_shown() -> None:
 def test_a_session_is_changed(arguments: tuple[str, ...], body: str) -> None:
     with answering(lambda asked: (200, ONE)) as (url, asked):
         assert avm("session", *arguments, url=url).code == 0
-        assert avm("session", *arguments, "--json", url=url).json == ONE
+        assert avm("session", *arguments, "--json", url=url).json == added(ONE)
     assert asked[0].body == body
 
 
@@ -96,7 +98,7 @@ def test_titles_are_found_too_and_shown_before_what_was_said() -> None:
 def test_a_session_is_marked_as_read() -> None:
     with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, asked):
         assert avm("session", "mark-read", "s", url=url).out == "s is read.\n"
-        assert avm("session", "mark-read", "s", "--json", url=url).json == {**ONE, "unread": 0}
+        assert avm("session", "mark-read", "s", "--json", url=url).json == added({**ONE, "unread": 0})
     assert (asked[0].method, asked[0].body) == ("POST", "{}")
     assert asked[0].path.endswith("/v1/sessions/s/read")
 
@@ -131,7 +133,7 @@ def test_what_a_session_came_to_is_made_and_listed() -> None:
     }  # fmt: skip
     with answering(lambda asked: (200, made)) as (url, asked):
         done = avm("session", "compact", "sess_1", url=url)
-        assert avm("session", "compact", "sess_1", "--json", url=url).json == made
+        assert avm("session", "compact", "sess_1", "--json", url=url).json == added(made)
     assert done.out.splitlines()[0] == "They met."
     assert "\x1b" not in done.out
     assert asked[0].path.endswith("/v1/sessions/sess_1/compact")

@@ -22,6 +22,7 @@ from agentvm.cli.options import (
     server_remedy,
     url_option,
 )
+from agentvm.cli.progress import SILENT, Progress, at_terminal, read_blocks
 from agentvm.cli.table import Item, Show, plain, when
 from agentvm.errors import QuotaExceeded, Unauthenticated
 from agentvm.model.address import is_loopback
@@ -32,7 +33,6 @@ TIMEOUT = 30.0
 """Seconds until a server that says nothing is given up."""
 LONG = 600.0
 """The same for what is large."""
-BLOCK = 1 << 16
 PAGE = 1000
 """Items asked for at once."""
 _MAX_SHOWN = 500
@@ -62,8 +62,17 @@ class Unreachable(RequestFailed):
 class Api:
     """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
 
-    def __init__(self, url: str, key: Secret | None, *, tenant: str | None = None, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: Secret | None,
+        *,
+        tenant: str | None = None,
+        timeout: float = TIMEOUT,
+        progress: Progress = SILENT,
+    ) -> None:
         self.url = url
+        self._progress = progress
         self.key = key
         self.tenant = tenant
         headers = {"User-Agent": f"avm/{VERSION}", "Accept": "application/json"}
@@ -147,21 +156,29 @@ class Api:
     def download(self, target: BinaryIO, *path: str, **query: str | int | None) -> int:
         """What is too large to hold goes into the file as it comes; how many bytes. A transfer that breaks off is a failure."""
         size = 0
+        # On the same terminal it would stand in the middle of what is printed.
+        progress = SILENT if target.isatty() else self._progress
         with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query), timeout=LONG) as answer:
             if not answer.is_success:
                 answer.read()
                 raise _failure(answer, self.url)
+            length = answer.headers.get("content-length", "")
+            whole = int(length) if length.isdigit() and "content-encoding" not in answer.headers else None
             for chunk in answer.iter_bytes():
                 target.write(chunk)
                 size += len(chunk)
+                progress("Receiving", size, whole)
+        progress.clear()
         return size
 
     def upload(self, source: BinaryIO, *path: str, media_type: str | None = None, **query: str | int | None) -> Item:
         """Sends a file as it is read."""
         headers = {} if media_type is None else {"Content-Type": media_type}
         wanted = self._wanted(query)
+        blocks = read_blocks(source, self._progress)
         with self._explained():
-            answer = self._client.post(_place(path), params=wanted, content=_blocks(source), headers=headers, timeout=LONG)
+            answer = self._client.post(_place(path), params=wanted, content=blocks, headers=headers, timeout=LONG)
+        self._progress.clear()
         if not answer.is_success:
             raise _failure(answer, self.url)
         return _object(answer.content)
@@ -197,7 +214,8 @@ def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[.
         key = given_key(key_file if isinstance(key_file, Path) else None, wanted)
         if key is not None:
             warn_of_open_network(address)
-        with Api(address, key, tenant=tenant if isinstance(tenant, str) else None) as api:
+        named = tenant if isinstance(tenant, str) else None
+        with Api(address, key, tenant=named, progress=at_terminal(quiet=bool(as_json))) as api:
             # Late: it needs what is above.
             from agentvm.cli.names import resolve_all
 
@@ -241,11 +259,6 @@ def _place(path: tuple[str, ...]) -> str:
             # In a path they would mean something else.
             raise click.UsageError(f"{part!r} is the name of nothing.")
     return "/v1/" + "/".join(quote(part, safe="") for part in path)
-
-
-def _blocks(source: BinaryIO) -> Iterator[bytes]:
-    while block := source.read(BLOCK):
-        yield block
 
 
 def _object(content: bytes) -> Item:

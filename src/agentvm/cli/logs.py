@@ -7,6 +7,7 @@ from itertools import islice
 import click
 import msgspec
 
+from agentvm.cli.additions import added
 from agentvm.cli.api import PAGE, Api, Query, asks_server, tenant_option
 from agentvm.cli.names import SESSION, TURN, NamedOption
 from agentvm.cli.table import Item, Show, plain
@@ -65,7 +66,7 @@ def _print_all(entries: Iterable[Item], show: Show) -> None:
 def _print(entry: Item, show: Show) -> None:
     """One line each: JSON too, so that it can be read while it grows."""
     if show.as_json:
-        click.echo(msgspec.json.encode(entry).decode())
+        click.echo(msgspec.json.encode(added(entry)).decode())
         return
     level = str(entry.get("level", ""))
     shown = click.style(f"{plain(level).upper():<8}", fg=_COLOURS.get(level))

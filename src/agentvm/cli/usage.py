@@ -6,6 +6,7 @@ from typing import BinaryIO
 import click
 import msgspec
 
+from agentvm.cli.additions import added_csv
 from agentvm.cli.api import Api, RequestFailed, asks_server, tenant_option
 from agentvm.cli.names import USER, names_of
 from agentvm.cli.table import Column, Item, Show, money, plain, table
@@ -55,7 +56,7 @@ def check_dimensions(ctx: click.Context, option: click.Parameter, value: str) ->
 @click.option("--by", default="", metavar="LIST", callback=check_dimensions, help=f"Group by some of {','.join(DIMENSIONS)}.")
 @click.option("--since", type=past, metavar="TIME", help="From then on: 30d, 2026-11-01.")
 @click.option("--until", type=past, metavar="TIME", help="Before then.")
-@click.option("--csv", "as_csv", is_flag=True, help="Answer in CSV; money in nano-USD.")
+@click.option("--csv", "as_csv", is_flag=True, help="Answer in CSV; money in nano-USD, and in dollars beside it.")
 @tenant_option
 @asks_server
 def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: int | None, as_csv: bool) -> None:
@@ -66,7 +67,7 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
         raise click.UsageError("Give --csv or --json, not both.")
     if as_csv:
         text = api.ask("GET", ("usage",), {"by": ",".join(by), "since": since, "until": until, "format": "csv"})
-        click.echo(text.decode().replace("\r\n", "\n"), nl=False)
+        click.echo(added_csv(text.decode()), nl=False)
         return
     items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
