@@ -7,7 +7,7 @@ import pytest
 from tests.cli.program import WAIT, environment, run_avm
 
 from agentvm.cli import main
-from agentvm.errors import ConfigInvalid, NotFound
+from agentvm.errors import ConfigInvalid, DataDirInUse, NotFound
 
 LOADED_BY_HELP = """
 import sys
@@ -99,6 +99,15 @@ def test_a_group_of_explained_errors_is_explained(break_with: pytest.MonkeyPatch
     group = ExceptionGroup("two", [NotFound("a is gone"), ExceptionGroup("one", [NotFound("b is gone")])])
     assert run_broken(break_with, group) == 5
     assert capsys.readouterr().err == "Error: a is gone\nError: b is gone\n"
+
+
+def test_a_data_directory_in_use_is_told_with_the_flag_that_helps(
+    break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = DataDirInUse("Use remote_runtime()", details={"fact": "It is in use.", "dataDir": "x"})
+    assert run_broken(break_with, error) == 1
+    said = "Error: It is in use. Stop that server, or give this one a directory of its own with --data-dir.\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_bug_is_exit_code_70_and_says_how_to_see_the_trace(

@@ -21,6 +21,8 @@ from agentvm.version import VERSION
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from agentvm.errors import AgentVMError
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("agentvm.cli.serve:serve", "Run the server."),
     "chat": ("agentvm.cli.chat:chat", "Chat with an agent in the terminal."),
@@ -142,7 +144,7 @@ def explain(error: Exception) -> int:
     causes = list(_leaves(error))
     explained = [cause for cause in causes if isinstance(cause, AgentVMError)]
     if len(explained) == len(causes):
-        for text in dict.fromkeys(map(str, explained)):
+        for text in dict.fromkeys(map(_in_words, explained)):
             # It may quote what a server or a file says, and a terminal would obey that.
             click.echo("\n".join(map(plain, f"Error: {text}".split("\n"))), err=True)
         return exit_code_of(type(explained[0]))
@@ -151,6 +153,15 @@ def explain(error: Exception) -> int:
     if not os.environ.get("AVM_DEBUG"):
         click.echo("It is a bug in AgentVM. To see where, run the same command with AVM_DEBUG=1 before it.", err=True)
     return BUG
+
+
+def _in_words(error: "AgentVMError") -> str:
+    """The error's own text, but where it tells a programmer what a person at a terminal does otherwise."""
+    from agentvm.errors import DataDirInUse
+
+    if isinstance(error, DataDirInUse) and "fact" in error.details:
+        return f"{error.details['fact']} Stop that server, or give this one a directory of its own with --data-dir."
+    return str(error)
 
 
 def _leaves(error: Exception) -> Iterator[Exception]:
