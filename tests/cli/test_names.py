@@ -1,9 +1,11 @@
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import pytest
 from tests.cli.desk import avm, open_desk
 from tests.cli.fake_server import Answering, Asked, answering
+from tests.cli.program import environment, run_avm
 
 from agentvm import create_agentx, remote_runtime
 from agentvm.cli.api import Api, RequestFailed
@@ -149,7 +151,7 @@ def avm_of(url: str, key: str, variables: dict[str, str]) -> Any:
     return run
 
 
-async def test_last_is_what_was_just_said() -> None:
+async def test_last_is_what_was_just_said(tmp_path: Path) -> None:
     async with open_desk() as desk:
         async with create_agentx(remote_runtime(desk.server.ws_url, key=Secret(desk.operator))) as agentx:
             image = await agentx.images.create(container_id="notes")
@@ -159,7 +161,11 @@ async def test_last_is_what_was_just_said() -> None:
         shown = await desk.record("session", "show", "last")
         assert shown["sessionId"] == image.session_id
         assert (await desk.record("session", "show", image.session_id[:16]))["sessionId"] == image.session_id
+        env = environment(tmp_path, AVM_URL=desk.server.url, AVM_KEY=desk.operator)
+        chat = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--session", "last", env=env, given="and again"))
+        assert (chat.returncode, chat.stdout) == (0, "and again\n")
+        assert image.session_id in chat.stderr
         turn = await desk.record("turn", "show", "last")
         assert turn["sessionId"] == image.session_id
-        assert "hello" in await desk.ok("turn", "replay", "last")
-        assert [one["turnId"] for one in await desk.record("turn", "list", "--session", "last")] == [turn["turnId"]]
+        assert "and again" in await desk.ok("turn", "replay", "last")
+        assert (await desk.record("turn", "list", "--session", "last"))[0]["turnId"] == turn["turnId"]

@@ -7,12 +7,14 @@ have stored may be called the same and mean something else.
 
 import csv
 import io
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 
+NOBODY: Mapping[object, object] = {}
 ISO, DOLLARS = "Iso", "Usd"
 MONEY = frozenset({"cost", "price", "margin", "balance", "credited", "spent", "amount", "held"})
 """Members in nano-dollars."""
@@ -47,8 +49,8 @@ def added(value: object) -> object:
     return found
 
 
-def added_csv(text: str) -> str:
-    """A table in CSV, with a column in dollars for each of money, behind all others."""
+def added_csv(text: str, users: Mapping[object, object] = NOBODY) -> str:
+    """A table in CSV, with a column in dollars for each of money behind all others, and one of the names of `users`."""
     rows = list(csv.reader(io.StringIO(text)))
     if not rows:
         return text
@@ -56,9 +58,11 @@ def added_csv(text: str) -> str:
     columns = [index for index, title in enumerate(titles) if title in MONEY]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*titles, *(f"{titles[index]}{DOLLARS}" for index in columns)])
+    named = [index for index, title in enumerate(titles) if title == "userId" and users]
+    writer.writerow([*titles, *(f"{titles[index]}{DOLLARS}" for index in columns), *("user" for _ in named)])
     for row in rows[1:]:
-        writer.writerow([*row, *(_cell(row[index]) for index in columns if index < len(row))])
+        dollars_of = [_cell(row[index]) for index in columns]
+        writer.writerow([*row, *dollars_of, *(users.get(row[index], row[index]) for index in named)])
     return out.getvalue()
 
 

@@ -61,7 +61,7 @@ DEFAULT_CONTAINER = "default"
 @key_file_option
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
 @click.option("--container", help="Container whose sessions to use (default, or the one your key is for).")
-@click.option("--session", help="Id of the session to resume.")
+@click.option("--session", help="Session to resume: its id, the beginning of it, or last.")
 @click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
 @click.option(
     "--attach",
@@ -100,6 +100,8 @@ def chat(
     config = configure(model=model, data_dir=data_dir)
     if local and model is not None:
         model = config.default_model
+    if session is not None and not local:
+        session = session_named(session, server_address(url), given_key(key_file, url))
     if local:
         runtime = open_local(config)
     else:
@@ -122,6 +124,15 @@ def chat(
         stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
         stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
         return terminal.run() if message is None else terminal.answer(message)
+
+
+def session_named(name: str, address: str, key: Secret | None) -> str:
+    """The id of a session that is called `last`, or by the beginning of its id."""
+    from agentvm.cli.api import Api
+    from agentvm.cli.names import SESSION, id_of
+
+    with Api(address, key) as api:
+        return id_of(api, SESSION, name)
 
 
 def part_of(file: Path, address: str | None, key: Secret | None, container_id: str) -> UserPart:

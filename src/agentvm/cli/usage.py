@@ -65,15 +65,16 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
         return
     if as_csv and show.as_json:
         raise click.UsageError("Give --csv or --json, not both.")
+    names = names_of(api, USER) if "user" in by else {}
     if as_csv:
         text = api.ask("GET", ("usage",), {"by": ",".join(by), "since": since, "until": until, "format": "csv"})
-        click.echo(added_csv(text.decode()), nl=False)
+        click.echo(added_csv(text.decode(), names), nl=False)
         return
     items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
-    if "user" in by and not show.as_json:
-        names = names_of(api, USER)
-        columns["USER"] = lambda item: names.get(item.get("userId"), item.get("userId"))
+    if names:
+        items = [{**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in items]
+        columns["USER"] = "user"
     columns |= SUMS
     if any("margin" in item for item in items):
         columns["MARGIN"] = money("margin")
