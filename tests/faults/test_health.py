@@ -24,7 +24,9 @@ pytestmark = pytest.mark.anyio
 
 OPERATOR = Principal(tenant_id=TenantId("default"), permissions=EVERYTHING)
 ATTACKER, VICTIM = TenantId("tnt_attacker"), TenantId("tnt_victim")
-NO_ACCESS: dict[str, object] = {"error": {"message": "Project does not have access to model `o1-pro`", "code": "model_not_found"}}
+NO_ACCESS: dict[str, object] = {
+    "error": {"message": "Project does not have access to model `o1-pro`", "code": "model_not_found"}
+}
 ROUNDS = 6
 
 
