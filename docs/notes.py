@@ -93,8 +93,8 @@ COMMAND_NOTES: dict[str, str] = {
     "`image_updated`. Fails with `image_not_found`, and as `image_create` does.",
     "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
     "has worked with. Subscribes to their default sessions.",
-    "image_get": "`record` is `null` when there is no such image; its `config` is everything that decides how the image answers. "
-    "Subscribes.",
+    "image_get": "`record` is `null` when there is no such image; its `config` is everything that decides how the image "
+    "answers. Subscribes.",
     "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
     "succeeds. Emits `image_deleted`.",
     "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
@@ -151,8 +151,8 @@ COMMAND_NOTES: dict[str, str] = {
     "as a model call does: `quota_exceeded`, `wallet_empty`, `provider_unreachable`.",
     "session_summaries": "What a session was summed up as, the newest first: that one goes into prompts, with what was said "
     "since `messageId`. Fails with `session_not_found`.",
-    "agent_get": "Asks whether an agent is there, what it does (`state`) and how many messages wait for it. The other members are "
-    "absent when it is not.",
+    "agent_get": "Asks whether an agent is there, what it does (`state`) and how many messages wait for it. The other members "
+    "are absent when it is not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
     "`session_destroyed` and `agent_unregistered`.",

@@ -101,7 +101,12 @@ async def test_python_shows_what_a_build_does_not_act_upon(opened: Open) -> None
         with pytest.warns(UserWarning, match="variables are not used"):
             image = await agentx.images.create(ImageConfig(variables={"a": 1}), container_id="c1")
         assert image.warnings is not None
-        tool = {"description": "d", "inputSchema": {"type": "object"}, "runtime": "http", "entry": "https://x.test"}
+        tool: dict[str, object] = {
+            "description": "d",
+            "inputSchema": {"type": "object"},
+            "runtime": "http",
+            "entry": "https://x.test",
+        }
         made = await agentx.resources.register("tools", "weather", tool)
         assert "runtime http" in made.warnings[0]
 
