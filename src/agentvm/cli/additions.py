@@ -62,7 +62,7 @@ def added_csv(text: str, users: Mapping[object, object] = NOBODY) -> str:
     writer.writerow([*titles, *(f"{titles[index]}{DOLLARS}" for index in columns), *("user" for _ in named)])
     for row in rows[1:]:
         dollars_of = [_cell(row[index]) for index in columns]
-        writer.writerow([*row, *dollars_of, *(users.get(row[index], row[index]) for index in named)])
+        writer.writerow([*row, *dollars_of, *(_name(users.get(row[index], row[index])) for index in named)])
     return out.getvalue()
 
 
@@ -77,6 +77,12 @@ def iso(ms: int) -> str | None:
 def dollars(nano: int) -> str:
     """Exact, without an exponent: `0.000105`."""
     return f"{Decimal(nano).scaleb(-9).normalize():f}"
+
+
+def _name(value: object) -> str:
+    """Names are chosen by others, and a spreadsheet runs what looks like a formula."""
+    text = str(value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _cell(text: str) -> str:
