@@ -35,6 +35,7 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
@@ -98,6 +99,7 @@ class AgentVM:
         observatory: Observatory | None = None,
         compactor: Compactor | None = None,
         retainer: Retainer | None = None,
+        imports: ImportQueue | None = None,
     ) -> None:
         """Without `settings` the config stays as it is; without an `observatory` nothing is counted.
 
@@ -106,6 +108,7 @@ class AgentVM:
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer
+        self.imports = imports or ImportQueue()
         self._config = config
         self._settings = settings
         self.resources = resources
