@@ -202,7 +202,8 @@ def read_foreign(text: ForeignText, program: Program, parse: Parse, spool: Spool
             raise ArchiveTooLarge(f"There are more than {MAX_SESSIONS:,} conversations; import them in several files")
         raw = _decoded(body, number)
         try:
-            for conversation in parse(raw):
+            # In a list: what is a list itself is no conversation.
+            for conversation in parse([raw]):
                 _put(conversation, spool, container_id, program, seen)
         except Unfit as error:
             raise invalid(f"Conversation {number}: {error}", CONVERSATIONS, member=error.member) from None
@@ -273,9 +274,9 @@ def _put(conversation: Conversation, spool: Spool, container_id: ContainerId, pr
 def conversations(raw: object) -> Iterator[Json]:
     """The list, or the one that is not in a list."""
     items = raw if isinstance(raw, list) else [raw]
-    for number, item in enumerate(items, 1):
+    for item in items:
         if not isinstance(item, dict):
-            raise Unfit(f"it must be an object, and number {number} is not")
+            raise Unfit("it must be an object")
         yield item
 
 

@@ -32,7 +32,7 @@ _MAX_MESSAGE = 2_000
 
 COMMAND = (sys.executable, "-P", "-m", "agentvm.sessions.import_reader")
 # What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR")
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
 _PACKAGES = str(Path(agentvm.__file__).parent.parent)
 _KNOWN: dict[str, type[AgentVMError]] = {one.code: one for one in (ArchiveInvalid, ArchiveTooLarge, InvalidInput, StoreFailed)}
 _answers: msgspec.json.Decoder[Reading | Refusal] = msgspec.json.Decoder(Reading | Refusal)
@@ -107,7 +107,7 @@ class ImportProcess:
 
 def _environment() -> dict[str, str]:
     found = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))}
+    return {**found, "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, found.get("PYTHONPATH"))))}
 
 
 async def _hear(process: anyio.abc.Process) -> tuple[bytes, bytes]:
