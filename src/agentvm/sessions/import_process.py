@@ -16,7 +16,6 @@ import anyio
 import anyio.abc
 import msgspec
 
-import agentvm
 from agentvm.errors import AgentVMError, InvalidInput, StoreFailed
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
 from agentvm.log import get_logger
@@ -33,7 +32,7 @@ _MAX_MESSAGE = 2_000
 COMMAND = (sys.executable, "-P", "-m", "agentvm.sessions.import_reader")
 # What a Python program needs to start, and nothing else: the child must not inherit anybody's keys.
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH", "TMPDIR")
-_PACKAGES = str(Path(agentvm.__file__).parent.parent)
+_PACKAGES = str(Path(__file__).parents[2])
 _KNOWN: dict[str, type[AgentVMError]] = {one.code: one for one in (ArchiveInvalid, ArchiveTooLarge, InvalidInput, StoreFailed)}
 _answers: msgspec.json.Decoder[Reading | Refusal] = msgspec.json.Decoder(Reading | Refusal)
 
