@@ -38,6 +38,7 @@ from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
@@ -70,6 +71,10 @@ ATTACHMENT_GRACE = 24 * 3_600_000
 BREATH = 0.02
 """Seconds between two steps of it, so that others are stored in between."""
 """Milliseconds for which it is kept all the same: somebody may be about to refer to it."""
+
+EXPORT_BYTES = 256 * 1024 * 1024
+EXPORT_SHARE_BYTES = 128 * 1024 * 1024
+"""Of one tenant."""
 
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
@@ -109,6 +114,8 @@ class AgentVM:
         self._observatory = observatory
         self._retainer = retainer
         self.imports = imports or ImportQueue()
+        self.exporting = ByteBudget(EXPORT_BYTES, EXPORT_SHARE_BYTES)
+        """Of the bytes that exports have in memory."""
         self._config = config
         self._settings = settings
         self.resources = resources

@@ -175,6 +175,8 @@ def test_arguments_of_tools_are_objects() -> None:
     assert as_json("[1]") == {"text": "[1]"}
     assert as_json('{"a": NaN}') == {"text": '{"a": NaN}'}
     assert as_json(r'{"a": "\ud800"}') == {"a": "\ufffd"}
+    for bomb in ('{"a": [' + "[]," * 600_000 + "1]}", '{"a":' * 300 + "1" + "}" * 300):
+        assert as_json(bomb) == {"text": bomb}
 
 
 def test_where_nobody_says_what_was_looked_at_the_last_leaf_was() -> None:

@@ -38,7 +38,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.session import Session
 from agentvm.sessions.archive import most_unpacked
-from agentvm.sessions.bounds import MAX_SESSIONS
+from agentvm.sessions.bounds import MAX_SESSIONS, count_values
 from agentvm.sessions.json_items import items
 from agentvm.sessions.line import MAX_TIME, Unfit
 from agentvm.sessions.reading import CONVERSATIONS, UNPACKING, invalid
@@ -350,8 +350,10 @@ def branch(nodes: Json, last: object, parent: str) -> list[Json]:
 def as_json(text: str) -> Json:
     """What a tool was given, if that is an object."""
     try:
-        found = decode(text.encode())
-    except (msgspec.DecodeError, RecursionError):
+        body = text.encode()
+        count_values(body)
+        found = decode(body)
+    except (msgspec.DecodeError, RecursionError, ArchiveTooLarge):
         found = None
     return found if isinstance(found, dict) else {"text": text}
 

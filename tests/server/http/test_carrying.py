@@ -211,7 +211,9 @@ async def test_exports_at_the_same_time_do_not_share_what_is_left() -> None:
             for _ in range(12):
                 tasks.start_soon(export)
         sent = sum(len(reply.raw) for reply in replies if reply.status == 200)
-        assert {reply.status for reply in replies} == {200, 429}
+        # Those beyond the memory that a tenant's exports may have are told to come again.
+        assert {reply.status for reply in replies} <= {200, 429, 503}
+        assert len({reply.status for reply in replies}) > 1
         assert one + sent <= most
         # What was set aside and not used is free again.
         left = await world.ask("GET", "/v1/export?session=img_1-default&format=markdown", key=world.acme.user)

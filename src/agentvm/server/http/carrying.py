@@ -31,6 +31,7 @@ from agentvm.sessions.import_reader import Kind, Orders, Reading
 from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.staged import Staged
+from agentvm.sharing.room import Room
 from agentvm.tenants.export_hold import ExportHold
 
 routes = Routes()
@@ -43,6 +44,9 @@ _FORMS: Final[dict[Format, tuple[str, str]]] = {
 }
 NOTE_SECONDS = 10.0
 """How long an export that ends waits until it is noted."""
+
+EXPORT_BYTES = 16 * 1024 * 1024
+"""Memory that one export may need: a page of messages, and the same packed."""
 
 logger = get_logger(__name__)
 
@@ -69,7 +73,7 @@ class ImportGiven(Given):
 
 @routes.add(
     "GET", "/v1/export", needs=("sessions:export",), takes=ExportGiven, action="session.export", media_type="application/zip",
-    raises=(NotFound,),
+    raises=(NotFound, QuotaExceeded, ServerBusy),
 )  # fmt: skip
 async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     """Export sessions: one, a container's, a user's, or all of them.
@@ -82,6 +86,7 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     source = Source(Reach(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
     wanted = await _wanted(ask, source)
     size = await source.measure(wanted)
+    room = Room(ask.vm.exporting, ask.tenant_id, EXPORT_BYTES)
     hold = await ask.office.quotas.hold_export(ask.tenant_id, ask.principal.user_id, size)
     if given.format == "archive":
         content = export_archive(source, wanted)
@@ -96,10 +101,10 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
         # Should a browser show it all the same, it is a page of nobody.
         "Content-Security-Policy": "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'",
     }
-    return Answer(content=_counted(ask, content, hold), media_type=media_type, headers=headers)
+    return Answer(content=_counted(ask, content, hold, room), media_type=media_type, headers=headers)
 
 
-async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: ExportHold) -> AsyncIterator[bytes]:
+async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: ExportHold, room: Room) -> AsyncIterator[bytes]:
     quotas, tenant_id, began = ask.office.quotas, ask.tenant_id, ask.vm.clock()
     try:
         async for chunk in content:
@@ -107,6 +112,7 @@ async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: E
             yield chunk
     finally:
         hold.release()
+        room.release()
         # Also what somebody has who went away in the middle of it.
         with anyio.move_on_after(NOTE_SECONDS, shield=True):
             try:
