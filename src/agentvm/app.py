@@ -35,10 +35,10 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
-from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
@@ -72,10 +72,6 @@ BREATH = 0.02
 """Seconds between two steps of it, so that others are stored in between."""
 """Milliseconds for which it is kept all the same: somebody may be about to refer to it."""
 
-EXPORT_BYTES = 256 * 1024 * 1024
-EXPORT_SHARE_BYTES = 128 * 1024 * 1024
-"""Of one tenant."""
-
 OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 """Without authentication everybody is one tenant, and containers are told apart by their names."""
 
@@ -104,7 +100,6 @@ class AgentVM:
         observatory: Observatory | None = None,
         compactor: Compactor | None = None,
         retainer: Retainer | None = None,
-        imports: ImportQueue | None = None,
     ) -> None:
         """Without `settings` the config stays as it is; without an `observatory` nothing is counted.
 
@@ -113,9 +108,8 @@ class AgentVM:
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer
-        self.imports = imports or ImportQueue()
-        self.exporting = ByteBudget(EXPORT_BYTES, EXPORT_SHARE_BYTES)
-        """Of the bytes that exports have in memory."""
+        self.imports = ImportQueue()
+        self.exporting = export_budget()
         self._config = config
         self._settings = settings
         self.resources = resources

@@ -21,17 +21,27 @@ from agentvm.model.message import Message, UserMessage
 from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import TenantStore
 from agentvm.storage.carry import Carrier, History
 
 CHUNK = 256 * 1024
 """Bytes that are worth sending."""
+EXPORT_BYTES = 16 * 1024 * 1024
+"""Memory that one export may need: a page of messages, and the same packed."""
+MAX_EXPORTS, MAX_EXPORTS_OF_TENANT = 16, 8
+"""At a time."""
 MAX_THREADS = 4
 """In which exports pack: many exports must not take the threads of other work."""
 
 _threads: RunVar[CapacityLimiter] = RunVar("export_threads")
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
+
+
+def export_budget() -> ByteBudget:
+    """Of the memory of all exports of a server."""
+    return ByteBudget(MAX_EXPORTS * EXPORT_BYTES, MAX_EXPORTS_OF_TENANT * EXPORT_BYTES)
 
 
 async def _in_thread(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:

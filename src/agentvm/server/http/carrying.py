@@ -26,7 +26,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.sessions.archive import MAX_ARCHIVE
-from agentvm.sessions.export import Source, Wanted, export_archive
+from agentvm.sessions.export import EXPORT_BYTES, Source, Wanted, export_archive
 from agentvm.sessions.import_reader import Kind, Orders, Reading
 from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
@@ -44,9 +44,6 @@ _FORMS: Final[dict[Format, tuple[str, str]]] = {
 }
 NOTE_SECONDS = 10.0
 """How long an export that ends waits until it is noted."""
-
-EXPORT_BYTES = 16 * 1024 * 1024
-"""Memory that one export may need: a page of messages, and the same packed."""
 
 logger = get_logger(__name__)
 
