@@ -276,7 +276,7 @@ async def open_agentvm(
             store=store,
             runtime=runtime,
             office=office,
-            definitions=Definitions(definitions),
+            definitions=Definitions(store, clock, definitions),
             resources=centre,
             logs=rules.logs,
             clock=clock,
