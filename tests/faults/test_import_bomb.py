@@ -1,7 +1,7 @@
 """F25: imports that are small to send and huge to read. They are refused, or written, while the server does its other work.
 
 Counted, not timed: `/health` answers again and again while an import is read, and the server's memory stays bounded. The
-process that reads an import has a limit of its own. `AVM_FAULT_IMPORT_BYTES` says how large a bomb is unpacked: 30,000,000, or
+process that reads an import has a limit of its own. `AVM_FAULT_IMPORT_BYTES` says how large a bomb is unpacked: 20,000,000, or
 255,000,000 for a night.
 """
 
@@ -21,7 +21,7 @@ from tests.sessions.histories import archive, changed, filled
 
 pytestmark = pytest.mark.anyio
 
-BYTES = int(os.environ.get("AVM_FAULT_IMPORT_BYTES", "30000000"))
+BYTES = int(os.environ.get("AVM_FAULT_IMPORT_BYTES", "20000000"))
 WAIT = max(55.0, BYTES / 1_000_000)
 MOST_MEMORY = 400 * 1024 * 1024
 """Bytes that the server may have in all, while and after it imports."""
