@@ -121,7 +121,7 @@ async def test_f25_messages_that_are_too_large_are_refused_and_large_ones_are_wr
             assert (answer.status_code, answer.json()["error"]["code"]) == (422, "archive_too_large")
             assert health.most < MOST_MEMORY
             large = BYTES // 12
-            answer, health = await attack(server, await crafted(12, min(large, 16_000_000)), "")
+            answer, health = await attack(server, await crafted(12, min(large, 8_000_000)), "")
             assert answer.status_code == 200, answer.text
             assert answer.json()["counts"]["messages"] == 19
             assert health.answers > 3
