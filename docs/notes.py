@@ -113,7 +113,8 @@ COMMAND_NOTES: dict[str, str] = {
     "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
-    "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "must be in a message; one of three letters or more may be the beginning of a longer one. "
+    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails with `invalid_input`.",
     "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
     "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
     "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "

@@ -118,6 +118,18 @@ class FoundRecord(Record):
     after: str | None = None
 
 
+class TitleRecord(Record):
+    """A session whose title a search has found. `at` is when something was last said there."""
+
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str
+    at: int
+    snippet: str
+    """HTML: the title, escaped, with `<mark>` about the words."""
+
+
 class ResourceRecord(Record):
     """A resource without its content. `uses` is how many images and versions are locked to it."""
 
