@@ -97,6 +97,7 @@ class Journal:
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
+        self._pruning = False
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
@@ -128,6 +129,11 @@ class Journal:
         needed = min((log.entry for log in self._unfolded), default=_EVERY_ENTRY)
         if any(entry < needed for entry, _ in await self._store.read_journal()):
             await self._store.commit((), forget=needed)
+
+    def prune(self) -> None:
+        """Lets entries that nobody needs be dropped soon, though no turn ends: what they tell of was erased."""
+        self._pruning = True
+        self._wakeup.set()
 
     @property
     def waiting(self) -> int:
@@ -237,7 +243,7 @@ class Journal:
         by_log: dict[SessionLog, list[Event]] = {}
         for post in batch.posts:
             by_log.setdefault(post.log, []).extend(post.events)
-        if not by_log:
+        if not by_log and not self._pruning:
             return
         now = self._clock()
         folded = {log: len(log.tail) for log in by_log if log.foldable(LONGEST_TAIL)}
@@ -260,7 +266,7 @@ class Journal:
             logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))
             self._fail(batch, dict.fromkeys(by_log, error))
             return
-        self.failing = False
+        self.failing = self._pruning = False
         gone = {log: SessionNotFound(log.session_id) for log in by_log if log.session_id in committed.gone}
         for log, events in by_log.items():
             if log in gone:
@@ -284,7 +290,7 @@ class Journal:
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
-        if not any(log.entry for log in folded):
+        if not self._pruning and not any(log.entry for log in folded):
             return 0
         return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
 

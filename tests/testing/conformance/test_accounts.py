@@ -77,8 +77,8 @@ class OnePage(SqliteDirectory):
 
 
 class Promoting(SqliteUserStore):
-    async def add(self, user: User) -> None:
-        await super().add(structs.replace(user, role="owner"))
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        await super().add(structs.replace(user, role="owner"), homes)
 
 
 class Alphabetical(SqliteUserStore):

@@ -18,7 +18,7 @@ from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, Place, Rewinding, SessionWrite, Store
 from agentvm.storage.sessions import MessageSearch, Reader, SessionQuery
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
+from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
 ALICE, BOB = UserId("usr_alice"), UserId("usr_bob")

@@ -7,7 +7,9 @@ that were emptied before it began. The journal is not touched: its entries belon
 then have ended; until then an erasure stays pending.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import apsw
 
@@ -23,6 +25,8 @@ from agentvm.storage.sqlite.rows import Key, fetch
 INDEXES = ("message_fts", "resource_fts")
 MERGED_PAGES = 16
 """Pages of an index that one commit writes."""
+TRIES = 20
+"""How often in a row readers of an older state may be in the way; then it is put off."""
 
 _PENDING = """
 SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
@@ -30,11 +34,20 @@ SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS
 _IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
 
 
+@dataclass(slots=True)
+class _Cleaning:
+    """A pass through the files: of which erasures the words have left the indexes, and the page to go on with."""
+
+    of: frozenset[int] = frozenset()
+    page: int | None = 1
+
+
 class SqliteErasing:
     """See `agentvm.storage.erasing.Erasing`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._cleaning = _Cleaning()
 
     async def weigh(
         self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
@@ -77,29 +90,39 @@ class SqliteErasing:
         return await self._database.write(lambda connection: advance(connection, erasure.erasure_id))
 
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
-        emptied = [erasure.erasure_id for erasure in erasures if erasure.emptied]
+        emptied = frozenset(erasure.erasure_id for erasure in erasures if erasure.emptied)
         if any([await self._is_told_of(erasure_id) for erasure_id in emptied]):
             return False
-        for index in INDEXES:
-            # The first merge takes in every piece there is; the others go on with it.
-            pages = -MERGED_PAGES
-            while await self._database.write(lambda connection, index=index, pages=pages: merge(connection, index, pages)):
-                pages = MERGED_PAGES
-                await breathe()
-        page: int | None = 1
-        while page is not None:
-            cleaned = await self._database.apart(lambda connection, page=page: clean_pages(connection, page))
+        if not emptied <= self._cleaning.of:
+            for index in INDEXES:
+                await self._merge(index, breathe)
+            self._cleaning = _Cleaning(emptied)
+        tries = TRIES
+        while self._cleaning.page is not None:
+            page = self._cleaning.page
+            cleaned = await self._database.apart(partial(clean_pages, first=page))
             if cleaned is None:
-                return False
-            page = cleaned.next
+                tries -= 1
+                if not tries:
+                    return False
+            else:
+                self._cleaning.page, tries = cleaned.next, TRIES
             await breathe()
         await self._forget(emptied)
+        self._cleaning = _Cleaning()
         return True
+
+    async def _merge(self, index: str, breathe: Breathe) -> None:
+        # The first merge takes in every piece there is; the others go on with it.
+        pages = -MERGED_PAGES
+        while await self._database.write(partial(merge, index=index, pages=pages)):
+            pages = MERGED_PAGES
+            await breathe()
 
     async def _is_told_of(self, erasure_id: int) -> bool:
         return await self._database.read(lambda connection: bool(fetch(connection, _IS_TOLD_OF, (erasure_id,))))
 
-    async def _forget(self, erasure_ids: Sequence[int]) -> None:
+    async def _forget(self, erasure_ids: Iterable[int]) -> None:
         def write(connection: apsw.Connection) -> None:
             connection.executemany("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
 

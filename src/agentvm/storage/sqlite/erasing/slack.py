@@ -7,7 +7,8 @@ So the file is gone through page by page, and what is free in a page is overwrit
 
 This is done by the only connection that writes, outside of a transaction, when the write-ahead log has just been folded into
 the file and is empty, and the connection has forgotten the pages it knew: then the file is the whole truth, nobody else writes
-it, and no copy of a page comes back. Readers may read meanwhile: what changes is nothing to them. A crash leaves some pages done.
+it, and no copy of a page comes back. Readers may read meanwhile: what changes is nothing to them. A crash leaves some of the
+pages as they were.
 
 The file is opened by SQLite's own functions: closing a file that was opened otherwise would drop the locks of the process.
 """
@@ -27,7 +28,7 @@ PAGES_MAX = 1_024
 """Pages that are gone through at a time: the writer's time is everybody's."""
 PAGES_KNOWN_MAX = 1 << 25
 """Beyond so many pages, 128 GiB, the number at the beginning of an overflow page could look like the mark of another kind."""
-LOCK_MS = 50
+LOCK_MS = 10
 """How long readers of an older state are waited for."""
 
 # Kinds of pages of trees, and how long their headers are.
