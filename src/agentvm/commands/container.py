@@ -29,7 +29,12 @@ async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListR
 async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDeleteReply:
     container_id, peer = call.container_id(command.container_id), call.peer
     centre = ContainerCentre(
-        principal=peer.principal, tenant_id=peer.tenant_id, runtime=peer.runtime, office=peer.office, clock=peer.clock
+        store=peer.store,
+        principal=peer.principal,
+        tenant_id=peer.tenant_id,
+        runtime=peer.runtime,
+        office=peer.office,
+        clock=peer.clock,
     )
     if command.dry_run:
         return ask.ContainerDeleteReply(container_id=container_id, deleted=False, owned=await centre.weigh(container_id))

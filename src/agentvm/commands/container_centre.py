@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound
+from agentvm.errors import AccessDenied, ContainerNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ContainerDeleted
 from agentvm.model.container import Container
@@ -16,14 +16,16 @@ from agentvm.model.ids import Clock, ContainerId, TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.protocol.records import OwnedRecord
 from agentvm.runtime.runtime import Runtime
+from agentvm.storage.base import TenantStore
 from agentvm.storage.erasing import Owned
 from agentvm.tenants.office import Office
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerCentre:
-    """Of one principal; `tenant_id` is whose containers it is about."""
+    """Of one principal. `store` ends where its reach does; `tenant_id` is whose containers it is about."""
 
+    store: TenantStore
     principal: Principal
     tenant_id: TenantId
     runtime: Runtime
@@ -31,15 +33,14 @@ class ContainerCentre:
     clock: Clock
 
     async def get(self, container_id: ContainerId) -> Container:
-        self._check_reach(container_id)
-        found = await self.office.store.tenant(self.tenant_id).container(container_id).get()
+        found = await self.store.container(container_id).get()
         if found is None:
             raise ContainerNotFound(container_id)
         return found
 
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
         """All that would go with it."""
-        self._check_reach(container_id)
+        await self.get(container_id)
         owned = await self.office.store.erasing.weigh(self.tenant_id, container_id=container_id)
         if owned is None:
             raise ContainerNotFound(container_id)
@@ -59,10 +60,6 @@ class ContainerCentre:
         await self.runtime.stop_container(self.tenant_id, container_id)
         told = ContainerDeleted(container_id=container_id, deleted_at=now)
         self.runtime.tell(self.tenant_id, Scope(container_id=container_id), told)
-
-    def _check_reach(self, container_id: ContainerId) -> None:
-        if not self.principal.reaches(container_id):
-            raise ContainerForbidden(container_id)
 
     async def _check_alone(self, container_id: ContainerId) -> None:
         """A user must not erase what is not theirs alone."""

@@ -42,7 +42,7 @@ async def list_all(ask: Ask[PageGiven]) -> Page[ContainerNameView]:
 
     The oldest first.
     """
-    found = await Reach(ask.office.store.tenant(ask.tenant_id), ask.principal).list_containers()
+    found = await _reach(ask).list_containers()
     return page_of([ContainerNameView(container_id=name) for name in found], ask.given, found)
 
 
@@ -93,8 +93,17 @@ def counted(ask: Ask[Any], owned: Owned | None, otherwise: str) -> Answer[OwnedR
 def _centre(ask: Ask[Any]) -> ContainerCentre:
     vm = ask.vm
     return ContainerCentre(
-        principal=ask.principal, tenant_id=ask.tenant_id, runtime=vm.runtime, office=vm.office, clock=vm.clock
+        store=_reach(ask),
+        principal=ask.principal,
+        tenant_id=ask.tenant_id,
+        runtime=vm.runtime,
+        office=vm.office,
+        clock=vm.clock,
     )
+
+
+def _reach(ask: Ask[Any]) -> Reach:
+    return Reach(ask.office.store.tenant(ask.tenant_id), ask.principal)
 
 
 def _named(ask: Ask[Any]) -> ContainerId:

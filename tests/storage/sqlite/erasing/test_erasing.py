@@ -12,7 +12,6 @@ from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite, Store
 from agentvm.storage.sqlite import SqliteStore
-from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.store import open_store
 from agentvm.testing.conformance import erasing as suite
 from agentvm.testing.conformance.erasing import erase
