@@ -20,6 +20,8 @@ logger = get_logger(__name__)
 
 PAUSE_SECONDS = 0.01
 """Between two commits, so that turns are stored in between."""
+MERGE_MESSAGES = 5_000
+"""Messages that go until their words leave the search: the more there are, the longer one commit of that takes."""
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.1, 30.0
 """After which what could not be finished is tried again: a turn still runs, or somebody reads an older state."""
 LOOK_SECONDS = 3_600.0
@@ -84,12 +86,15 @@ class Eraser:
             # Also what a restart has taken up again.
             containers = None if erasure.container_id is None else frozenset((erasure.container_id,))
             await self._presence.stop(erasure.tenant_id, containers)
-        more = True
+        more, messages = True, 0
         while more:
             step = await self._store.erasing.advance(erasure)
             for session_id in step.gone:
                 self._presence.forget(erasure.tenant_id, session_id)
-            more = step.more
+            more, messages = step.more, messages + step.messages
+            if messages >= MERGE_MESSAGES:
+                await self._store.erasing.merge(_breathe)
+                messages = 0
             await _breathe()
 
 

@@ -48,10 +48,11 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What one step did: whether there are more rows, and which sessions are gone for good."""
+    """What one step did: whether there are more rows, which sessions are gone for good, and how many messages went."""
 
     more: bool
     gone: tuple[SessionId, ...] = ()
+    messages: int = 0
 
 
 class Erasing(Protocol):
@@ -73,6 +74,12 @@ class Erasing(Protocol):
 
     async def advance(self, erasure: Erasure) -> Advanced:
         """Erases some of the rows, in one small commit."""
+
+    async def merge(self, breathe: Breathe) -> None:
+        """Drops the words of messages that are gone from the index of the search.
+
+        Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
+        """
 
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
         """Removes what emptied erasures have left in the files, and then forgets them. False if it must be tried again later.

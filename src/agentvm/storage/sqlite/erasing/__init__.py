@@ -94,8 +94,7 @@ class SqliteErasing:
         if any([await self._is_told_of(erasure_id) for erasure_id in emptied]):
             return False
         if not emptied <= self._cleaning.of:
-            for index in INDEXES:
-                await self._merge(index, breathe)
+            await self.merge(breathe)
             self._cleaning = _Cleaning(emptied)
         tries = TRIES
         while self._cleaning.page is not None:
@@ -112,12 +111,13 @@ class SqliteErasing:
         self._cleaning = _Cleaning()
         return True
 
-    async def _merge(self, index: str, breathe: Breathe) -> None:
-        # The first merge takes in every piece there is; the others go on with it.
-        pages = -MERGED_PAGES
-        while await self._database.write(partial(merge, index=index, pages=pages)):
-            pages = MERGED_PAGES
-            await breathe()
+    async def merge(self, breathe: Breathe) -> None:
+        for index in INDEXES:
+            # The first merge takes in every piece there is; the others go on with it.
+            pages = -MERGED_PAGES
+            while await self._database.write(partial(merge, index=index, pages=pages)):
+                pages = MERGED_PAGES
+                await breathe()
 
     async def _is_told_of(self, erasure_id: int) -> bool:
         return await self._database.read(lambda connection: bool(fetch(connection, _IS_TOLD_OF, (erasure_id,))))

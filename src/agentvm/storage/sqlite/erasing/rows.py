@@ -36,7 +36,8 @@ SELECT session_key, session_id FROM sessions
 WHERE deleted_at = {FOR_GOOD} AND tenant_id = ? AND container_id = ? LIMIT ?
 """
 _SESSIONS_OF_TENANT = "SELECT session_key, session_id FROM sessions WHERE tenant_id = ? LIMIT ?"
-_HEAVY = ("all_messages", "log")
+_MESSAGES = "all_messages"
+_HEAVY = (_MESSAGES, "log")
 """Tables whose rows have a body that may be large."""
 _LIGHT = ("turns", "rewinds", "summaries")
 # Without a number of their own.
@@ -152,37 +153,40 @@ def _drop_sessions(connection: apsw.Connection, job: Job) -> Advanced | None:
     if not found:
         return None
     gone: list[SessionId] = []
-    rows = size = 0
+    rows = size = messages = 0
     for session_key, session_id in found:
-        for dropped, freed in _empty_session(connection, session_key):
+        for table, dropped, freed in _empty_session(connection, session_key):
             rows, size = rows + dropped, size + freed
+            messages += dropped if table == _MESSAGES else 0
             if rows >= ROWS_MAX or size >= BYTES_MAX:
-                return Advanced(more=True, gone=tuple(gone))
+                return Advanced(more=True, gone=tuple(gone), messages=messages)
         connection.execute("DELETE FROM sessions WHERE session_key = ?", (session_key,))
         gone.append(session_id)
         rows += 1
-    return Advanced(more=True, gone=tuple(gone))
+    return Advanced(more=True, gone=tuple(gone), messages=messages)
 
 
-def _empty_session(connection: apsw.Connection, session_key: int) -> Iterator[tuple[int, int]]:
-    """Drops what belongs to a session, a little at a time: how many rows it was, and how many bytes."""
+def _empty_session(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
+    """Drops what belongs to a session, a little at a time: of which table, how many rows it was, and how many bytes."""
     for table in _HEAVY:
         while weighed := fetch(connection, _WEIGHED.format(table=table), (session_key, ROWS_MAX)):
             for position, size in weighed:
                 connection.execute(_DROP_PLACE.format(table=table), (position,))
-                yield 1, size
+                yield table, 1, size
     for table in _LIGHT:
-        yield from _repeat(connection, _DROP_LIGHT.format(table=table), session_key)
+        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table), session_key):
+            yield table, dropped, 0
     for table, key in _KEYED:
-        yield from _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key)
+        for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):
+            yield table, dropped, 0
 
 
-def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[tuple[int, int]]:
+def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[int]:
     while True:
         connection.execute(statement, (session_key, ROWS_MAX))
         if not (dropped := connection.changes()):
             return
-        yield dropped, 0
+        yield dropped
 
 
 def _drop_images(connection: apsw.Connection, job: Job) -> Advanced | None:

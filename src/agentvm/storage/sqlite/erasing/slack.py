@@ -24,7 +24,7 @@ from agentvm.storage.sqlite.database import BUSY_TIMEOUT_MS
 
 logger = get_logger(__name__)
 
-PAGES_MAX = 1_024
+PAGES_MAX = 512
 """Pages that are gone through at a time: the writer's time is everybody's."""
 PAGES_KNOWN_MAX = 1 << 25
 """Beyond so many pages, 128 GiB, the number at the beginning of an overflow page could look like the mark of another kind."""
