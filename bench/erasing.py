@@ -37,9 +37,6 @@ class Nobody:
     def forget(self, *whom: object) -> None:
         pass
 
-    def prune(self) -> None:
-        pass
-
 
 def write_of(container: ContainerId, first: int, chance: random.Random, count: int = AT_ONCE) -> SessionWrite:
     return SessionWrite(

@@ -242,7 +242,6 @@ class Erased:
     def __init__(self, runtime: Runtime, stop: Stop) -> None:
         self.stop = stop
         self.forget = runtime.forget_session
-        self.prune = runtime.journal.prune
 
 
 def open_eraser(office: Office, runtime: Runtime, stop: Stop) -> Eraser:

@@ -15,6 +15,7 @@ from agentvm.model.container import Container
 from agentvm.model.ids import Clock, ContainerId, TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.protocol.records import OwnedRecord
+from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.base import TenantStore
 from agentvm.storage.erasing import Owned
@@ -57,9 +58,19 @@ class ContainerCentre:
         self.office.people.erase()
         for user_id in unbound:
             self.office.people.unbound(self.tenant_id, user_id)
-        await self.runtime.stop_container(self.tenant_id, container_id)
+        await self._stop_agents(container_id)
         told = ContainerDeleted(container_id=container_id, deleted_at=now)
         self.runtime.tell(self.tenant_id, Scope(container_id=container_id), told)
+
+    async def _stop_agents(self, container_id: ContainerId) -> None:
+        roster = self.runtime.roster
+        for named in roster.of_container(self.tenant_id, container_id):
+            # Looked up again: while one was being stopped, another may have fallen asleep or woken up.
+            present = roster.find(self.tenant_id, named.agent_id)
+            if isinstance(present, Agent):
+                await self.runtime.stop_agent(present)
+            elif present is not None:
+                roster.remove(present)
 
     async def _check_alone(self, container_id: ContainerId) -> None:
         """A user must not erase what is not theirs alone."""

@@ -122,18 +122,13 @@ class Journal:
         """The session was deleted: its log need not be kept until it is folded, which will never be."""
         log = self._logs.pop((tenant_id, session_id), None)
         if log is not None:
-            self._unfolded.pop(log, None)
+            self._give_up(log)
 
     async def tidy(self) -> None:
         """Drops entries from before the process started that nobody needs, such as those of deleted sessions."""
         needed = min((log.entry for log in self._unfolded), default=_EVERY_ENTRY)
         if any(entry < needed for entry, _ in await self._store.read_journal()):
             await self._store.commit((), forget=needed)
-
-    def prune(self) -> None:
-        """Lets entries that nobody needs be dropped soon, though no turn ends: what they tell of was erased."""
-        self._pruning = True
-        self._wakeup.set()
 
     @property
     def waiting(self) -> int:
@@ -255,10 +250,9 @@ class Journal:
             for log, events in by_log.items()
             if log not in folded and (numbered := [event for event in events if event.seq])
         }
+        forget, self._pruning = self._forgettable(folded), False
         try:
-            committed = await self._store.commit(
-                writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
-            )
+            committed = await self._store.commit(writes, entry=pack(carried) if carried else None, forget=forget)
         except WritesRefused:
             raise
         except AgentVMError as error:
@@ -266,7 +260,7 @@ class Journal:
             logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))
             self._fail(batch, dict.fromkeys(by_log, error))
             return
-        self.failing = self._pruning = False
+        self.failing = False
         gone = {log: SessionNotFound(log.session_id) for log in by_log if log.session_id in committed.gone}
         for log, events in by_log.items():
             if log in gone:
@@ -294,12 +288,19 @@ class Journal:
             return 0
         return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
 
+    def _give_up(self, log: SessionLog) -> None:
+        """Its entries are needed by nobody any more, and are dropped soon, though no turn of it ends."""
+        if log in self._unfolded:
+            del self._unfolded[log]
+            self._pruning = True
+            self._wakeup.set()
+
     def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
         """Nothing of these logs was stored. What was posted meanwhile builds on numbers that are taken back now."""
         for log, error in errors.items():
             log.take_back()
             if isinstance(error, SessionNotFound):
-                self._unfolded.pop(log, None)
+                self._give_up(log)
         batch.fail(errors)
         self._batch.fail(errors)
 

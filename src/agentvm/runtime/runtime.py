@@ -18,7 +18,7 @@ from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.turn import TurnRequest
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
-from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, TurnId
+from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.resource import is_reference
@@ -149,15 +149,6 @@ class Runtime:
             present = self.roster.find(tenant_id, named.agent_id)
             if present is not None and present.image_id == image.image_id:
                 await self.stop_agent(present)
-
-    async def stop_container(self, tenant_id: TenantId, container_id: ContainerId) -> None:
-        """It was deleted: its turns end, and its agents."""
-        for named in self.roster.of_container(tenant_id, container_id):
-            present = self.roster.find(tenant_id, named.agent_id)
-            if isinstance(present, Agent):
-                await self.stop_agent(present)
-            elif present is not None:
-                self.roster.remove(present)
 
     def forget_session(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """It was deleted: nobody hears of it any more, and nothing is kept for it."""

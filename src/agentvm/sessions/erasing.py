@@ -35,10 +35,7 @@ class Presence(Protocol):
         """Ends the turns in these containers of a tenant, None for all of them."""
 
     def forget(self, tenant_id: TenantId, session_id: SessionId, /) -> None:
-        """The session is gone for good."""
-
-    def prune(self) -> None:
-        """The journal need not carry what it tells of them."""
+        """The session is gone for good; the journal need not carry what it tells of it."""
 
 
 class Eraser:
@@ -74,7 +71,6 @@ class Eraser:
         emptied = [erasure for erasure in await self._store.erasing.pending() if erasure.emptied]
         if not emptied:
             return True
-        self._presence.prune()
         if not await self._store.erasing.clean(emptied, _breathe):
             logger.info("erasures_wait", erasures=len(emptied))
             return False
