@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatchcase
 
+from agentvm.model.account import Role
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 
@@ -46,6 +47,8 @@ class Principal(Record):
 
     tenant_id: TenantId
     user_id: UserId | None = None
+    role: Role | None = None
+    """The role it acts with, at most the user's; None for a key that is no user's."""
     key_id: KeyId | None = None
     permissions: frozenset[str] = frozenset()
     containers: tuple[str, ...] | None = None

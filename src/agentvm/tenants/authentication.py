@@ -24,7 +24,7 @@ from agentvm.storage.accounts import Accounts, Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, USUAL, home_of, within
+from agentvm.tenants.rights import CAPS, USUAL, home_of, lower, within
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -203,16 +203,19 @@ class Authentication:
     async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _Refusal:
         if tenant is None or tenant.status != "active":
             return _Refusal("tenant_not_active")
-        containers, permissions = key.containers, frozenset(key.permissions)
+        containers, permissions, role = key.containers, frozenset(key.permissions), None
         if key.user_id is not None:
             user = await self._store.accounts(tenant.tenant_id).users.get(key.user_id)
             if user is None or user.status != "active":
                 return _Refusal("user_not_active")
-            permissions &= CAPS[user.role]
+            # Whoever was given the key of a user who has been promoted since was not promoted with them.
+            role = lower(key.role or "viewer", user.role)
+            permissions &= CAPS[role]
             containers = await self.bound(user, containers)
         return Principal(
             tenant_id=tenant.tenant_id,
             user_id=key.user_id,
+            role=role,
             key_id=key.key_id,
             permissions=permissions,
             containers=containers,
@@ -236,6 +239,7 @@ class Authentication:
             tenant_id=tenant.tenant_id,
             user_id=user.user_id,
             # What the provider says of their role is said of this token; what is stored stays for their keys.
+            role=claims.role or user.role,
             permissions=USUAL[claims.role or user.role],
             containers=await self.bound(user),
             expires_at=claims.expires_at,

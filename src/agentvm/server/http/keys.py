@@ -122,6 +122,7 @@ async def revoke(ask: Ask[Nothing]) -> Answer[None]:
     if not _owns(ask.principal, key):
         # Who could end the operator's keys would need no permission to lock the operator out.
         check_permissions(key.permissions, ask.principal)
+        await ask.office.access.check_manages(ask.principal, key)
     await ask.office.access.revoke(ask.tenant_id, key.key_id)
     return NO_CONTENT
 
