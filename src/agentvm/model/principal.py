@@ -42,6 +42,10 @@ MEMBER = EVERYTHING & {
 """What a user's own key may do, if nothing else is said."""
 
 
+ANONYMOUS = "anonymous"
+"""The actor where authentication is off."""
+
+
 class Principal(Record):
     """`containers` are the ones it may reach: None for all of its tenant, else names or patterns (`user-*`)."""
 
@@ -70,4 +74,4 @@ class Principal(Record):
     @property
     def actor(self) -> str:
         """For the audit log: the user and the key, as far as there are such."""
-        return "/".join(name for name in (self.user_id, self.key_id) if name) or "anonymous"
+        return "/".join(name for name in (self.user_id, self.key_id) if name) or ANONYMOUS

@@ -48,7 +48,7 @@ class BoundView(Record):
     container_id: ContainerId
 
 
-@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create", statuses=(201,), raises=(Conflict,))
+@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create", statuses=(201,), raises=(Conflict,), grants=True)
 async def create(ask: Ask[NewUser]) -> Answer[UserView]:
     """Make a user."""
     given, now = ask.given, ask.vm.clock()
@@ -84,7 +84,7 @@ async def get(ask: Ask[Nothing]) -> UserView:
     return _shown(await _find(ask))
 
 
-@routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update")
+@routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update", grants=True)
 async def update(ask: Ask[UserChange]) -> UserView:
     """Change a user."""
     before = await _find(ask)
@@ -124,7 +124,7 @@ async def list_containers(ask: Ask[Nothing]) -> Page[BoundView]:
     return Page(items=[BoundView(container_id=container_id) for container_id in bound])
 
 
-@routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind")
+@routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind", grants=True)
 async def bind(ask: Ask[Nothing]) -> Answer[None]:
     """Let a user reach a container."""
     container_id = check_container_id(ask.path["container_id"])
