@@ -4,18 +4,31 @@ The table tries every action of every kind of asker on every role. The search le
 everything with everything they were given on the way.
 """
 
+import json
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands.fixtures import Desk
+from tests.commands.fixtures import open_desk as open_commands
+from tests.protocol.fixtures import REQUESTS
 from tests.server.http.fixtures import World, open_world
 
-from agentvm.errors import AccessDenied
+from agentvm import ScriptedDriver, ServerConfig
+from agentvm.app import open_agentvm, system_clock
+from agentvm.config import history
+from agentvm.errors import AccessDenied, Unauthenticated
 from agentvm.model.account import Role
-from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.model.principal import Principal
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.secret import Secret
+from agentvm.protocol.table import COMMANDS
+from agentvm.storage.settings import Change
+from agentvm.tenants.keys import make_key
 from agentvm.tenants.rights import TENANT_WIDE, USUAL, check_gives
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +203,114 @@ async def test_f30_a_token_acts_with_the_role_that_the_provider_says_now() -> No
         # Though the user is stored as an owner.
         with pytest.raises(AccessDenied):
             check_gives(demoted, "owner")
+
+
+HIDDEN = ("a-secret-title", "a-secret-word")
+
+
+async def test_f30_a_key_that_may_only_send_reads_nothing_by_any_command_or_event() -> None:
+    async with open_commands(titles="first-words") as desk:
+        image = await desk.create_image()
+        ids = {"containerId": image["containerId"], "imageId": image["imageId"], "sessionId": image["sessionId"]}
+        who = Principal(tenant_id=desk.peer.tenant_id, permissions=frozenset({"agent:use"}))
+        sender = Desk(desk.vm, desk.vm.attach(who))
+        await sender.ask("container_get", containerId=ids["containerId"])
+        await sender.ask("agent_list", containerId=ids["containerId"])
+        await desk.ask("message_send", imageId=ids["imageId"], content=HIDDEN[1])
+        await desk.hear("turn_response")
+        await desk.ask("session_set_title", sessionId=ids["sessionId"], title=HIDDEN[0])
+        deleting = ("session_delete", "image_delete", "agent_destroy", "agent_destroy_all")
+        for name in [name for name in COMMANDS if name not in deleting]:
+            await sender.ask(name, **{**REQUESTS[name], **{key: ids[key] for key in REQUESTS[name] if key in ids}})
+        other = (await desk.ask("session_create", imageId=ids["imageId"], title=HIDDEN[0]))["session"]
+        await desk.ask("session_fork", sessionId=ids["sessionId"])
+        await sender.ask("session_delete", sessionId=other["sessionId"])
+        restored = await sender.ask("session_restore", sessionId=other["sessionId"])
+        assert restored["session"]["sessionId"] == other["sessionId"]
+        pinned = await sender.ask("session_pin", sessionId=other["sessionId"], pinned=True)
+        assert pinned["session"]["pinnedAt"]
+        listed = await sender.ask("agent_list", containerId=ids["containerId"])
+        assert "sessionId" not in str(listed)
+        heard = json.dumps(sender.hear_nowait())
+        assert not [secret for secret in HIDDEN if secret in heard]
+        everybody = json.dumps(desk.hear_nowait())
+        assert not [secret for secret in HIDDEN if secret not in everybody], "there was something to hide"
+
+
+async def test_f30_a_key_that_may_only_send_reads_nothing_over_http() -> None:
+    async with open_world() as world:
+        session_id = await world.say(world.acme, HIDDEN[1])
+        path = f"/v1/sessions/{session_id}"
+        key = await world.key(world.acme.tenant_id, ["agent:use"])
+        assert (await world.ask("PUT", f"{path}?tenant=acme", {"title": HIDDEN[0]})).status == 200
+        shown = await world.ask("GET", f"{path}?tenant=acme")
+        assert (shown.body["title"], shown.body["preview"]) == HIDDEN
+        for method, end, body in (
+            ("PUT", "", {"pinned": True}),
+            ("PUT", "", {"archived": True}),
+            ("POST", "/fork", {}),
+            ("DELETE", "", None),
+            ("POST", "/restore", {}),
+            ("POST", "/compact", {}),
+            ("GET", "", None),
+            ("GET", "/messages", None),
+            ("GET", "/rewinds", None),
+            ("GET", "/summaries", None),
+        ):
+            said = await world.ask(method, f"{path}{end}", body, key=key)
+            assert not [secret for secret in HIDDEN if secret.encode() in said.raw], (method, end)
+
+
+GRANTING: tuple[tuple[str, str, object], ...] = (
+    ("POST", "/v1/auth/keys", {"name": "k", "permissions": ["system:admin", "keys:admin"]}),
+    ("POST", "/v1/auth/keys/nobody/rotate", {}),
+    ("POST", "/v1/users", {"externalId": "mallory", "role": "owner"}),
+    ("PUT", "/v1/users/usr_1", {"role": "owner"}),
+    ("PUT", "/v1/users/usr_1/containers/c1", None),
+    ("PUT", "/v1/config", {"changes": {"system.adminKey": "avm_x"}}),
+    ("PUT", "/v1/config", {"changes": {"system.oidc": {"issuer": "https://evil.example", "audience": "x"}}}),
+    ("PUT", "/v1/config", {"changes": {"system.auth": "off"}}),
+    ("PUT", "/v1/config", {"changes": {"system.trustedProxies": ["0.0.0.0/0"]}}),
+)
+
+
+@pytest.mark.parametrize(("method", "path", "body"), GRANTING)
+async def test_f30_nothing_that_gives_rights_is_made_while_authentication_is_off(method: str, path: str, body: object) -> None:
+    async with open_world(auth=False) as world:
+        refused = await world.ask(method, path, body)
+        assert (refused.status, refused.code) == (403, "authentication_off")
+        assert "--auth on" in refused.body["error"]["message"]
+        assert await world.vm.office.store.accounts(DEFAULT_TENANT).keys.list() == ()
+
+
+async def test_f30_the_operator_gets_a_key_whatever_keys_others_have(tmp_path: Path) -> None:
+    config = ServerConfig(data_dir=tmp_path, auth="on", titles="off")
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        first = vm.first_key
+        assert first is not None
+        access, operator = vm.office.access, await vm.authenticate(first.reveal())
+        assert operator is not None
+        assert operator.key_id is not None
+        # Neither of them lets the operator in.
+        await access.issue(DEFAULT_TENANT, name="member", granter=operator)
+        await access.issue(DEFAULT_TENANT, name="soon", granter=operator, permissions=EVERYTHING, expires_at=vm.clock() + 1)
+        await vm.office.store.accounts(DEFAULT_TENANT).keys.revoke(operator.key_id, 1)
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=lambda: system_clock() + 1_000) as vm:
+        assert vm.first_key is not None
+        assert (await vm.authenticate(vm.first_key.reveal())) is not None
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        assert vm.first_key is None
+
+
+async def test_f30_settings_that_were_made_while_authentication_was_off_let_nobody_in(tmp_path: Path) -> None:
+    config = ServerConfig(data_dir=tmp_path, auth="on", titles="off")
+    planted = make_key(secrets.randbits)[1].reveal()
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        # As an earlier release would have stored it.
+        raw = history.encode(None, "system.adminKey", Secret(planted), vm.office.vault)
+        change = Change(revision=1, at=1, actor="anonymous", changes={"system.adminKey": raw, "limits.steps": 7})
+        await vm.office.store.settings(None).append(change)
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
+        assert vm.config.limits.steps == 7
+        with pytest.raises(Unauthenticated):
+            await vm.authenticate(planted)

@@ -22,7 +22,7 @@ class _Refusal(msgspec.Struct, frozen=True):
     jsonrpc: str = "2.0"
 
 
-_id = msgspec.json.Decoder(str | int | float | None)
+_id: msgspec.json.Decoder[str | int | float | None] = msgspec.json.Decoder(str | int | float | None)
 
 
 def refuse_rpc(request_id: msgspec.Raw) -> Frame:
