@@ -151,6 +151,15 @@ class SystemGroup(Group, frozen=True, kw_only=True):
             variable="AVM_ALLOW_ORIGINS",
         ),
     ] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Proxies in front, by address or network: their `X-Forwarded-For`, `-Proto` and `Forwarded` are believed.",
+            "restart",
+            kind="list",
+            variable="AVM_TRUSTED_PROXIES",
+        ),
+    ] = ()
     shutdown_seconds: Annotated[Seconds, setting("How long running turns may go on when the server is stopped.")] = 10.0
     auth: Annotated[
         Switch,
