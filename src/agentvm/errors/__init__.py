@@ -13,11 +13,12 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
@@ -171,9 +172,13 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
+
+
+class AuthenticationOff(AccessDenied):
+    code = "authentication_off"
 
 
 class PermissionDenied(AccessDenied):
