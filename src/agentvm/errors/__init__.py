@@ -18,6 +18,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
@@ -171,9 +172,13 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
+
+
+class AuthenticationOff(AccessDenied):
+    code = "authentication_off"
 
 
 class PermissionDenied(AccessDenied):
@@ -318,8 +323,15 @@ class ProviderUnreachable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
+    """`waited` is how many seconds this server waited before it gave up; None when the provider itself reported a timeout."""
+
     code = "timeout"
     retryable = True
+    waited: float | None = None
+
+    def __init__(self, message: str, *, retry_after: float | None = None, waited: float | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.waited = waited
 
 
 class ProviderProtocolError(ProviderError):

@@ -9,6 +9,7 @@ that is neither public nor made here is refused when the server starts (`check_g
 import functools
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import parse_qsl
 
@@ -21,7 +22,16 @@ from litestar.response import Stream
 from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
-from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
+from agentvm.errors import (
+    AccessDenied,
+    AgentVMError,
+    AuthenticationOff,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    shorten,
+)
 from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
@@ -55,6 +65,10 @@ GOES_ON = "goes_on"
 """In the state of a request whose answer has no end yet."""
 
 NO_TENANT = "There is no such tenant"
+OPEN = (
+    "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
+    "first key"
+)
 _ROUTE = "gated"
 
 
@@ -139,6 +153,8 @@ class Gate:
         if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
             if not (route.own and ask.principal.user_id is not None):
                 raise PermissionDenied(route.needs[0])
+        if route.grants and not self.vm.config.authenticates:
+            raise AuthenticationOff(OPEN)
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
@@ -253,15 +269,18 @@ async def _body(request: Asked) -> bytes:
 
 async def _with_file(route: Route, ask: Ask[Given], request: Asked) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
-    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
-        bound, size = route.bound, 0
-        if bound is not None and (said := request.headers.get("content-length", "")).isdigit():
-            bound(ask, int(said))
+    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
+        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
+        if route.receiving is not None:
+            bounds.append(stack.enter_context(route.receiving(ask)))
+        said, size = request.headers.get("content-length", ""), 0
+        for bound in bounds if said.isdigit() else ():
+            bound(int(said))
         chunks = aiter(request.stream())
         while chunk := await _next(chunks):
             size += len(chunk)
-            if bound is not None:
-                bound(ask, size)
+            for bound in bounds:
+                bound(size)
             file.write(chunk)
         ask.file = cast("BinaryIO", file)
         return await route.function(ask)

@@ -33,7 +33,9 @@ import msgspec
 
 from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
 from agentvm.log import get_logger
-from agentvm.storage.sqlite.migrations import create, load_migrations, migrate
+from agentvm.storage.sqlite.migrations import create, distrust_schema, load_migrations, migrate
+from agentvm.storage.sqlite.placing import COMPANIONS
+from agentvm.storage.sqlite.private import close_to_others, make_private
 
 logger = get_logger(__name__)
 
@@ -309,12 +311,15 @@ def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
     try:
         # Absolute, so that no file name is taken for one of SQLite's special names.
         filename = ":memory:" if path is None else str(path.absolute())
+        if path is not None:
+            _keep_private(path)
         opened.append(apsw.Connection(filename, statementcachesize=_STATEMENT_CACHE))
         _prepare(opened[0], in_memory=path is None)
         for _ in range(0 if path is None else readers):
             flags = apsw.SQLITE_OPEN_READONLY
             opened.append(apsw.Connection(filename, flags=flags, statementcachesize=_STATEMENT_CACHE))
             opened[-1].set_busy_timeout(BUSY_TIMEOUT_MS)
+            distrust_schema(opened[-1])
     except (apsw.Error, AgentVMError) as error:
         for connection in opened:
             connection.close()
@@ -324,8 +329,16 @@ def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
     return tuple(opened)
 
 
+def _keep_private(path: Path) -> None:
+    """What SQLite puts beside a database gets the mode of the database."""
+    make_private(path)
+    for ending in COMPANIONS:
+        close_to_others(path.with_name(path.name + ending))
+
+
 def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    distrust_schema(connection)
     connection.pragma("foreign_keys", True)
     connection.transaction_mode = "IMMEDIATE"
     # Before anything is changed: a database from a newer AgentVM stays as it is.

@@ -79,6 +79,7 @@ _OF_TENANT = tuple(
         ("api_keys", "position", "tenant_id"),
         ("quotas", "position", "tenant_id"),
         ("secrets", "name", "tenant_id"),
+        ("definitions", "name", "tenant_id"),
         ("exports", "day", "tenant_id"),
         ("retired_homes", "digest", "tenant_id"),
         ("setting_changes", "revision", "scope"),
