@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from agentvm.cli import program
-from agentvm.cli.backup import progress_of, seal_key_of
+from agentvm.cli.backup import seal_key_of
 from agentvm.cli.options import configure, data_dir_option
+from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show, when
 from agentvm.errors import NotAvailable
 from agentvm.storage.sqlite.backup import SERVER_KEY, Manifest
@@ -40,7 +41,7 @@ def restore(backup: Path, data_dir: Path | None, check: bool, force: bool, trust
     It is verified first; then all of it is put in place, or nothing. No server may run there. Where a server key is found (in
     the directory, or as AVM_SERVER_KEY), the backup must have been made under it.
     """
-    progress = progress_of(as_json=as_json)
+    progress = at_terminal(quiet=as_json, of_bytes=False)
     loaded = configure(data_dir=data_dir)
     target = loaded.data_dir
     # A check without a directory says nothing of the server that happens to be here.

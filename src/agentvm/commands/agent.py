@@ -1,5 +1,7 @@
 """Agent commands — look at, interrupt and end what runs."""
 
+import msgspec
+
 from agentvm.commands import gate
 from agentvm.commands.call import Call
 from agentvm.errors import InvalidInput
@@ -13,7 +15,8 @@ async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
     agent = call.find_agent(command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
-    return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.container_id)
+    readable = call.peer.principal.may(gate.LISTENING)
+    return ask.AgentGetReply(exists=True, **msgspec.structs.asdict(_record(agent, readable=readable)))
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
@@ -69,4 +72,6 @@ def _record(agent: Present, *, readable: bool) -> AgentRecord:
         container_id=agent.container_id,
         image_id=agent.image_id,
         session_id=agent.session_id if readable else None,
+        state=agent.state.value if isinstance(agent, Agent) else "asleep",
+        queued=len(agent.inbox) if isinstance(agent, Agent) else 0,
     )

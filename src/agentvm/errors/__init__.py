@@ -13,7 +13,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
@@ -323,8 +323,15 @@ class ProviderUnreachable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
+    """`waited` is how many seconds this server waited before it gave up; None when the provider itself reported a timeout."""
+
     code = "timeout"
     retryable = True
+    waited: float | None = None
+
+    def __init__(self, message: str, *, retry_after: float | None = None, waited: float | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.waited = waited
 
 
 class ProviderProtocolError(ProviderError):

@@ -1,4 +1,5 @@
 import os
+from importlib import resources
 from pathlib import Path
 
 import anyio
@@ -7,7 +8,6 @@ import pytest
 
 from agentvm.errors import MigrationUnknown, StoreFailed
 from agentvm.model.definition import snapshot_of
-from agentvm.storage import sqlite as storage
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.database import open_database
 from agentvm.storage.sqlite.migrations import load_migrations, migrate, read_schema, schema_at
@@ -24,7 +24,9 @@ def schema(connection: apsw.Connection) -> list[str]:
 
 
 def test_every_migration_is_found_in_the_package_in_order() -> None:
-    assert len(MIGRATIONS) == len(list(Path(storage.__file__).with_name("schema").glob("*.sql")))
+    folder = resources.files("agentvm.storage.sqlite") / "schema"
+    numbers = sorted(int(file.name.partition("_")[0]) for file in folder.iterdir() if file.name.endswith(".sql"))
+    assert numbers == list(range(1, len(MIGRATIONS) + 1))
     assert "CREATE TABLE messages" in MIGRATIONS[0]
 
 

@@ -43,12 +43,14 @@ _SIZE = f"SELECT size {_FROM} AND digest = ?"
 _CHUNK = f"""
 SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_FROM} AND digest = ?)
 """
-_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?"
+_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
 _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
 _GIVE_UP = f"UPDATE blobs SET begun_at = {_GIVEN_UP} WHERE digest = ?"
+_COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_KEY = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
 _ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {_GIVEN_UP}"
 _DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {_GIVEN_UP}"
 _GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
@@ -223,6 +225,29 @@ def attach(
         return False
     connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
     return True
+
+
+def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
+    """The key of bytes that come piece by piece and are nobody's yet."""
+    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, _GIVEN_UP + 1)))
+    return connection.last_insert_rowid()
+
+
+def add_chunks(connection: apsw.Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
+    """Some of the bytes that were begun."""
+    connection.executemany(_ADD_CHUNK, ((blob_key, first + number, chunk) for number, chunk in enumerate(chunks)))
+
+
+def complete_blob(connection: apsw.Connection, blob_key: int, digest: str) -> None:
+    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept."""
+    if fetch(connection, _FIND_BLOB, (digest,)):
+        give_up_blob(connection, blob_key)
+    else:
+        connection.execute(_COMPLETE_KEY, (digest, blob_key))
+
+
+def give_up_blob(connection: apsw.Connection, blob_key: int) -> None:
+    connection.execute(_GIVE_UP_KEY, (blob_key,))
 
 
 def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
