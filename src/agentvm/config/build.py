@@ -109,6 +109,20 @@ def _otel(flat: Mapping[str, Any]) -> OtelConfig:
     )
 
 
+def _flat_access(config: ServerConfig) -> dict[str, Value | None]:
+    return {
+        "system.allowOrigins": tuple(config.allow_origins),
+        "system.trustedProxies": tuple(config.trusted_proxies),
+        "system.auth": config.auth or "auto",
+        "system.adminKey": config.admin_key,
+        "system.serverKey": config.server_key,
+        "system.oidc.issuer": config.oidc_issuer,
+        "system.oidc.audience": config.oidc_audience,
+        "system.oidc.jwksUrl": config.oidc_jwks_url,
+        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+    }
+
+
 def _flat_otel(otel: OtelConfig) -> dict[str, Value | None]:
     return {
         "otel.endpoint": otel.endpoint,
@@ -167,16 +181,8 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "system.logFile": "on" if config.log_file else "off",
         "system.logFileBytes": config.log_file_bytes,
         "system.logFiles": config.log_files,
-        "system.allowOrigins": tuple(config.allow_origins),
-        "system.trustedProxies": tuple(config.trusted_proxies),
         "system.shutdownSeconds": config.grace,
-        "system.auth": config.auth or "auto",
-        "system.adminKey": config.admin_key,
-        "system.serverKey": config.server_key,
-        "system.oidc.issuer": config.oidc_issuer,
-        "system.oidc.audience": config.oidc_audience,
-        "system.oidc.jwksUrl": config.oidc_jwks_url,
-        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+        **_flat_access(config),
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
