@@ -385,6 +385,7 @@ def _open_office(
             open_one=open_driver,
             with_keys=KEY_VARIABLES,
             default_of=settings.default_of,
+            allowed=lambda provider: settings.config.takes_own_keys(provider),
             free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
         ),
         store=store,

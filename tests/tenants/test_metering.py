@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from agentvm.errors import ModelUnpriced, QuotaExceeded, WalletEmpty
@@ -11,7 +12,7 @@ from agentvm.model.ledger import Charge, Credit, Planned
 from agentvm.model.money import Rate
 from agentvm.model.usage import Usage
 from agentvm.storage.sqlite import open_store
-from agentvm.tenants.metering import Metering
+from agentvm.tenants.metering import Metering, Terms
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 
@@ -81,6 +82,22 @@ async def test_a_call_with_the_tenants_own_key_costs_nothing_here() -> None:
     async with opened() as metering:
         held = await metering.admit(planned(driver="openai", own_key=True))
         assert held.settle(Usage(input_tokens=1_000, output_tokens=1)) == Charge(0, 0)
+
+
+async def test_a_call_with_the_tenants_own_key_costs_what_the_operator_asks_for_its_endpoint() -> None:
+    rates = {"vllm": Rate(input=Decimal(10), output=Decimal(30)), "openai": Rate(input=Decimal(1), output=Decimal(1))}
+    used = Usage(input_tokens=1_000, output_tokens=0)
+
+    def cost(provider: str, *, hosted: bool) -> int | None:
+        call = msgspec.structs.replace(planned(driver="openai", own_key=True), provider=provider, hosted=hosted)
+        return Terms(Prices(rates), Decimal(1)).charge(call, used, 1).cost
+
+    assert cost("vllm", hosted=True) == 10_000_000
+    # Under the driver's name, too: it is the operator's machine.
+    assert cost("other", hosted=True) == 1_000_000
+    # At the vendor's own address the tenant pays the vendor, whatever price of theirs the operator has noted.
+    assert cost("openai", hosted=False) == 0
+    assert cost("vllm", hosted=False) == 10_000_000
 
 
 async def test_what_a_call_may_use_at_most_is_set_aside() -> None:

@@ -34,7 +34,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
     refuse(conflicts(values))
     # Any: each is of the type that its setting declares.
     flat: dict[str, Any] = {key: found.value for key, found in values.items()}
-    providers, keys = _providers(flat)
+    providers, keys, own_keys = _providers(flat)
     data_dir = flat["system.dataDir"]
     model_dir = flat.get("llm.modelDir")
     return ServerConfig(
@@ -47,6 +47,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         llm_base_url=flat.get("llm.baseUrl"),
         provider_keys=keys,
         providers=providers,
+        own_keys=own_keys,
         fallback=flat["llm.fallback"],
         model_dir=None if model_dir is None else Path(model_dir),
         allow_origins=flat["system.allowOrigins"],
@@ -131,12 +132,17 @@ def build_retention(values: Values) -> Retention:
     )
 
 
-def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
-    """Those with names of their own, and the keys of drivers: a driver of which only the key is said is not opened for it."""
+def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret], dict[str, bool]]:
+    """Those with names of their own, the keys of drivers, and whether tenants may use their own keys where that is said.
+
+    A driver of which only these two are said is not opened for it.
+    """
     entries = entries_of(flat)
-    keys = {name: entry["apiKey"] for name, entry in entries.items() if name in DRIVERS and entry.keys() == {"apiKey"}}
-    made = {name: _provider(name, entry) for name, entry in entries.items() if name not in keys}
-    return made, keys
+    said = {name: entry.pop("ownKeys") for name, entry in entries.items() if "ownKeys" in entry}
+    unopened = {name: entry for name, entry in entries.items() if name in DRIVERS and entry.keys() <= {"apiKey"}}
+    keys = {name: entry["apiKey"] for name, entry in unopened.items() if entry}
+    made = {name: _provider(name, entry) for name, entry in entries.items() if name not in unopened}
+    return made, keys, {name: switch == "on" for name, switch in said.items() if switch != "auto"}
 
 
 def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
@@ -194,6 +200,7 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{key: getattr(config.limits, name) for name, key in _LIMITS.items()},
         **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
+        **{f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()},
     }
     for name, one in config.providers.items():
         members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url}

@@ -72,6 +72,12 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[Milliseconds | None, setting("As `defaults.timeout`, for this provider, whatever the tenant says.")] = (
         None
     )
+    own_keys: Annotated[
+        Switch | None,
+        setting(
+            "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
+        ),
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):

@@ -38,7 +38,9 @@ class Planned(Record):
     most_input: int
     most_output: int
     own_key: bool = False
-    """Paid by the tenant to the provider, with a key of its own: it costs nothing here."""
+    """Paid by the tenant to the provider, with a key of its own: it costs nothing here but what the operator asks for it."""
+    hosted: bool = False
+    """With a key of the tenant's own, whether the provider is at an address of the operator's."""
     provider: str = ""
     """The operator's name for who is asked: the same driver may be there under several, at several prices."""
 

@@ -175,6 +175,7 @@ class Answering:
             most_input=most_input,
             most_output=most_output,
             own_key=chosen.own_key,
+            hosted=chosen.hosted,
             provider=chosen.provider,
         )
         if warnings:

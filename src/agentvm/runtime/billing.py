@@ -79,6 +79,7 @@ class Bill:
         most_input: int = 0,
         most_output: int = 0,
         own_key: bool = False,
+        hosted: bool = False,
         provider: str = "",
         force: bool = False,
     ) -> Events:
@@ -91,6 +92,7 @@ class Bill:
             most_input=most_input,
             most_output=most_output,
             own_key=own_key,
+            hosted=hosted,
             provider=provider,
         )
         self._hold = await self._meter.admit(self._planned, force=force)

@@ -42,8 +42,8 @@ async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Acce
     """The call is billed for who was really asked, which need not be who would be asked now; its window."""
     try:
         async with ports.choose(tenant_id, cut.asked or image.definition.model) as (chosen, *_):
-            name, own_key, provider = chosen.driver.name, chosen.own_key, chosen.provider
-            await accepted.bill.admit(name, chosen.model, own_key=own_key, provider=provider, force=True)
+            name, own_key, hosted, provider = chosen.driver.name, chosen.own_key, chosen.hosted, chosen.provider
+            await accepted.bill.admit(name, chosen.model, own_key=own_key, hosted=hosted, provider=provider, force=True)
             return chosen.driver.context_window(chosen.model)
     except DriverNotFound:
         if cut.asked is None:

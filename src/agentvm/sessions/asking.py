@@ -112,6 +112,7 @@ class Asking:
             most_input=most_tokens(prompt),
             most_output=prompt.max_tokens,
             own_key=one.own_key,
+            hosted=one.hosted,
             provider=one.provider,
         )
         hold = await self._meter.admit(planned)

@@ -58,8 +58,13 @@ class Terms:
     markup: Decimal
 
     def charge(self, planned: Planned, usage: Usage, at: int) -> Charge:
-        cost: int | None = 0
-        if not planned.own_key:
+        cost: int | None
+        if planned.own_key:
+            # The tenant's account pays the vendor. What the operator asks besides is under the provider's name, and for an
+            # endpoint of the operator's under its driver's too: at the vendor's address that stands for the vendor's price.
+            names = () if planned.provider == planned.driver else (planned.provider,)
+            cost = self.prices.own_cost((*names, planned.driver) if planned.hosted else names, planned.model, usage) or 0
+        else:
             cost = self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
         if cost is None:
             return Charge(None, None)

@@ -4,7 +4,7 @@ The table is that of `genai-prices`, which is kept up to date by many and knows 
 operator's own goes before it. It is loaded with the first question, because it costs a third of a second and 24 MB.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from agentvm.log import get_logger
@@ -40,11 +40,18 @@ class Prices:
 
         `provider` is the operator's name for who was asked: what its account costs goes before what the driver does.
         """
-        for name in (provider, driver):
+        own = self.own_cost((provider, driver), model, usage)
+        if own is not None:
+            return own
+        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+
+    def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
+        """By a price of the operator's own, for the first of these names that has one; None when none has."""
+        for name in names:
             rate = self._own.get(f"{name}/{model}") or self._own.get(name)
             if rate is not None:
                 return rate.cost(usage)
-        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+        return None
 
     def is_free(self, driver: str, model: str, provider: str = "") -> bool:
         """Whether its calls cost nothing: the operator may charge for a model of this machine, too."""
