@@ -29,6 +29,7 @@ class Till:
     planned: list[Planned] = field(default_factory=list)
     open: int = 0
     warnings: tuple[QuotaWarning, ...] = ()
+    most_output: int | None = None
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "Till":
         if len(self.planned) >= self.most and not force:
@@ -105,7 +106,8 @@ async def test_a_turns_price_is_that_of_its_calls_and_the_ledger_has_each() -> N
         assert till.open == 0
         # More than the prompt can have is set aside, and what the answer may have.
         assert [planned.most_output for planned in till.planned] == [4_096, 4_096]
-        assert all(planned.most_input > 1_000 for planned in till.planned)
+        assert all(planned.most_input > 600 for planned in till.planned)
+        assert [planned.least_output for planned in till.planned] == [256, 256]
         assert (await world.turns())[0].user_id == "alice"
 
 
@@ -155,6 +157,15 @@ async def test_a_call_that_may_not_be_made_ends_the_turn_with_the_reason() -> No
         heard = await world.hear("turn_response")
         assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["quota_exceeded"]
         assert len(await entries(world)) == 1
+
+
+async def test_the_answer_is_capped_to_what_is_left() -> None:
+    till = Till(most_output=300)
+    driver = ScriptedDriver()
+    async with open_world(driver, meter=till) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        assert [prompt.max_tokens for prompt in driver.prompts] == [300]
 
 
 async def test_a_warning_is_told_to_the_session() -> None:

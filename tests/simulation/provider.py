@@ -67,6 +67,8 @@ class ModelCall:
     """What the user said: each says something else, so this names the turn."""
     process: int
     driver: str = "simulated"
+    balance: int | None = None
+    """What the ledger had left of the tenant's wallet when it began; None for one that is not prepaid."""
     reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
 
@@ -86,6 +88,7 @@ class Provider:
     faults: Counter[str] = field(default_factory=Counter)
     begins: Callable[[str], None] = lambda said: None
     """Told whenever something is begun for what a user said."""
+    balance: Callable[[], int | None] = lambda: None
     asked: Callable[[str, Prompt], None] = lambda said, prompt: None
     """Told of every prompt for an answer."""
 
@@ -124,7 +127,7 @@ class SimulatedDriver:
     def _begin(self, prompt: Prompt) -> tuple[ModelCall, list[Step]]:
         provider = self._provider
         said = "" if is_summing(prompt) else last_user_text(prompt)
-        call = ModelCall(len(provider.calls), said, self._process, self.name)
+        call = ModelCall(len(provider.calls), said, self._process, self.name, provider.balance())
         provider.calls.append(call)
         if is_summing(prompt):
             return call, _summary(provider, call, prompt)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, is_url, newest_user
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid, is_url, thinking_tokens
+from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, newest_user
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
@@ -38,8 +38,8 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
-        # The budget is part of what may be answered, and below 1,024 the provider refuses it.
-        budget = max(1_024, prompt.thinking)
+        # The budget is part of what may be answered.
+        budget = thinking_tokens(prompt.thinking) or 0
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
     elif prompt.temperature is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid, is_url
 from agentvm.drivers.failures import Failures
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
@@ -179,11 +179,6 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
             return {"type": "text", "text": file_text(part, failures)}
         case _:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
-
-
-def is_url(data: str) -> bool:
-    """Whether a part's `data` is an address and not the content itself."""
-    return data.startswith(("http://", "https://"))
 
 
 def is_text(media_type: str) -> bool:

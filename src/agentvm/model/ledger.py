@@ -37,6 +37,8 @@ class Planned(Record):
     model: str
     most_input: int
     most_output: int
+    least_output: int | None = None
+    """Fewer tokens than this are no useful answer; between the two, the answer is capped to what is left. None: no fewer."""
     own_key: bool = False
     """Paid by the tenant to the provider, with a key of its own: it costs nothing here but what the operator asks for it."""
     hosted: bool = False

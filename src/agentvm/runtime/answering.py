@@ -8,9 +8,10 @@ import anyio
 import anyio.abc
 import msgspec
 
-from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import most_tokens, share_window, weigh
+from agentvm.drivers.base import Prompt, thinking_tokens
+from agentvm.drivers.conversation import estimate_input, share_window
 from agentvm.drivers.models import Chosen
+from agentvm.drivers.weighing import most_input
 from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
@@ -18,7 +19,7 @@ from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.usage import Usage, estimate_tokens
+from agentvm.model.usage import Usage
 from agentvm.runtime import attached, budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
@@ -29,6 +30,9 @@ from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
+
+LEAST_ANSWER_TOKENS = 256
+"""A call whose answer could not even have so many, because too little is left of a limit, is refused."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,9 +101,9 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            async with self._filled(asked.chosen, history) as prompt:
+            async with self._filled(asked.chosen, history) as filled:
                 try:
-                    await self._admit(asked.chosen, prompt)
+                    prompt = await self._admit(asked.chosen, filled)
                 except Refused:
                     if asked.instead_of is None:
                         raise
@@ -124,8 +128,7 @@ class Answering:
 
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
+        now.state = msgspec.structs.replace(now.state, prompt_tokens=estimate_input(prompt))
         asked.attempt.made()
         async with aclosing(chosen.driver.run(prompt)) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
@@ -164,22 +167,24 @@ class Answering:
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
-    async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
-        """Nothing is called that could not be paid for."""
-        # A token has at least one byte, so this is the most that the prompt can be.
-        most_input = most_tokens(prompt)
-        most_output = prompt.max_tokens + (prompt.thinking or 0)
-        warnings = await self._accepted.bill.admit(
-            chosen.driver.name,
+    async def _admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
+        """The prompt, with as long an answer as there is room for. Nothing is called that could not be paid for."""
+        driver, thinking, bill = chosen.driver, prompt.thinking or 0, self._accepted.bill
+        warnings = await bill.admit(
+            driver.name,
             prompt.model,
-            most_input=most_input,
-            most_output=most_output,
+            most_input=most_input(prompt, driver=driver.name, window=driver.context_window(prompt.model)),
+            most_output=prompt.max_tokens + thinking,
+            least_output=min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking,
             own_key=chosen.own_key,
             hosted=chosen.hosted,
             provider=chosen.provider,
         )
         if warnings:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
+        if bill.most_output is None or bill.most_output >= prompt.max_tokens + thinking:
+            return prompt
+        return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
     async def _begin_again(self) -> None:
         accepted, limits = self._accepted, self._limits
@@ -218,7 +223,8 @@ class Answering:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
-        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
+        thinking = thinking_tokens(definition.thinking)
+        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
         said = context.build(
             history.messages,
@@ -235,7 +241,7 @@ class Answering:
             max_tokens=max_tokens,
             system=system,
             tools=tools,
-            thinking=definition.thinking,
+            thinking=thinking,
             temperature=definition.temperature,
             silence=self._limits.silence_seconds,
         )

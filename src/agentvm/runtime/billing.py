@@ -24,6 +24,10 @@ class Hold(Protocol):
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]: ...
 
+    @property
+    def most_output(self) -> int | None:
+        """How many tokens the answer may have; None for as many as were planned."""
+
     def settle(self, usage: Usage) -> Charge:
         """The call has used this much."""
 
@@ -45,6 +49,7 @@ class Unmetered:
     """Admits everything and asks no price: for a runtime without accounts."""
 
     warnings: tuple[QuotaWarning, ...] = ()
+    most_output: int | None = None
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "Unmetered":
         return self
@@ -78,6 +83,7 @@ class Bill:
         *,
         most_input: int = 0,
         most_output: int = 0,
+        least_output: int | None = None,
         own_key: bool = False,
         hosted: bool = False,
         provider: str = "",
@@ -91,12 +97,18 @@ class Bill:
             model=model,
             most_input=most_input,
             most_output=most_output,
+            least_output=least_output,
             own_key=own_key,
             hosted=hosted,
             provider=provider,
         )
         self._hold = await self._meter.admit(self._planned, force=force)
         return self._hold.warnings
+
+    @property
+    def most_output(self) -> int | None:
+        """How many tokens the answer may have of the call that was admitted; None for as many as were planned."""
+        return None if self._hold is None else self._hold.most_output
 
     def enter(self, told: Events) -> Events:
         """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""

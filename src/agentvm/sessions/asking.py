@@ -12,8 +12,9 @@ from typing import Protocol
 import anyio
 
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
-from agentvm.drivers.conversation import most_tokens, weigh
+from agentvm.drivers.conversation import estimate_input
 from agentvm.drivers.models import Attempt, Chosen, is_outage
+from agentvm.drivers.weighing import most_input
 from agentvm.errors import ProviderError, ProviderProtocolError, Refused
 from agentvm.events.base import EventData, Scope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
@@ -109,7 +110,7 @@ class Asking:
             user_id=errand.user_id,
             driver=one.driver.name,
             model=one.model,
-            most_input=most_tokens(prompt),
+            most_input=most_input(prompt, driver=one.driver.name, window=one.driver.context_window(one.model)),
             most_output=prompt.max_tokens,
             own_key=one.own_key,
             hosted=one.hosted,
@@ -152,8 +153,7 @@ class Asking:
             if not said:
                 hold.release()
                 return
-            read = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-            usage = Usage(input_tokens=read, output_tokens=estimate_tokens(said), estimated=True)
+            usage = Usage(input_tokens=estimate_input(prompt), output_tokens=estimate_tokens(said), estimated=True)
         charge = hold.settle(usage)
         entry = LedgerEntry(
             key=errand.key,

@@ -4,17 +4,25 @@ The table is that of `genai-prices`, which is kept up to date by many and knows 
 operator's own goes before it. It is loaded with the first question, because it costs a third of a second and 24 MB.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from agentvm.log import get_logger
 from agentvm.model.money import Rate, to_nano
 from agentvm.model.usage import Usage
 
+if TYPE_CHECKING:
+    from genai_prices.types import MatchLogic
+
 logger = get_logger(__name__)
 
 FREE = frozenset({"local", "scripted"})
 """Drivers whose model runs here: a call costs what the machine costs."""
+
+_DATE = r"(?:latest|preview|exp|beta|stable|default|\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{3,4}|v\d+(?::\d+)?)"
+_RELEASE = re.compile(rf"(?:[-@:.]?{_DATE}(?:[-@:.]{_DATE}){{0,2}})?")
 
 _SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, cache_write_tokens=10**9)
 
@@ -74,4 +82,25 @@ def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
     except (LookupError, ValueError) as problem:
         logger.debug("model_without_price", driver=driver, model=model, problem=str(problem))
         return None
+    if not _is_named(price.model.match, model.lower()) and price.model.id.lower() != model.lower():
+        # The table takes what only begins like a model for that model, and a variant may cost many times as much.
+        logger.debug("model_without_price", driver=driver, model=model, problem=f"is no known variant of {price.model.id}")
+        return None
     return to_nano(price.total_price)
+
+
+def _is_named(match: "MatchLogic", name: str) -> bool:
+    """Whether the table names this very model, or names it but for its date or release."""
+    from genai_prices import types  # noqa: PLC0415  # see above
+
+    match match:
+        case types.ClauseOr(or_=clauses):
+            return any(_is_named(clause, name) for clause in clauses)
+        case types.ClauseAnd(and_=clauses):
+            return all(_is_named(clause, name) for clause in clauses)
+        case types.ClauseStartsWith(starts_with=prefix):
+            return name.startswith(prefix) and _RELEASE.fullmatch(name[len(prefix) :]) is not None
+        case types.ClauseEquals() | types.ClauseRegex():
+            return bool(match.is_match(name))
+        case _:
+            return False

@@ -25,7 +25,7 @@ from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.storage.base import Store
-from agentvm.tenants.book import MONEY, SPENT, Book, Counter, QuotaHold, refuse_beyond, renew, warn, window_of
+from agentvm.tenants.book import MONEY, SPENT, Book, Counter, QuotaHold, Room, refuse_beyond, renew, warn, window_of
 
 MAX_BOOKS = 10_000
 """Tenants whose books are in memory."""
@@ -159,6 +159,11 @@ class Quotas:
                 counter.used += adding
             yield
 
+    async def room(self, tenant_id: TenantId, user_id: UserId | None) -> Room:
+        """How much more a call may set aside."""
+        book = await self.book(tenant_id)
+        return book.room(user_id, self._clock()) if book.limited else Room()
+
     async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> QuotaHold:
         book = await self.book(tenant_id)
         now = self._clock()
@@ -171,8 +176,8 @@ class Quotas:
             warnings += warn(counter, held.amount(counter), now)
         # What costs nothing needs no money: a free model, or a key of the tenant's own.
         if book.wallet.prepaid and not force and money and book.balance - book.held < money:
-            left = dollars(max(0, book.balance - book.held))
-            raise WalletEmpty(f"The wallet has {left} left, and this call may cost up to {dollars(money)}; add credit to go on")
+            left, needed = dollars(book.balance - book.held), dollars(money)
+            raise WalletEmpty(f"The wallet has {left} left, and this call may cost {needed} at least; add credit to go on")
         held.take()
         held.warnings = tuple(warnings)
         return held
@@ -254,4 +259,4 @@ def _amount(metric: str, row: UsageRow) -> int:
     return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
-__all__ = ["Book", "QuotaHold", "Quotas", "check_quota", "window_of"]
+__all__ = ["Book", "QuotaHold", "Quotas", "Room", "check_quota", "window_of"]
