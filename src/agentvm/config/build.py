@@ -200,12 +200,12 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{key: getattr(config.limits, name) for name, key in _LIMITS.items()},
         **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
-        **{f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()},
     }
+    given |= {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
     for name, one in config.providers.items():
-        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url}
         timeout = None if one.timeout is None else round(one.timeout * 1000)
-        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in {**members, "timeout": timeout}.items()}
+        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url, "timeout": timeout}
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -3,9 +3,11 @@
 import re
 from collections.abc import Sequence
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid, is_url, thinking_tokens
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, newest_user
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.chat_body import Json, Reader, file_text, newest_user
+from agentvm.drivers.conversation import thinking_tokens
 from agentvm.drivers.failures import Failures
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
 _CACHED: Json = {"type": "ephemeral"}

@@ -71,20 +71,6 @@ class Prompt(Record):
     """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
 
 
-def is_url(data: str) -> bool:
-    """Whether a part's `data` is an address and not the content itself."""
-    return data.startswith(("http://", "https://"))
-
-
-MIN_THINKING_TOKENS = 1_024
-"""Anthropic refuses to be asked to think with fewer."""
-
-
-def thinking_tokens(wanted: int | None) -> int | None:
-    """How many a prompt asks for; None for one that asks for none."""
-    return max(MIN_THINKING_TOKENS, wanted) if wanted else None
-
-
 class Output(msgspec.Struct, frozen=True):
     """Something the model produced."""
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid, is_url
-from agentvm.model.attachment import referred
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.model.attachment import is_url, referred
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -28,10 +28,18 @@ from agentvm.model.usage import estimate_tokens
 
 Exchange = tuple[Said, ...]
 
+MIN_THINKING_TOKENS = 1_024
+"""Anthropic refuses to be asked to think with fewer."""
+
 _IMAGE_TOKENS = 1_600
 _URL_TOKENS = 25_000
 """Of a document by URL, which nobody here can look into: ten pages."""
 _LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+
+
+def thinking_tokens(wanted: int | None) -> int | None:
+    """With how many tokens a model is asked to think; None for one that is not asked to."""
+    return max(MIN_THINKING_TOKENS, wanted) if wanted else None
 
 
 def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, int]:

@@ -11,8 +11,8 @@ import zlib
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid, is_url
-from agentvm.drivers.chat_body import is_text
+from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
 
 PROMPT_TOKENS = 50

@@ -8,8 +8,8 @@ import anyio
 import anyio.abc
 import msgspec
 
-from agentvm.drivers.base import Prompt, thinking_tokens
-from agentvm.drivers.conversation import estimate_input, share_window
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.weighing import most_input
 from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 import anyio
 
-from agentvm.drivers.base import Prompt, thinking_tokens
-from agentvm.drivers.conversation import share_window
+from agentvm.drivers.base import Prompt
+from agentvm.drivers.conversation import share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError, Conflict, ImageNotFound, ProviderProtocolError, ProviderTimeout
 from agentvm.events.base import Event, Scope
