@@ -36,6 +36,7 @@ async def check(world: World) -> None:
     check_ledger(world.disk.query(LEDGER), world.provider.calls)
     check_drivers(world.disk.query("SELECT key, input_tokens, driver FROM ledger"), world.provider.calls)
     _check_wallet(world)
+    _check_asked(world)
     for user in world.users:
         await _check_user(world, user)
 
@@ -84,6 +85,19 @@ def _check_wallet(world: World) -> None:
     for key, driver, read, written, cost, price in world.disk.query(CHARGED):
         due = rates[driver].cost(Usage(input_tokens=read, output_tokens=written))
         assert (cost, price) == (due, round(due * Decimal("1.05"))), f"{key} costs {due}, and {price} was charged for {cost}"
+
+
+def _check_asked(world: World) -> None:
+    """F28: whatever the provider was asked is in the ledger, unless it has refused it."""
+    left = world.disk.query("SELECT key FROM asked")
+    assert not left, f"calls were asked and never settled: {left}"
+    asked = sum(not call.refused for call in world.provider.calls)
+    ((entries,),) = world.disk.query("SELECT count(*) FROM ledger")
+    assert entries >= asked, f"the provider was asked {asked} times, and the ledger has {entries} entries"
+    # A crash may come between the commit and the request, or between a refusal and the commit that says so.
+    surplus = entries - asked
+    assert surplus <= world.counts["crashes"] * 8, f"the provider was asked {asked} times, and {entries} are in the ledger"
+    world.counts["billed beyond"] += surplus
 
 
 CHARGED = "SELECT key, driver, input_tokens, output_tokens, cost, price FROM ledger"

@@ -71,6 +71,8 @@ class ModelCall:
     """What the ledger had left of the tenant's wallet when it began; None for one that is not prepaid."""
     reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
+    refused: bool = False
+    """Answered with an error before anything was said: it costs nothing."""
 
     @property
     def reported(self) -> Usage | None:
@@ -111,12 +113,13 @@ class SimulatedDriver:
         if not self._alive():
             await anyio.sleep_forever()
         call, steps = self._begin(prompt)
-        for step in steps:
+        for said, step in enumerate(steps):
             if isinstance(step, float):
                 await anyio.sleep(step)
                 if not self._alive():
                     await anyio.sleep_forever()
             elif isinstance(step, ProviderError):
+                call.refused = not any(not isinstance(before, float) for before in steps[:said])
                 raise step
             else:
                 if isinstance(step, UsageReported):

@@ -201,12 +201,16 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
     }
-    given |= {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
+    return {key: value for key, value in (given | _flat_providers(config)).items() if value is not None}
+
+
+def _flat_providers(config: ServerConfig) -> dict[str, Value | None]:
+    given: dict[str, Value | None] = {}
     for name, one in config.providers.items():
         timeout = None if one.timeout is None else round(one.timeout * 1000)
         members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url, "timeout": timeout}
         given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
-    return {key: value for key, value in given.items() if value is not None}
+    return given | {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
 
 
 def _switch(value: bool | None) -> Literal["on", "off", "auto"]:

@@ -39,6 +39,7 @@ IMAGE_TOKENS: dict[str, tuple[tuple[str, int], ...]] = {
 ANY_IMAGE_TOKENS = 16_400
 """With any other model: that of the open models that cut pictures finest."""
 
+_REASONS = re.compile(r"o\d|gpt-[5-9]")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _COUNT = re.compile(rb"/Count\s+(\d{1,6})")
 _PACKED = re.compile(rb"/ObjStm.{0,2000}?stream\r?\n", re.DOTALL)
@@ -52,6 +53,11 @@ def most_input(prompt: Prompt, *, driver: str, window: int) -> int:
     if prompt.tools and driver != "local":
         total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + SAID_TOKENS * len(prompt.tools)
     return total
+
+
+def hidden_tokens(prompt: Prompt, *, driver: str) -> int:
+    """The most tokens that a model may think with and not show: those are in no piece of its answer, and are charged."""
+    return prompt.max_tokens if driver == "openai" and _REASONS.match(prompt.model.rpartition("/")[2]) else 0
 
 
 def count_pages(data: str) -> int | None:

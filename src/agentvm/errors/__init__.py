@@ -300,6 +300,8 @@ class ProviderError(AgentVMError):
     code = "provider_error"
     retryable: ClassVar[bool] = False
     retry_after: float | None = None
+    unanswered: bool = False
+    """Whether nothing was heard of the provider: it may have read the request, and may charge for it."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)

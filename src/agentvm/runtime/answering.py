@@ -11,8 +11,9 @@ import msgspec
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
-from agentvm.drivers.weighing import most_input
-from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.drivers.sending import Sending
+from agentvm.drivers.weighing import hidden_tokens, most_input
+from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
@@ -111,39 +112,85 @@ class Answering:
                     lineup.skip(asked)
                     return False
                 self._tell_fallback(asked)
-                now, at = self._accepted.state, self._ports.clock()
-                now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=at, attempt=lineup.attempts)
-                self._accepted.state = now
+                await self._announce(asked, prompt, lineup.attempts)
                 await self._ask(asked, prompt, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
                 raise
-            self._accepted.bill.close()
+            await self._charge_unanswered(asked.chosen)
             lineup.failed(asked, error)
             return False
         finally:
             asked.attempt.leave()
         return True
 
+    async def _announce(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+        """That this call is made is committed before its request leaves: whatever happens then, it is billed."""
+        accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt)
+        call_id = turn.next_id(accepted.state)
+        key = f"{call_id}.{attempt}"
+        await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        accepted.state = msgspec.structs.replace(
+            accepted.state,
+            asked=asked.chosen.name,
+            asked_at=at,
+            attempt=attempt,
+            asked_key=key,
+            prompt_tokens=sent,
+            hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
+            spoken_at=None,
+        )
+
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=estimate_input(prompt))
-        asked.attempt.made()
+        sending, refused = Sending(), False
+        try:
+            asked.attempt.made()
+            with sending.watch():
+                await self._hear(asked, prompt, until)
+        except ProviderError as error:
+            refused = not error.unanswered
+            raise
+        finally:
+            if now.state.asked_key is not None and now.state.message_id is None and (refused or not sending.left):
+                self._unask(now.state.asked_key)
+        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
+        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
+            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _hear(self, asked: Asked, prompt: Prompt, until: float) -> None:
+        now, chosen = self._accepted, asked.chosen
         async with aclosing(chosen.driver.run(prompt)) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
             with anyio.CancelScope(deadline=until) as silent:
                 first = await anext(outputs, None)
             if silent.cancelled_caught:
-                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again")
+                error = ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again")
+                error.unanswered = True
+                raise error
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
                 async for output in outputs:
                     await self._advance(turn.step(now.state, output, self._ports.clock()))
-        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
-        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
-            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _charge_unanswered(self, chosen: Chosen) -> None:
+        """A call of which nothing was heard has been read all the same, unless it was taken back."""
+        bill, entered = self._accepted.bill, len(self._accepted.bill.entries)
+        await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
+        self._cost += sum(self._price(chosen, entry.usage) for entry in bill.entries[entered:])
+        bill.close()
+
+    def _unask(self, key: str) -> None:
+        """The call that was announced never left, or was refused: it used nothing."""
+        accepted = self._accepted
+        accepted.state = msgspec.structs.replace(accepted.state, asked_key=None)
+        try:
+            self._ports.journal.post(self._log, (accepted.bill.unask(key),), accepted.scope)
+        except AgentVMError as error:
+            # The turn's end says it once more.
+            logger.info("call_not_taken_back", call=key, code=error.code)
 
     def _tell_fallback(self, asked: Asked) -> None:
         """Who watches the turn sees who answers it, and why it is not who they chose."""

@@ -9,12 +9,14 @@ import apsw
 from agentvm.errors import SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
+from agentvm.storage.sqlite.accounts.asked import read_left
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.arriving import drop_left
@@ -170,7 +172,9 @@ class SqliteStore:
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]
+        prepared = [
+            (write.session_id, prepare(write), enter(write.tenant_id, write.ledger, write.answered)) for write in writes
+        ]
 
         def work(connection: apsw.Connection) -> Committed:
             gone: set[SessionId] = set()
@@ -216,6 +220,9 @@ class SqliteStore:
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         return await self._database.read(read_unfinished)
+
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        return await self._database.read(read_left)
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         return await self._database.read(read_quarantined)
