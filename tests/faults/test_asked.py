@@ -32,7 +32,7 @@ from agentvm.testing.provider import Answer, Delay, Request, ScriptedProvider, S
 pytestmark = pytest.mark.anyio
 
 STOPS = int(os.environ.get("AVM_FAULT_STOPS", "60"))
-KILLS = int(os.environ.get("AVM_FAULT_KILLS", "3"))
+KILLS = int(os.environ.get("AVM_FAULT_KILLS", "2"))
 TURNS_A_KILL = 10
 READ, WRITTEN = 1_234, 56
 """Tokens that the provider reports of each call."""
