@@ -67,7 +67,7 @@ def said_in(request: Request) -> str:
 def check(requests: Sequence[Request], turns: dict[str, str], entries: Sequence[LedgerEntry], *, beyond: int = 0) -> int:
     """`turns` are ids by what was said. Gives how many entries there are beyond what was asked: killed just before it left."""
     asked = Counter(turns[said_in(request)] for request in requests)
-    billed = Counter(entry.turn_id for entry in entries)
+    billed = Counter[str](entry.turn_id for entry in entries)
     missing = {turn_id: number for turn_id, number in asked.items() if billed[turn_id] < number}
     assert not missing, f"asked and not billed: {missing}"
     surplus = billed - asked
@@ -181,7 +181,7 @@ async def test_f28_a_call_that_never_left_costs_nothing() -> None:
 
 async def test_f28_a_prepaid_tenant_cannot_spend_more_with_documents_than_it_has() -> None:
     """Forty messages at once, each with a document by URL: the provider counts 250,000 tokens for each."""
-    usage = {"input_tokens": 250_000, "output_tokens": 5}
+    usage: play.Json = {"input_tokens": 250_000, "output_tokens": 5}
     answer = play.stream(
         [play.message_start(usage=usage), *play.text_block(0, "read"), *play.message_end("end_turn", usage=usage)]
     )

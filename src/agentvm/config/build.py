@@ -15,6 +15,7 @@ from agentvm.config.layers import Given, Layer, Values, merge
 from agentvm.config.server import OtelConfig, ProviderConfig, ServerConfig, TitlesBy
 from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
+from agentvm.model.account import Allowance, Plan
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import NANO, Rate, to_nano
 from agentvm.model.retention import FOREVER, Retention
@@ -66,6 +67,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         markup=flat["billing.markup"],
         prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
+        plans=_plans(flat),
         titles=flat["sessions.titles"],
         otel=_otel(flat),
         retention=build_retention(values),
@@ -145,6 +147,15 @@ def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict
     return made, keys, {name: switch == "on" for name, switch in said.items() if switch != "auto"}
 
 
+def _plans(flat: Mapping[str, Any]) -> dict[str, Plan]:
+    plans: dict[str, dict[str, Allowance]] = {}
+    for key, value in flat.items():
+        if isinstance(value, Allowance):
+            _, name, member = key.split(".")
+            plans.setdefault(name, {})[member] = value
+    return {name: Plan(**members) for name, members in plans.items()}
+
+
 def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
     timeout = entry.get("timeout")
     return ProviderConfig(
@@ -201,6 +212,7 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
     }
+    given |= {f"plans.{name}.{of}": getattr(plan, of) for name, plan in config.plans.items() for of in ("limits", "users")}
     return {key: value for key, value in (given | _flat_providers(config)).items() if value is not None}
 
 

@@ -15,6 +15,7 @@ from agentvm.config.together import of_access, of_choice, of_collector, of_fallb
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
+from agentvm.model.account import Plan
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
@@ -109,6 +110,8 @@ class ServerConfig:
     """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
     allow_unpriced: bool | None = None
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    """Plans of your own, or in the place of those that there are: see `agentvm.tenants.plans`."""
     titles: TitlesBy = "first-words"
     """How a session without a title gets one after its first exchange."""
     otel: OtelConfig = OtelConfig()

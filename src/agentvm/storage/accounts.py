@@ -105,7 +105,10 @@ class QuotaStore(Protocol):
     async def remove(self, metric: str, user_id: UserId | None) -> bool: ...
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, attachments, logs, images and resources take. Looks at each: worth asking rarely."""
+        """What all that the tenant has stored takes. Looks at each thing of it: worth asking rarely.
+
+        That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
+        """
 
     async def count_containers(self) -> int: ...
 

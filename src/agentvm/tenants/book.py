@@ -13,9 +13,9 @@ from agentvm.model.ledger import Wallet
 UNCOMMITTED = 60_000
 """Milliseconds after which what was settled is in the ledger for sure; no book is forgotten before."""
 
-_TOKENS = ("tokens_per_day", "tokens_per_month")
+TOKENS = ("tokens_per_day", "tokens_per_month")
 MONEY = "budget_per_month"
-SPENT = (*_TOKENS, MONEY)
+SPENT = (*TOKENS, MONEY)
 """What is set aside before a call and settled after it."""
 
 
@@ -28,6 +28,8 @@ class Counter:
     used: int = 0
     held: int = 0
     warned: bool = False
+    took: int = 0
+    """Milliseconds that it need not be counted anew, because that takes long."""
     past: dict[int, int] = field(default_factory=dict)
     """What was used in other windows, by when each began: a clock may be set back, and forward again."""
 
@@ -56,6 +58,10 @@ class Book:
     read_at: int = 0
     """Everything in the ledger from before was settled before; everything settled since is in `settled`."""
     counters: dict[tuple[str, UserId | None], Counter] = field(default_factory=dict)
+    each: dict[str, Quota] = field(default_factory=dict)
+    """The limits of each user who has no other, by metric."""
+    users: dict[UserId, None] = field(default_factory=dict)
+    """Those who have counters for them."""
     settled: dict[tuple[str, UserId | None], _Settled] = field(default_factory=dict)
     """Of the tenant, and of each user who has called a model since: a limit may be set for anybody at any time."""
     holds: "set[QuotaHold]" = field(default_factory=set)
@@ -69,7 +75,7 @@ class Book:
 
     @property
     def limited(self) -> bool:
-        return bool(self.counters) or self.wallet.prepaid
+        return bool(self.counters or self.each) or self.wallet.prepaid
 
     @property
     def balance(self) -> int:

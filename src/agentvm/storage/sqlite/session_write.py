@@ -96,7 +96,7 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
     bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
 
-    if not (bodies or turns or chunk or write.ledger or write.rewind):
+    if (write.asked or write.answered) and not (bodies or turns or chunk or write.ledger or write.rewind):
         return _asking(write, ask_for, bill)
 
     def work(connection: apsw.Connection) -> None:

@@ -60,6 +60,16 @@ SELECT tenant_id, ?1, session_key,
 FROM sessions
 WHERE tenant_id = ?4 AND session_id = ?5
 """
+# The names of readers are their own choice; who came back to a session last stays.
+_DROP_READERS = """
+DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
+    SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT -1 OFFSET ?
+)
+"""
+READERS_MAX = 1_000
+"""Of one session whose places are remembered."""
+
 _PLACES = """
 SELECT session_id, seq, saved_at
 FROM readers JOIN sessions USING (session_key)
@@ -125,6 +135,8 @@ class SqliteTenantStore:
         def work(connection: apsw.Connection) -> None:
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
             connection.executemany(_SAVE_PLACE, rows)
+            for *_, tenant_id, session_id in rows:
+                connection.execute(_DROP_READERS, (tenant_id, session_id, READERS_MAX))
 
         await self._database.write(work)
 
