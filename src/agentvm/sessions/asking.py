@@ -14,7 +14,7 @@ import msgspec
 
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
 from agentvm.drivers.conversation import estimate_input
-from agentvm.drivers.models import Attempt, Chosen, is_outage
+from agentvm.drivers.models import Chosen, TenantAttempt, is_outage
 from agentvm.drivers.sending import Sending
 from agentvm.drivers.weighing import most_input
 from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, Refused
@@ -106,7 +106,7 @@ class Asking:
         turn = await self._store.tenant(tenant_id).find_turn(turn_id)
         return None if turn is None else turn.user_id
 
-    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: Attempt, key: str) -> str:
+    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: TenantAttempt, key: str) -> str:
         planned = Planned(
             tenant_id=errand.tenant_id,
             user_id=errand.user_id,
@@ -140,7 +140,7 @@ class Asking:
             raise ProviderProtocolError(f"{one.name} refused to write it; choose another model for it")
         return heard.text
 
-    async def _hear(self, outputs: AsyncGenerator[ModelOutput, None], attempt: Attempt, heard: "_Heard") -> None:
+    async def _hear(self, outputs: AsyncGenerator[ModelOutput, None], attempt: TenantAttempt, heard: "_Heard") -> None:
         async with aclosing(outputs):
             async for output in outputs:
                 if not attempt.spoken:
