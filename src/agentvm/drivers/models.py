@@ -70,6 +70,8 @@ class Chosen(NamedTuple):
     """Its name among the providers."""
     asks: int = 1
     """How often one model call may ask it."""
+    hosted: bool = False
+    """Whether the tenant's own key goes to an address of the operator's, who may charge for it."""
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ import httpx2
 from agentvm.drivers.account_health import note_rate_limit
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
+from agentvm.drivers.sending import report
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 
@@ -111,7 +112,7 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
         follow_redirects=False,
-        event_hooks={"response": [refuse_long_waits, _note_busy]},
+        event_hooks={"request": [report], "response": [refuse_long_waits, _note_busy]},
     )
 
 

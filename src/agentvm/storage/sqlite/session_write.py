@@ -10,6 +10,7 @@ from agentvm.model.attachment import references
 from agentvm.model.message import Message, UserMessage, encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.asked import ask
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.attachments import link
 from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
@@ -19,6 +20,7 @@ _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
+_SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 # What was said last is the latest that is stored, also when the clock was set back.
 _SAID = """
 UPDATE sessions
@@ -92,7 +94,10 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
-    bill = enter(write.tenant_id, write.ledger)
+    bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+
+    if (write.asked or write.answered) and not (bodies or turns or chunk or write.ledger or write.rewind):
+        return _asking(write, ask_for, bill)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
@@ -110,6 +115,22 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         bill(connection)
+        ask_for(connection)
+
+    return work
+
+
+def _asking(
+    write: SessionWrite, ask_for: Callable[[apsw.Connection], None], bill: Callable[[apsw.Connection], int]
+) -> Callable[[apsw.Connection], None]:
+    """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
+    session = (write.tenant_id, write.container_id, write.session_id)
+
+    def work(connection: apsw.Connection) -> None:
+        if not rows.fetch(connection, _SESSION, session):
+            raise SessionNotFound(write.session_id)
+        bill(connection)
+        ask_for(connection)
 
     return work
 
