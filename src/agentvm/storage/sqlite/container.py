@@ -51,15 +51,17 @@ _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
 FEW = 100
 """Messages."""
+SHORT = 200
+"""Messages of a history that is read like anything else; a longer one is a heavy read."""
 
 
 class SqliteContainerStore:
     """See `agentvm.storage.base.ContainerStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._key = (tenant_id, container_id)
-        self.attachments: AttachmentStore = SqliteAttachmentStore(database, self._key)
+        self.attachments: AttachmentStore = SqliteAttachmentStore(self._database, self._key)
 
     async def get(self) -> Container | None:
         return await self._database.read(lambda connection: rows.read_container(connection, self._key))
@@ -212,7 +214,11 @@ class SqliteContainerStore:
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
-        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id))
+        # Most histories are short; one that is not is read again as what it is.
+        some = await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id, SHORT + 1))
+        if len(some) <= SHORT:
+            return some
+        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
         """In the order they were accepted."""

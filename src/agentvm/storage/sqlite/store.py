@@ -76,7 +76,7 @@ class SqliteTenantStore:
     __slots__ = ("_database", "_tenant_id")
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     def container(self, container_id: ContainerId) -> SqliteContainerStore:
