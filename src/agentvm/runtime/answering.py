@@ -97,9 +97,9 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            async with self._filled(asked.chosen, history) as prompt:
+            async with self._filled(asked.chosen, history) as filled:
                 try:
-                    await self._admit(asked.chosen, prompt)
+                    await self._admit(asked.chosen, filled.prompt)
                 except Refused:
                     if asked.instead_of is None:
                         raise
@@ -110,7 +110,7 @@ class Answering:
                 now, at = self._accepted.state, self._ports.clock()
                 now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=at, attempt=lineup.attempts)
                 self._accepted.state = now
-                await self._ask(asked, prompt, lineup.patience(asked))
+                await self._ask(asked, filled, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
@@ -122,17 +122,18 @@ class Answering:
             asked.attempt.leave()
         return True
 
-    async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
+    async def _ask(self, asked: Asked, filled: attached.Filled, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+        sent = weigh(filled.prompt.conversation) + estimate_tokens(filled.prompt.system or "")
         now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
         asked.attempt.made()
-        async with aclosing(chosen.driver.run(prompt)) as outputs:
+        async with aclosing(chosen.driver.run(filled.take())) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
             with anyio.CancelScope(deadline=until) as silent:
                 first = await anext(outputs, None)
             if silent.cancelled_caught:
                 raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again")
+            filled.sent()
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
@@ -205,13 +206,13 @@ class Answering:
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
     @asynccontextmanager
-    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[Prompt]:
+    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
         """The prompt, with the bytes of what is kept of the history."""
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, history.messages)
         prompt = self._prompt(chosen, history, sizes)
-        async with self._ports.carried.hold(attached.volume(prompt, sizes)):
-            yield await attached.fill(store, prompt, sizes)
+        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
+            yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
 
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
