@@ -13,7 +13,7 @@ from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Prompt, UserSaid
 from agentvm.model.message import ImagePart
 from agentvm.testing.answers import delta, failure, message_end, message_start, openai_end, stream, text_block
-from agentvm.testing.provider import Wait, open_provider
+from agentvm.testing.provider import Step, Wait, open_provider
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def held() -> int:
 async def test_a_picture_is_gone_from_memory_when_the_answer_has_begun(name: str) -> None:
     go = anyio.Event()
     module = {"anthropic": anthropic, "openai": openai}[name]
-    answers = {
+    answers: dict[str, list[Step]] = {
         "anthropic": [message_start(), Wait(go), *text_block(0, "hi"), *message_end()],
         "openai": [delta({"role": "assistant", "content": "h"}), Wait(go), *openai_end()],
     }

@@ -63,7 +63,7 @@ class Sdk:
 def _forget_options(response: StreamedResponse) -> None:
     """The library keeps what it made the request of, for its own way of reading the answer; see `agentvm.drivers.sent`."""
     options = getattr(response, "_options", None)
-    if hasattr(options, "json_data"):
+    if options is not None and hasattr(options, "json_data"):
         options.json_data = None
 
 

@@ -28,7 +28,10 @@ def _line(entry: LogEntry) -> bytes:
 
 
 class LogWriter:
-    """Writes to one file, and warnings to another as well. Its thread begins with the first entry: a server that says nothing has none."""
+    """Writes to one file, and warnings to another as well.
+
+    Its thread begins with the first entry: a server that says nothing has none.
+    """
 
     def __init__(self, file: LogFile, warnings: LogFile | None = None, *, room: int = ROOM) -> None:
         self.file = file

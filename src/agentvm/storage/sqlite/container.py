@@ -26,6 +26,7 @@ from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.session_write import ARRIVING, cut, prepare
+from agentvm.storage.sqlite.sessions.index import key_of
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
@@ -149,7 +150,13 @@ class SqliteContainerStore:
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
         hidden = ARRIVING if len(pieces) > 1 else None
-        first = self._saying(session, pieces[0]) if pieces else None
+        first = None
+        if pieces:
+            first = (
+                await anyio.to_thread.run_sync(self._saying, session, pieces[0], True)
+                if hidden
+                else self._saying(session, pieces[0])
+            )
 
         def begin(connection: apsw.Connection) -> None:
             if not rows.fetch(connection, f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
@@ -162,7 +169,7 @@ class SqliteContainerStore:
         try:
             await self._database.write(begin)
             for piece in pieces[1:]:
-                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece))
+                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, True))
             if hidden is not None:
                 await self._database.write(lambda connection: self._show(connection, session))
                 hidden = None
@@ -174,17 +181,17 @@ class SqliteContainerStore:
                 with anyio.CancelScope(shield=True):
                     await self._database.write(lambda connection: self._drop_hidden(connection, session))
 
-    def _saying(self, session: Session, messages: Sequence[Message]) -> Callable[[apsw.Connection], None]:
+    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[apsw.Connection], None]:
+        """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
         tenant_id, container_id = self._key
-        return prepare(
-            SessionWrite(
-                tenant_id=tenant_id,
-                container_id=container_id,
-                session_id=session.session_id,
-                now=session.updated_at,
-                messages=messages,
-            )
+        write = SessionWrite(
+            tenant_id=tenant_id,
+            container_id=container_id,
+            session_id=session.session_id,
+            now=session.updated_at,
+            messages=messages,
         )
+        return prepare(write, words=key_of(tenant_id, container_id) if much else None)
 
     def _show(self, connection: apsw.Connection, session: Session) -> None:
         connection.execute(_SET_ADDED, (None, *self._key, session.session_id))

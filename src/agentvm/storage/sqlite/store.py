@@ -29,6 +29,7 @@ from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
+from agentvm.storage.sqlite.sessions.pending import take_in
 from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
@@ -234,6 +235,8 @@ class SqliteStore:
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
     async def tend_search(self, *, limit: int = 200) -> bool:
+        if await take_in(self._database):
+            return True
         return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:

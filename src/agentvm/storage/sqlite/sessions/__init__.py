@@ -24,6 +24,7 @@ from agentvm.storage.sessions import (
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
 from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, scope
+from agentvm.storage.sqlite.sessions.pending import take_in_all
 from agentvm.storage.sqlite.sessions.reading import mark, read_messages
 from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
@@ -163,6 +164,7 @@ class SqliteSessionStore:
         return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
+        await take_in_all(self._database, *self._scope)
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
 
     async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
