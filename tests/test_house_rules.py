@@ -29,9 +29,9 @@ EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
 PORTS = (
-    "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "storage/base", "storage/accounts",
-    "storage/attachments", "storage/carry", "storage/drafts", "storage/resources", "storage/retention", "storage/sessions",
-    "storage/settings",
+    "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "storage/base",
+    "storage/accounts", "storage/attachments", "storage/carry", "storage/drafts", "storage/resources",
+    "storage/retention", "storage/sessions", "storage/settings",
 )  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 

@@ -157,8 +157,10 @@ def test_without_a_server_it_says_what_one_would_start_with(tmp_path: Path) -> N
     explained = avm("config", "explain", "limits.steps", url=NOWHERE)
     assert (explained.code, "No server answers" in explained.err) == (0, True)
     assert "sk-planted" not in avm("config", "show", "--offline", "--config", str(file), url=NOWHERE).out
-    unset = avm("config", "get", "llm.model", "--offline", url=NOWHERE)
-    assert (unset.code, "is not set" in unset.err) == (1, True)
+    derived = avm("config", "get", "llm.model", "--offline", url=NOWHERE)
+    assert (derived.code, bool(derived.out.strip())) == (0, True)
+    unset = avm("config", "get", "otel.endpoint", "--offline", url=NOWHERE)
+    assert (unset.code, "is not set: nothing is sent" in unset.err) == (1, True)
     unknown = avm("config", "get", "llm.providers.x.model", "--offline", url=NOWHERE)
     assert (unknown.code, "is not set" in unknown.err) == (1, True)
     file.write_text("limits: 5")

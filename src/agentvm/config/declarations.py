@@ -174,7 +174,7 @@ class SystemGroup(Group, frozen=True, kw_only=True):
 class DefaultsGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[
         Milliseconds,
-        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="any"),
+        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="lower"),
     ] = 30_000
     max_tokens: Annotated[Amount, setting("Tokens of one answer, unless the image says otherwise.", tenant="any")] = 4_096
 
