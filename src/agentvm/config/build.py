@@ -147,6 +147,7 @@ def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
         api_key=entry.get("apiKey"),
         base_url=entry.get("baseUrl"),
         timeout=None if timeout is None else timeout / 1000,
+        max_concurrent=entry.get("maxConcurrent"),
     )
 
 
@@ -196,9 +197,11 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
     }
     for name, one in config.providers.items():
+        members: dict[str, Value | None]
         members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url}
-        timeout = None if one.timeout is None else round(one.timeout * 1000)
-        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in {**members, "timeout": timeout}.items()}
+        members["timeout"] = None if one.timeout is None else round(one.timeout * 1000)
+        members["maxConcurrent"] = one.max_concurrent
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
     return {key: value for key, value in given.items() if value is not None}
 
 

@@ -72,6 +72,9 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[Milliseconds | None, setting("As `defaults.timeout`, for this provider, whatever the tenant says.")] = (
         None
     )
+    max_concurrent: Annotated[
+        Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):

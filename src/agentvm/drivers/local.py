@@ -60,6 +60,8 @@ class LocalDriver:
         self._silence = settings.silence
         self._model_dir = settings.model_dir or default_model_dir()
         self.default_model = settings.model or DEFAULT_MODEL
+        self.max_calls = _shape_of(self.default_model).slots
+        """More would wait in its process, where whoever comes first is first."""
 
     @property
     def process_ids(self) -> list[int]:

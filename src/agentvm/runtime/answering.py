@@ -97,7 +97,8 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            async with self._filled(asked.chosen, history) as filled:
+            # The slot first: who waits for it holds no files in memory.
+            async with asked.chosen.slot(self._log.tenant_id), self._filled(asked.chosen, history) as filled:
                 try:
                     await self._admit(asked.chosen, filled.prompt)
                 except Refused:

@@ -82,7 +82,8 @@ class Asking:
                 continue
             attempt = one.health.begin()
             try:
-                return one, await self._try(errand, one, prompt, attempt)
+                async with one.slot(errand.tenant_id):
+                    return one, await self._try(errand, one, prompt, attempt)
             except Refused:
                 if place == 0:
                     raise
