@@ -1,9 +1,10 @@
-"""F27, a noisy neighbour: one tenant that reads, writes, attaches, asks and is refused as much as it can keeps no other waiting.
+"""F27, a noisy neighbour: one tenant that reads, writes, attaches and is refused as much as it can keeps no other waiting.
 
 Nothing here is measured by the clock: the noise is held in the middle of what it does, and the neighbour must get through.
 `bench/neighbour.py` has the times.
 """
 
+import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +19,7 @@ from anyio.lowlevel import checkpoint
 from tests.commands.fixtures import Desk
 
 from agentvm.app import AgentVM, open_agentvm
+from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, echo, reply
@@ -27,6 +29,7 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.observability.log_filter import LogFilter, sight_of
 from agentvm.observability.log_limit import REFUSED
+from agentvm.protocol.connection import CommandReceived, Connection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
 from agentvm.storage.sqlite import container, session_write
@@ -86,6 +89,13 @@ def desk(vm: AgentVM, tenant_id: TenantId) -> Desk:
     return Desk(vm, vm.attach(Principal(tenant_id=tenant_id, permissions=EVERYTHING)))
 
 
+async def noise(noisy: Desk, command: str, **data: object) -> None:
+    """On a socket of its own, for as long as it is held."""
+    received = Connection("c").receive(json.dumps({"type": f"{command}_request", "data": {**data, "requestId": "r"}}))
+    assert isinstance(received, CommandReceived)
+    await answer(noisy.vm.attach(noisy.peer.principal), received.command, received.request_id)
+
+
 async def goes_about_its_business(quiet: Desk) -> None:
     """Reads, lists, searches and writes, and is answered."""
     made = await quiet.create_image()
@@ -106,7 +116,7 @@ async def test_f27_searches_that_never_end_keep_no_other_tenant_waiting(
         with holding(monkeypatch, session_store, "search_messages", lambda connection, tenant, *_: tenant == NOISY) as held:
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
-                    tasks.start_soon(lambda: desk(noisy.vm, NOISY).ask("session_search", q="the"))
+                    tasks.start_soon(lambda: noise(noisy, "session_search", q="the"))
                 await held.wait_inside()
                 await goes_about_its_business(quiet)
                 # Its own small reads get through too, and one search at a time holds a thread.
@@ -123,7 +133,7 @@ async def test_f27_histories_that_take_long_keep_no_other_tenant_waiting(
         with holding(monkeypatch, container.rows, "read_messages", lambda connection, key, *_: key[0] == NOISY) as held:
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
-                    tasks.start_soon(lambda: desk(noisy.vm, NOISY).ask("image_messages", imageId=made["imageId"]))
+                    tasks.start_soon(lambda: noise(noisy, "image_messages", imageId=made["imageId"]))
                 await held.wait_inside(3)
                 await goes_about_its_business(quiet)
                 assert held.inside == 3
@@ -155,7 +165,7 @@ async def test_f27_words_of_large_messages_are_not_cut_where_everybody_writes(
 async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_path: Path) -> None:
     """The order of batches is that of `tests/storage/sqlite/test_lane.py`; here, that turns and commands go that way."""
     assert BATCH_SECONDS <= 0.05
-    async with both(tmp_path) as (noisy, quiet):
+    async with both(tmp_path) as (noisy, _):
         store = noisy.vm.office.store.tenant(NOISY)
         waits, go = threading.Event(), threading.Event()
 
@@ -193,11 +203,11 @@ async def test_f27_files_of_one_tenant_leave_room_for_anothers(tmp_path: Path, m
     monkeypatch.setattr(attached, "MOST_AT_ONCE", 4 * len(large))
     go = anyio.Event()
 
-    def answer(prompt: Prompt) -> list[Step]:
+    def slowly(prompt: Prompt) -> list[Step]:
         noisy = "noisy" in str(prompt.conversation)
         return [*([Pause(go)] if noisy else []), *echo(prompt)]
 
-    async with both(tmp_path, ScriptedDriver(answer)) as (noisy, quiet):
+    async with both(tmp_path, ScriptedDriver(slowly)) as (noisy, quiet):
         for who, body in ((noisy, large), (quiet, small)):
             await who.create_image()
             files = noisy.vm.office.store.tenant(who.peer.tenant_id).container(ContainerId("c1")).attachments
