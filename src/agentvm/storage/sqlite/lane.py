@@ -3,9 +3,9 @@
 Theory of operation. Jobs wait in a fair queue; a thread that is free is handed the next job that may run, so no thread is
 woken for nothing. Where there are several threads (readers):
 
-- A tenant occupies all threads but one, at most.
+- A tenant occupies all threads but two, at most, so the others find one for a heavy job and one for light ones.
 - A heavy job (a search, a long history, a page of an export) waits in a queue of its own, so it delays no light one. A tenant
-  has one heavy job running at a time, and all tenants together leave one thread to the light ones.
+  has one heavy job running at a time, and all tenants together leave two threads to the light ones.
 - A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
   when its caller is cancelled. SQLite asks about it every `STEPS_PER_CHECK` steps of a statement.
 
@@ -88,11 +88,10 @@ Serve = Callable[[apsw.Connection, Iterable[Job[object]]], None]
 class _Worker:
     """One thread. What it is handed comes through its inbox; None ends it."""
 
-    __slots__ = ("connection", "cpu_until", "inbox", "job", "light_only", "thread", "wall_until")
+    __slots__ = ("connection", "cpu_until", "inbox", "job", "thread", "wall_until")
 
-    def __init__(self, connection: apsw.Connection, *, light_only: bool) -> None:
+    def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        self.light_only = light_only
         self.inbox: SimpleQueue[Job[object] | None] = SimpleQueue()
         self.thread: threading.Thread
         self.job: Job[object] | None = None
@@ -133,12 +132,12 @@ class Lane:
         self._heavy: FairQueue[TenantId | None, Job[object]] = FairQueue()
         self._running: Counter[TenantId | None] = Counter()
         self._running_heavy: set[TenantId | None] = set()
-        # One thread stays for light jobs of other tenants; a single one serves everybody.
-        self._most = max(1, len(connections) - 1)
+        # Of one tenant, and heavy ones of all; a single thread serves everybody.
+        self._most = max(1, len(connections) - 2)
         self._prefer_heavy = False
         self._closed = self._stopping = False
         self._stopped = anyio.Event()
-        self._workers = [_Worker(one, light_only=number == 0 < len(connections) - 1) for number, one in enumerate(connections)]
+        self._workers = [_Worker(connection) for connection in connections]
         self._alive = len(self._workers)
         self._idle = list(self._workers)
         for number, worker in enumerate(self._workers):
@@ -226,24 +225,24 @@ class Lane:
             if len(done) == most or (len(tenants) > 1 and time.monotonic() >= until):
                 return
             with self._lock:
-                job = self._pick(worker)
+                job = self._pick()
 
     def _finish(self, worker: _Worker, done: Sequence[Job[object]]) -> Job[object] | None:
         """What the thread does next; None when it is to wait for its inbox."""
         with self._lock:
             for job in done:
                 self._ended(job)
-            following = self._pick(worker)
+            following = self._pick()
             if following is None:
                 self._idle.append(worker)
-            # What ended may have been in the way of jobs that this thread does not take.
+            # What ended may have been in the way of more than one.
             self._hand_out()
             return following
 
     def _hand_out(self) -> None:
         """Under the lock: gives jobs that may run to threads that have none."""
         for worker in tuple(self._idle):
-            job = self._pick(worker)
+            job = self._pick()
             if job is not None:
                 self._idle.remove(worker)
                 worker.inbox.put(job)
@@ -251,12 +250,10 @@ class Lane:
                 self._idle.remove(worker)
                 worker.inbox.put(None)
 
-    def _pick(self, worker: _Worker) -> Job[object] | None:
-        """Under the lock: the next job for this thread."""
-        queues = (self._light,) if worker.light_only else (self._light, self._heavy)
-        if self._prefer_heavy:
-            queues = queues[::-1]
-        for queue in queues:
+    def _pick(self) -> Job[object] | None:
+        """Under the lock: the next job that may run."""
+        queues = (self._light, self._heavy)
+        for queue in reversed(queues) if self._prefer_heavy else queues:
             taken = queue.take(self._may_run)
             if taken is not None:
                 tenant_id, job = taken
@@ -301,16 +298,8 @@ class Lane:
                     while (taken := queue.take()) is not None:
                         left.append(taken[1])
             else:
-                self._take_over(worker)
                 self._hand_out()
         self._deliver(unfinished)
         self._deliver(left)
         if not self._alive:
             self._stopped.set()
-
-    def _take_over(self, gone: _Worker) -> None:
-        """Under the lock: heavy jobs still find a thread when the last that takes them has failed."""
-        alive = [worker for worker in self._workers if worker is not gone and worker.thread.is_alive()]
-        if all(worker.light_only for worker in alive):
-            for worker in alive:
-                worker.light_only = False
