@@ -32,9 +32,10 @@ from agentvm.observability.log_limit import REFUSED
 from agentvm.protocol.connection import CommandReceived, Connection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
-from agentvm.storage.sqlite import container, session_write
+from agentvm.storage.sqlite import rows, session_write
 from agentvm.storage.sqlite import sessions as session_store
 from agentvm.storage.sqlite.lane import BATCH_SECONDS
+from agentvm.storage.sqlite.sessions import index, pending
 from agentvm.testing.conformance.attachments import digest_of
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +131,7 @@ async def test_f27_histories_that_take_long_keep_no_other_tenant_waiting(
 ) -> None:
     async with both(tmp_path) as (noisy, quiet):
         made = await noisy.create_image()
-        with holding(monkeypatch, container.rows, "read_messages", lambda connection, key, *_: key[0] == NOISY) as held:
+        with holding(monkeypatch, rows, "read_messages", lambda connection, key, *_: key[0] == NOISY) as held:
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
                     tasks.start_soon(lambda: noise(noisy, "image_messages", imageId=made["imageId"]))
@@ -146,13 +147,13 @@ async def test_f27_words_of_large_messages_are_not_cut_where_everybody_writes(
     async with both(tmp_path, ScriptedDriver(lambda prompt: reply("there"))) as (noisy, quiet):
         made = await noisy.create_image()
         where: set[str] = set()
-        cut = session_store.pending.words_of
+        cut = index.words_of
 
         def words_of(key: str, text: str) -> str:
             where.add(threading.current_thread().name)
             return cut(key, text)
 
-        monkeypatch.setattr(session_store.pending, "words_of", words_of)
+        monkeypatch.setattr(pending, "words_of", words_of)
         monkeypatch.setattr(session_write, "words_of", words_of)
         await noisy.ask("message_send", imageId=made["imageId"], content="word " * 20_000)
         await noisy.hear("turn_response")

@@ -17,7 +17,7 @@ from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
 from agentvm.model.definition import Definition
-from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TenantId, TurnId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TurnId, id_factory
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.usage import Usage
 from agentvm.runtime import journal as journal_module
@@ -365,27 +365,3 @@ async def test_a_turn_without_a_session_is_a_bug_of_its_poster_only() -> None:
             await desk.journal.emit(log, [begin()], Scope())
         await desk.emit(log, begin())
         assert desk.cursors() == [1]
-
-
-async def test_large_messages_wait_for_room_tenant_by_tenant_and_small_ones_for_none() -> None:
-    entered: list[str] = []
-
-    async def come(name: str, size: int, done: anyio.Event) -> None:
-        async with desk.journal.room(TenantId(f"tnt_{name[0]}"), size):
-            entered.append(name)
-            await done.wait()
-
-    async with open_desk() as desk, anyio.create_task_group() as tasks:
-        first, rest = anyio.Event(), anyio.Event()
-        rest.set()
-        share = journal_module.LARGE_TOTAL_BYTES // 2
-        for name, done in (("a0", first), ("a1", rest), ("b0", first), ("a2", rest)):
-            tasks.start_soon(come, name, share, done)
-            await anyio.wait_all_tasks_blocked()
-        assert entered == ["a0", "b0"]
-        await come("b-small", journal_module.LARGE_BYTES - 1, rest)
-        tasks.start_soon(come, "b1", share, rest)
-        await anyio.wait_all_tasks_blocked()
-        first.set()
-    assert entered[:3] == ["a0", "b0", "b-small"]
-    assert sorted(entered[3:]) == ["a1", "a2", "b1"]

@@ -197,12 +197,19 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
     }
     for name, one in config.providers.items():
-        members: dict[str, Value | None]
-        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url}
-        members["timeout"] = None if one.timeout is None else round(one.timeout * 1000)
-        members["maxConcurrent"] = one.max_concurrent
-        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in _flat_provider(one).items()}
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _flat_provider(one: ProviderConfig) -> dict[str, Value | None]:
+    return {
+        "driver": one.driver,
+        "model": one.model,
+        "apiKey": one.api_key,
+        "baseUrl": one.base_url,
+        "timeout": None if one.timeout is None else round(one.timeout * 1000),
+        "maxConcurrent": one.max_concurrent,
+    }
 
 
 def _switch(value: bool | None) -> Literal["on", "off", "auto"]:

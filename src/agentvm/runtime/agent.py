@@ -20,7 +20,7 @@ from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
-from agentvm.model.message import UserContent, UserMessage, content_size
+from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, recovery, turn
 from agentvm.runtime.answering import Accepted, Answering
@@ -153,7 +153,7 @@ class Agent:
         # Counted from here on: whoever rewrites the history must not begin while this one waits for the log.
         self._accepting += 1
         try:
-            async with self._ports.journal.room(self.tenant_id, content_size(content)):
+            async with self._ports.large.room(self.tenant_id, content):
                 accepted = await self._commit(content, client_key, user_id, rewound)
         finally:
             self._accepting -= 1

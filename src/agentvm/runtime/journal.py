@@ -33,7 +33,6 @@ from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
 from agentvm.runtime.session_log import SessionLog, pack
 from agentvm.runtime.tasks import open_tasks
-from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
 
 logger = get_logger(__name__)
@@ -46,10 +45,6 @@ PROBE = 1.0
 
 CROWDED = 2 * 1024 * 1024
 """Posted and not yet committed events, in rough bytes, beyond which posters shall wait."""
-
-LARGE_BYTES = 16 * 1024
-LARGE_TOTAL_BYTES = 1024 * 1024
-"""Messages from `LARGE_BYTES` on wait until no more than this is being committed, half of it of one tenant."""
 
 LONGEST_TAIL = 4_000
 """Events of one session that may wait for its turn to end; then they are folded anyway."""
@@ -102,7 +97,6 @@ class Journal:
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
-        self._large = FairSlots(LARGE_TOTAL_BYTES, share=LARGE_TOTAL_BYTES // 2)
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
@@ -143,18 +137,6 @@ class Journal:
     @property
     def crowded(self) -> bool:
         return self._batch.size > CROWDED
-
-    @asynccontextmanager
-    async def room(self, tenant_id: TenantId, size: int) -> AsyncIterator[None]:
-        """For a message of about so many bytes, until it is committed. Large ones wait for it, tenant by tenant.
-
-        All sessions share a commit, so whoever posts little would otherwise wait for all that others post at once.
-        """
-        if size < LARGE_BYTES:
-            yield
-            return
-        async with self._large.hold(tenant_id, size):
-            yield
 
     def post(self, log: SessionLog, told: Sequence[EventData], scope: Scope) -> _Batch:
         """Numbers the events and lets them be committed and told soon. Never waits.

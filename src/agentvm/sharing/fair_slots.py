@@ -77,16 +77,13 @@ class FairSlots:
         waiter = _Waiter(size)
         self._line.put(key, waiter)
         self._serve()
+        served = False
         try:
             await waiter.granted.wait()
-        except BaseException:
-            if waiter.granted.is_set():
-                self.release(key, size)
-            else:
-                self._line.discard(key, waiter)
-                # Slots may have been kept free for it.
-                self._serve()
-            raise
+            served = True
+        finally:
+            if not served:
+                self._leave(key, waiter)
         return Held(self, key, size)
 
     @asynccontextmanager
@@ -105,6 +102,14 @@ class FairSlots:
         if not self._held[key]:
             del self._held[key]
         self._serve()
+
+    def _leave(self, key: Hashable, waiter: _Waiter) -> None:
+        if waiter.granted.is_set():
+            self.release(key, waiter.size)
+        else:
+            self._line.discard(key, waiter)
+            # Slots may have been kept free for it.
+            self._serve()
 
     def _share_of(self, key: Hashable) -> int:
         return self.capacity if key is None else self.share
