@@ -212,6 +212,9 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Bytes of one file that is uploaded.", tenant="lower")
     ] = 20 * 1024**2
     attachments_per_message: Annotated[Count, setting("Uploaded files to which one message may refer.", tenant="lower")] = 20
+    import_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Bytes of one import, unpacked.", tenant="lower")
+    ] = 1024**3
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 
 

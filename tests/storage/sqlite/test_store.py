@@ -131,6 +131,7 @@ async def test_every_store_of_a_tenant_waits_in_that_tenants_turn(store: SqliteS
         store.resources(tenant_id),
         store.carrier(tenant_id),
         store.settings(tenant_id),
+        store.definitions(tenant_id),
         *(getattr(accounts, name) for name in vars(accounts) if not name.startswith("_")),
     ]
     assert len(scoped) > 14
