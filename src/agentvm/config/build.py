@@ -179,6 +179,7 @@ def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
         api_key=entry.get("apiKey"),
         base_url=entry.get("baseUrl"),
         timeout=None if timeout is None else timeout / 1000,
+        max_concurrent=entry.get("maxConcurrent"),
     )
 
 
@@ -227,10 +228,19 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
 def _flat_providers(config: ServerConfig) -> dict[str, Value | None]:
     given: dict[str, Value | None] = {}
     for name, one in config.providers.items():
-        timeout = None if one.timeout is None else round(one.timeout * 1000)
-        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url, "timeout": timeout}
-        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in _flat_provider(one).items()}
     return given | {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
+
+
+def _flat_provider(one: ProviderConfig) -> dict[str, Value | None]:
+    return {
+        "driver": one.driver,
+        "model": one.model,
+        "apiKey": one.api_key,
+        "baseUrl": one.base_url,
+        "timeout": None if one.timeout is None else round(one.timeout * 1000),
+        "maxConcurrent": one.max_concurrent,
+    }
 
 
 def _switch(value: bool | None) -> Literal["on", "off", "auto"]:

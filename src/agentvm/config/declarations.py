@@ -79,6 +79,9 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
             "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
         ),
     ] = None
+    max_concurrent: Annotated[
+        Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):

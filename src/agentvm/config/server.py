@@ -48,6 +48,8 @@ class ProviderConfig:
     """Not shown: it may carry credentials."""
     timeout: float | None = None
     """Seconds that it may be silent; None for what the turn's own limits say."""
+    max_concurrent: int | None = None
+    """Model calls at a time, of all tenants together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +220,7 @@ class ServerConfig:
             base_url=base_url,
             timeout=self.limits.turn_seconds,
             silence=entry.timeout,
+            max_calls=entry.max_concurrent,
             model_dir=self.model_dir,
         )
 

@@ -21,7 +21,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -267,6 +267,12 @@ class ShuttingDown(Refused):
 
 class ServerBusy(Refused):
     code = "server_busy"
+
+
+class QueryTimeout(Refused):
+    """What was asked for takes longer to find than one asker may keep the database busy."""
+
+    code = "query_timeout"
 
 
 class NotAvailable(AgentVMError):

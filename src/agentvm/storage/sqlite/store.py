@@ -35,6 +35,7 @@ from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
+from agentvm.storage.sqlite.sessions.pending import take_in
 from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
@@ -92,7 +93,7 @@ class SqliteTenantStore:
     __slots__ = ("_database", "_tenant_id")
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     def container(self, container_id: ContainerId) -> SqliteContainerStore:
@@ -278,6 +279,8 @@ class SqliteStore:
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
     async def tend_search(self, *, limit: int = 200) -> bool:
+        if await take_in(self._database):
+            return True
         return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:

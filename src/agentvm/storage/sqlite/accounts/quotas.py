@@ -53,7 +53,7 @@ class SqliteQuotaStore:
     """See `agentvm.storage.accounts.QuotaStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def put(self, quota: Quota, now: int) -> None:
