@@ -30,7 +30,7 @@ MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionMan
 PORTS = (
     "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "drivers/sending",
     "drivers/weighing", "storage/base", "storage/accounts", "storage/attachments", "storage/carry", "storage/definitions",
-    "storage/drafts", "storage/resources", "storage/retention", "storage/sessions", "storage/settings",
+    "storage/drafts", "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings",
 )  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 

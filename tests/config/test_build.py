@@ -25,7 +25,11 @@ FULL = ServerConfig(
     llm_base_url="http://h",
     provider_keys={"anthropic": Secret("k2")},
     own_keys={"backup": True, "openai": False},
-    providers={"backup": ProviderConfig(driver="openai", model="m2", api_key=Secret("k3"), base_url="http://b", timeout=1.5)},
+    providers={
+        "backup": ProviderConfig(
+            driver="openai", model="m2", api_key=Secret("k3"), base_url="http://b", timeout=1.5, max_concurrent=7
+        )
+    },
     fallback=("local",),
     model_dir=Path("models"),
     allow_origins=("*",),

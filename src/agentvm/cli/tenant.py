@@ -2,7 +2,8 @@
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, yes_option
+from agentvm.cli.api import Api, asks_server, yes_option
+from agentvm.cli.deleting import delete_for_good, dry_run_option
 from agentvm.cli.names import TENANT, NamedArgument
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 
@@ -101,11 +102,10 @@ def resume_tenant(api: Api, show: Show, name: str) -> None:
 
 @tenant.command("delete")
 @click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
+@dry_run_option
 @yes_option
 @asks_server
-def delete_tenant(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Delete a tenant with its users, keys, quotas and secrets. Its ledger stays."""
+def delete_tenant(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
+    """Delete a tenant with everything that is its own. Its ledger and its audit log stay."""
     slug = plain(api.get("tenants", name).get("slug"))
-    confirm(f"Delete the tenant {slug} with its users, keys, quotas and secrets? It cannot be undone.", yes=yes)
-    api.delete("tenants", name)
-    show.done(f"The tenant {slug} is deleted.")
+    delete_for_good(api, show, f"the tenant {slug}", ("tenants", name), dry_run=dry_run, yes=yes)

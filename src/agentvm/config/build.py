@@ -52,6 +52,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         fallback=flat["llm.fallback"],
         model_dir=None if model_dir is None else Path(model_dir),
         allow_origins=flat["system.allowOrigins"],
+        trusted_proxies=flat["system.trustedProxies"],
         grace=float(flat["system.shutdownSeconds"]),
         log_level=flat["system.logLevel"],
         log_file=flat["system.logFile"] == "on",
@@ -111,6 +112,20 @@ def _otel(flat: Mapping[str, Any]) -> OtelConfig:
     )
 
 
+def _flat_access(config: ServerConfig) -> dict[str, Value | None]:
+    return {
+        "system.allowOrigins": tuple(config.allow_origins),
+        "system.trustedProxies": tuple(config.trusted_proxies),
+        "system.auth": config.auth or "auto",
+        "system.adminKey": config.admin_key,
+        "system.serverKey": config.server_key,
+        "system.oidc.issuer": config.oidc_issuer,
+        "system.oidc.audience": config.oidc_audience,
+        "system.oidc.jwksUrl": config.oidc_jwks_url,
+        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+    }
+
+
 def _flat_otel(otel: OtelConfig) -> dict[str, Value | None]:
     return {
         "otel.endpoint": otel.endpoint,
@@ -164,6 +179,7 @@ def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
         api_key=entry.get("apiKey"),
         base_url=entry.get("baseUrl"),
         timeout=None if timeout is None else timeout / 1000,
+        max_concurrent=entry.get("maxConcurrent"),
     )
 
 
@@ -183,15 +199,8 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "system.logFile": "on" if config.log_file else "off",
         "system.logFileBytes": config.log_file_bytes,
         "system.logFiles": config.log_files,
-        "system.allowOrigins": tuple(config.allow_origins),
         "system.shutdownSeconds": config.grace,
-        "system.auth": config.auth or "auto",
-        "system.adminKey": config.admin_key,
-        "system.serverKey": config.server_key,
-        "system.oidc.issuer": config.oidc_issuer,
-        "system.oidc.audience": config.oidc_audience,
-        "system.oidc.jwksUrl": config.oidc_jwks_url,
-        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+        **_flat_access(config),
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
@@ -219,10 +228,19 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
 def _flat_providers(config: ServerConfig) -> dict[str, Value | None]:
     given: dict[str, Value | None] = {}
     for name, one in config.providers.items():
-        timeout = None if one.timeout is None else round(one.timeout * 1000)
-        members = {"driver": one.driver, "model": one.model, "apiKey": one.api_key, "baseUrl": one.base_url, "timeout": timeout}
-        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in members.items()}
+        given |= {f"{PROVIDERS}{name}.{member}": value for member, value in _flat_provider(one).items()}
     return given | {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
+
+
+def _flat_provider(one: ProviderConfig) -> dict[str, Value | None]:
+    return {
+        "driver": one.driver,
+        "model": one.model,
+        "apiKey": one.api_key,
+        "baseUrl": one.base_url,
+        "timeout": None if one.timeout is None else round(one.timeout * 1000),
+        "maxConcurrent": one.max_concurrent,
+    }
 
 
 def _switch(value: bool | None) -> Literal["on", "off", "auto"]:

@@ -79,6 +79,9 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
             "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
         ),
     ] = None
+    max_concurrent: Annotated[
+        Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):
@@ -156,6 +159,15 @@ class SystemGroup(Group, frozen=True, kw_only=True):
             "Web pages of these origins may connect, besides this machine's and the server's own; `*` for all.",
             kind="list",
             variable="AVM_ALLOW_ORIGINS",
+        ),
+    ] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Proxies in front, by address or network: their `X-Forwarded-For`, `-Proto` and `Forwarded` are believed.",
+            "restart",
+            kind="list",
+            variable="AVM_TRUSTED_PROXIES",
         ),
     ] = ()
     shutdown_seconds: Annotated[Seconds, setting("How long running turns may go on when the server is stopped.")] = 10.0

@@ -99,6 +99,8 @@ async def exchange(
     quiet = seconds if silence is None else silence
     async with AsyncExitStack() as stack:
         response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
+        # It holds the prompt, which nobody needs any more.
+        del begin
         heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))
         while not decoder.finished:

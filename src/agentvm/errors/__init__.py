@@ -13,14 +13,15 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -171,9 +172,13 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
+
+
+class AuthenticationOff(AccessDenied):
+    code = "authentication_off"
 
 
 class PermissionDenied(AccessDenied):
@@ -262,6 +267,12 @@ class ShuttingDown(Refused):
 
 class ServerBusy(Refused):
     code = "server_busy"
+
+
+class QueryTimeout(Refused):
+    """What was asked for takes longer to find than one asker may keep the database busy."""
+
+    code = "query_timeout"
 
 
 class NotAvailable(AgentVMError):

@@ -102,9 +102,10 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            async with self._filled(asked.chosen, history) as filled:
+            # The slot first: who waits for it holds no files in memory.
+            async with asked.chosen.slot(self._log.tenant_id), self._filled(asked.chosen, history) as filled:
                 try:
-                    prompt = await self._admit(asked.chosen, filled)
+                    filled.replace(await self._admit(asked.chosen, filled.prompt))
                 except Refused:
                     if asked.instead_of is None:
                         raise
@@ -112,8 +113,8 @@ class Answering:
                     lineup.skip(asked)
                     return False
                 self._tell_fallback(asked)
-                await self._announce(asked, prompt, lineup.attempts)
-                await self._ask(asked, prompt, lineup.patience(asked))
+                await self._announce(asked, filled.prompt, lineup.attempts)
+                await self._ask(asked, filled, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
@@ -142,13 +143,13 @@ class Answering:
             spoken_at=None,
         )
 
-    async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
+    async def _ask(self, asked: Asked, filled: attached.Filled, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
         sending, refused = Sending(), False
         try:
             asked.attempt.made()
             with sending.watch():
-                await self._hear(asked, prompt, until)
+                await self._hear(asked, filled, until)
         except ProviderError as error:
             refused = not error.unanswered
             raise
@@ -159,9 +160,9 @@ class Answering:
         if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
             raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
 
-    async def _hear(self, asked: Asked, prompt: Prompt, until: float) -> None:
+    async def _hear(self, asked: Asked, filled: attached.Filled, until: float) -> None:
         now, chosen = self._accepted, asked.chosen
-        async with aclosing(chosen.driver.run(prompt)) as outputs:
+        async with aclosing(chosen.driver.run(filled.take())) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
             began = anyio.current_time()
             with anyio.CancelScope(deadline=until) as silent:
@@ -171,6 +172,7 @@ class Answering:
                 error = ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
                 error.unanswered = True
                 raise error
+            filled.sent()
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
@@ -260,13 +262,13 @@ class Answering:
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
     @asynccontextmanager
-    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[Prompt]:
+    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
         """The prompt, with the bytes of what is kept of the history."""
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, history.messages)
         prompt = self._prompt(chosen, history, sizes)
-        async with self._ports.carried.hold(attached.volume(prompt, sizes)):
-            yield await attached.fill(store, prompt, sizes)
+        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
+            yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
 
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model

@@ -85,7 +85,8 @@ class Asking:
                 continue
             attempt = one.health.begin()
             try:
-                return one, await self._try(errand, one, prompt, attempt, f"{errand.key}.{place + 1}")
+                async with one.slot(errand.tenant_id):
+                    return one, await self._try(errand, one, prompt, attempt, f"{errand.key}.{place + 1}")
             except Refused:
                 if place == 0:
                     raise

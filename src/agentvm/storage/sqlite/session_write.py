@@ -13,7 +13,7 @@ from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.asked import ask
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.attachments import link
-from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
+from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, words_of
 from agentvm.storage.sqlite.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
@@ -71,12 +71,12 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
-    `words` is what its words begin with, if not with the key of its container.
+    The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
+    takes a while, so that is not to be done on the event loop.
 
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
-    bodies = [_Added(message.id, encode_message(message), entry_of(message), _attached(message)) for message in write.messages]
-    container = words or key_of(write.tenant_id, write.container_id)
+    bodies = [_added(message, words) for message in write.messages]
     turns = [
         (
             turn.turn_id,
@@ -110,7 +110,7 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
         if bodies:
-            _add_messages(connection, session_key, container, scope, bodies)
+            _add_messages(connection, session_key, scope, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
@@ -136,28 +136,33 @@ def _asking(
 
 
 class _Added(NamedTuple):
-    """A message as it is written; `digests` are of the attachments that it refers to."""
+    """A message as it is written; `digests` are of the attachments that it refers to, `words` are None if they follow."""
 
     message_id: str
     body: bytes
     entry: Entry
     digests: tuple[str, ...]
+    words: str | None
+
+
+def _added(message: Message, words: str | None) -> _Added:
+    entry = entry_of(message)
+    cut = None if words is None else words_of(words, entry.text)
+    return _Added(message.id, encode_message(message), entry, _attached(message), cut)
 
 
 def _attached(message: Message) -> tuple[str, ...]:
     return references(message.content) if isinstance(message, UserMessage) else ()
 
 
-def _add_messages(
-    connection: apsw.Connection, session_key: Any, container: str, scope: rows.Key, bodies: Sequence[_Added]
-) -> None:
+def _add_messages(connection: apsw.Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
     """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
     added = []
-    for message_id, body, entry, digests in bodies:
+    for message_id, body, entry, digests, words in bodies:
         connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
         if connection.changes():
             position = connection.last_insert_rowid()
-            index(connection, position, session_key, container, entry)
+            index(connection, scope[0], position, session_key, entry, words)
             link(connection, scope, position, digests)
             added.append(entry)
     if added:

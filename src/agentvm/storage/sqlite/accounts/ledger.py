@@ -86,7 +86,7 @@ class SqliteLedgerStore:
     """See `agentvm.storage.accounts.LedgerStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
@@ -125,7 +125,8 @@ class SqliteLedgerStore:
             found = fetch(connection, query, tuple(parameters))
             return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in found)
 
-        return await self._database.read(read)
+        # One sum is part of admitting a turn; a table of them is a report.
+        return await self._database.read(read, heavy=bool(by))
 
     async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
         """The calls of one turn, in the order they were added."""

@@ -53,7 +53,7 @@ class SqliteQuotaStore:
     """See `agentvm.storage.accounts.QuotaStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def put(self, quota: Quota, now: int) -> None:
@@ -88,7 +88,7 @@ class SqliteQuotaStore:
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:
-        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1")
+        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL")
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""
