@@ -252,6 +252,12 @@ class ServerBusy(Refused):
     code = "server_busy"
 
 
+class HistoryTooLarge(Refused):
+    """What would have to be read of a session is more than is held in memory for one request."""
+
+    code = "history_too_large"
+
+
 class NotAvailable(AgentVMError):
     code = "not_available"
 

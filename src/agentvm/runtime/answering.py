@@ -11,14 +11,15 @@ import msgspec
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.conversation import most_tokens, share_window, weigh
 from agentvm.drivers.models import Chosen
-from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.usage import Usage, estimate_tokens
+from agentvm.model.turn import Turn
+from agentvm.model.usage import NO_USAGE, Usage, estimate_tokens
 from agentvm.runtime import attached, budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
@@ -29,6 +30,14 @@ from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
+
+
+Failure = tuple[str, str, bool]
+"""A code, a text for people, and whether to try again may help."""
+
+
+def failure_of(error: AgentVMError) -> Failure:
+    return error.code, str(error), not isinstance(error, ProviderError) or error.retryable
 
 
 @dataclass(slots=True, eq=False)
@@ -49,10 +58,20 @@ class Accepted:
     """Whether what it used before a restart was charged."""
     attempt: int = 0
     """How often it was begun before and died with its process."""
+    left: Turn | None = None
+    """The row of a turn from before a restart, as long as nobody has looked at what it has done."""
+    counted: bool = False
+    """Whether this attempt is on disk."""
+    is_to_blame: bool = False
+    """Whether the server has died of it too often for it to be begun again."""
+    spent: Usage = NO_USAGE
+    """Of its model calls that were finished before a restart."""
     request_id: str | None = None
     """The request that it came with, for the log."""
     cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """Cancelled to stop the turn, whether it already runs or not."""
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Set when it has ended."""
 
 
 class Answering:
@@ -71,12 +90,16 @@ class Answering:
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
         log = self._log
+        if self._accepted.is_to_blame:
+            times = self._accepted.attempt
+            raise TurnLimitReached(f"The server did not survive this turn {times} times; it is not begun again")
         self._ports.quarantine.check(log.tenant_id, log.session_id)
         if self._accepted.resumed:
             await self._begin_again()
         async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
             if self._accepted.resumed:
-                self._cost = await self._cost_before(candidates[0])
+                # What the ledger says, else what the calls before the restart would have cost with who is asked first.
+                self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
             while not self._accepted.state.ended:
                 await self._step(candidates)
 
@@ -88,7 +111,7 @@ class Answering:
             await self._run_tools()
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
-        history = await self._history()
+        history = await self._history(candidates)
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
         lineup = Lineup(candidates)
         while not await self._try(lineup, await lineup.next(), history):
@@ -156,11 +179,6 @@ class Answering:
         self._ports.journal.post(self._log, (said,), self._accepted.scope)
         logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
 
-    async def _cost_before(self, first: Chosen) -> int:
-        """Of the calls before a restart: what the ledger says, else what they would have cost with who is asked first."""
-        used = recovery.review((await self._history()).messages, self._accepted.state.turn_id).usage
-        return self._accepted.bill.price or self._price(first, used)
-
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
@@ -181,12 +199,7 @@ class Answering:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._limits
-        if accepted.attempt > limits.attempts:
-            reason = f"the server did not survive a turn of it {accepted.attempt} times"
-            log = self._log
-            await self._ports.quarantine.put(log.tenant_id, log.container_id, log.session_id, reason)
-            raise TurnLimitReached(f"The server did not survive this turn {accepted.attempt} times; it is not begun again")
+        accepted = self._accepted
         now = accepted.state
         said = turn_events.TurnResumed(
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
@@ -199,10 +212,12 @@ class Answering:
                 at = self._ports.clock()
                 await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
 
-    async def _history(self) -> Recalled:
+    async def _history(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
         log = self._log
-        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
+        window = max(one.driver.context_window(one.model) for one in candidates)
+        current = self._accepted.state.user_message_id
+        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     @asynccontextmanager
     async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[Prompt]:

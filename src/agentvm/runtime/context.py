@@ -56,6 +56,18 @@ def build(
     return (*before, *(said for exchange in reversed(kept) for said in exchange))
 
 
+def newest(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
+    """The newest exchanges that so many tokens may hold, and at least one: for those who keep them while a model is asked."""
+    kept: list[Sequence[Message]] = []
+    for exchange in reversed(by_turn(history)):
+        budget -= weigh(tell(exchange))
+        if kept and budget < 0:
+            break
+        kept.append(exchange)
+    taken = {message.id for exchange in kept for message in exchange}
+    return tuple(message for message in history if message.id in taken)
+
+
 def told(summary: str) -> Exchange:
     """As data: what is in it cannot end it."""
     quoted = summary.replace("</summary>", "<\\/summary>")

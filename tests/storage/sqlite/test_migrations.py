@@ -23,7 +23,7 @@ def schema(connection: apsw.Connection) -> list[str]:
 
 
 def test_every_migration_is_found_in_the_package_in_order() -> None:
-    assert len(MIGRATIONS) == 14
+    assert len(MIGRATIONS) == 15
     assert "CREATE TABLE messages" in MIGRATIONS[0]
 
 

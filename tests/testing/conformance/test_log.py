@@ -53,9 +53,15 @@ class UnboundedContainer(SqliteContainerStore):
         return await self.list_messages(session_id), False
 
 
+class Unpaged(SqliteStore):
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        return await super().read_journal(after)
+
+
 @pytest.mark.parametrize(
     ("faulty", "check"),
     [
+        (Unpaged, suite.check_the_journal_is_read_page_by_page),
         (Unbounded, suite.check_recent_messages_stop_at_the_byte_budget),
         (Forgetful, suite.check_a_trimmed_log_still_knows_how_far_it_has_counted),
         (Halved, suite.check_a_commit_that_fails_leaves_nothing_behind),

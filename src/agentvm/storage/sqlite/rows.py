@@ -73,7 +73,7 @@ WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL
 """
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       user_id, tenant_id
+       user_id, alongside, tenant_id
 FROM turns JOIN sessions USING (session_key)
 WHERE outcome IS NULL
 ORDER BY position
@@ -169,7 +169,10 @@ def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> 
 
 
 def read_unfinished(connection: apsw.Connection) -> tuple[tuple[TenantId, Turn], ...]:
-    return tuple((TenantId(row[-1]), decode_turn(row[:-1])) for row in fetch(connection, UNFINISHED, ()))
+    return tuple(
+        (TenantId(tenant_id), msgspec.structs.replace(decode_turn(tuple(row)), alongside=alongside))
+        for *row, alongside, tenant_id in fetch(connection, UNFINISHED, ())
+    )
 
 
 def decode_turn(row: tuple[Any, ...]) -> Turn:
