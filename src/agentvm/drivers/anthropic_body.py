@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, is_url, newest_user
+from agentvm.drivers.chat_body import GO_ON, Json, Reader, file_text, is_text, is_url, newest_user
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
@@ -35,6 +35,10 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     if messages and messages[0]["role"] == "assistant":
         # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
         messages.insert(0, {"role": "user", "content": [dict(_NOTHING)]})
+    if prompt.begun.strip():
+        # Not as the beginning of the answer itself: not all models take that, and none that thinks first.
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": prompt.begun.rstrip()}]})
+        messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):

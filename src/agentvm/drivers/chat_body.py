@@ -17,6 +17,12 @@ Json = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
+GO_ON = (
+    "Your answer above was cut off. Go on from exactly where it stopped: "
+    "write only what is still missing of it, and repeat nothing."
+)
+"""What a model is told after the beginning of an answer that it has not finished."""
+
 _MARK = "field:"
 _TEXTS = frozenset(
     f"application/{kind}"
@@ -43,6 +49,8 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     for said in prompt.conversation:
         reader = Reader(failures, lenient=said is not newest)
         messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
+    if prompt.begun.strip():
+        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
     body: Json = {
         "model": prompt.model,
         "messages": messages,

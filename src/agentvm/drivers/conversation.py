@@ -45,7 +45,7 @@ def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
 
 def most_tokens(prompt: Prompt) -> int:
     """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
-    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
+    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun))
     return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
 
 

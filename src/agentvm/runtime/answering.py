@@ -66,6 +66,8 @@ class Accepted:
     """Whether the server has died of it too often for it to be begun again."""
     spent: Usage = NO_USAGE
     """Of its model calls that were finished before a restart."""
+    asked_for: tuple[turn.PendingCall, ...] = ()
+    """The tools that it was asking for when its process died, as far as the calls were whole."""
     request_id: str | None = None
     """The request that it came with, for the log."""
     cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -147,7 +149,7 @@ class Answering:
 
     async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
+        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun)
         now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
         asked.attempt.made()
         async with aclosing(chosen.driver.run(prompt)) as outputs:
@@ -205,6 +207,10 @@ class Answering:
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
         )
         await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
+        if accepted.asked_for:
+            used = NO_USAGE if accepted.cut is None else accepted.cut.usage
+            await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
+            return
         again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
         accepted.state = msgspec.structs.replace(now, pending=again)
         for pending in now.pending:
@@ -252,6 +258,7 @@ class Answering:
             thinking=definition.thinking,
             temperature=definition.temperature,
             silence=self._limits.silence_seconds,
+            begun=self._accepted.state.told,
         )
 
     async def _run_tools(self) -> None:

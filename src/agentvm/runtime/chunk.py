@@ -160,7 +160,7 @@ class _Packer:
         self._close_run()
         data = event.data
         if isinstance(data, MessageStart):
-            self._speaking, self._offset = data.message_id, 0
+            self._speaking, self._offset = data.message_id, len(data.text or "")
         entry = _Entry(data.type, self._scope(event), self._since(event))
         if isinstance(data, MessageEvent):
             entry.message_id = data.message.id

@@ -14,13 +14,14 @@ from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
 from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import MessageId, TenantId
+from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import recovery, suspects, turn
 from agentvm.runtime.answering import Accepted
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
-from agentvm.runtime.turn import TurnState
+from agentvm.runtime.turn import PendingCall, TurnState
 from agentvm.storage.base import LogStore, SessionWrite
 
 logger = get_logger(__name__)
@@ -76,41 +77,51 @@ async def take_up(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None
         await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
     async with ports.taking_up:
         log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
-        done = await _review(ports, tenant_id, log, left)
-        accepted.cut, accepted.spent = await _find_cut(ports, tenant_id, log, left), done.usage
-    accepted.state = _with(accepted.state, done)
+        own = await _own_messages(ports, tenant_id, log, left)
+        told = await _told(ports, tenant_id, log, left)
+    done = recovery.review(own, left.turn_id)
+    accepted.cut, accepted.spent = recovery.find_cut(told, left.turn_id), done.usage
+    accepted.state = _with_partial(_with(accepted.state, done), recovery.find_partial(told, left.turn_id))
+    accepted.asked_for = _whole_calls(own, accepted.state.told_id)
     accepted.left = None
 
 
-async def _review(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> recovery.Done:
+def _with_partial(state: TurnState, partial: recovery.Partial | None) -> TurnState:
+    return state if partial is None else msgspec.structs.replace(state, told=partial.text, told_id=partial.message_id)
+
+
+def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[PendingCall, ...]:
+    """The tool calls of a message that was cut off: those that are stored are whole, and none of them was run."""
+    calls = (message for message in own if isinstance(message, ToolCallMessage) and message.parent_id == message_id)
+    return tuple(PendingCall(message.tool_call, None) for message in calls)
+
+
+async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> tuple[Message, ...]:
     """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
     try:
         own, _ = await log.list_turn_messages(left, TURN_MAX_BYTES)
     except RecordUnreadable as error:
-        await ports.quarantine.put(tenant_id, left.container_id, left.session_id, f"its history cannot be read ({error})")
-        return recovery.Done()
-    return recovery.review(own, left.turn_id)
-
-
-async def _find_cut(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> recovery.Cut | None:
-    try:
-        return recovery.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
-    except (RecordUnreadable, SessionNotFound, zlib.error, msgspec.DecodeError, KeyError, IndexError) as error:
-        # Nobody is kept from going on by a call that cannot be billed.
-        logger.error("cut_call_unknown", turn_id=left.turn_id, error=repr(error))
-        return None
+        reason = f"its history cannot be read ({error})"
+        await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
+        return ()
+    return own
 
 
 async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
     """What the model was heard to say last in the session, from its log and from what is not in it yet."""
     live = ports.journal.find(tenant_id, left.session_id)
     tail = [] if live is None else live.tail
-    first, last = await log.range()
-    oldest = max(first - 1, last - EVENTS_MAX)
-    events = await _read(log, tenant_id, max(oldest, await log.last_before(left.accepted_at)), last)
-    if not any(event.scope.turn_id == left.turn_id for event in (*events, *tail)):
-        # The clock was set back meanwhile.
-        events = await _read(log, tenant_id, oldest, last)
+    try:
+        first, last = await log.range()
+        oldest = max(first - 1, last - EVENTS_MAX)
+        events = await _read(log, tenant_id, max(oldest, await log.last_before(left.accepted_at)), last)
+        if not any(event.scope.turn_id == left.turn_id for event in (*events, *tail)):
+            # The clock was set back meanwhile.
+            events = await _read(log, tenant_id, oldest, last)
+    except (RecordUnreadable, SessionNotFound, zlib.error, msgspec.DecodeError, KeyError, IndexError) as error:
+        # Nobody is kept from going on by a call that cannot be billed, or by an answer whose beginning is not known.
+        logger.error("cut_call_unknown", turn_id=left.turn_id, error=repr(error))
+        return []
     return [*events, *tail]
 
 

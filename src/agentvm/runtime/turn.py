@@ -70,11 +70,19 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int | None = None
     attempt: int = 1
     """How often somebody was asked for this model call, with this time."""
+    told: str = ""
+    """Of a message that a restart cut off: what clients have heard of it, with which the next message begins."""
+    told_id: MessageId | None = None
+    """The id that they know it by."""
 
     # The model call in progress.
     message_id: MessageId | None = None
     message_started_at: int = 0
     text: Chunks = None
+    prefix: str = ""
+    """What the message begins with, told before a restart; `text` is what came since."""
+    repeated: int | None = None
+    """How much of the prefix the model has said again, which is not told twice; None when it has not begun so."""
     thinking: tuple[ThinkingPart, ...] = ()
     open_thinking: Chunks = None
     open_call: OpenCall | None = None
@@ -102,10 +110,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         return now, ()
     match output:
         case model.TextDelta(text=text):
-            text = sound(text)
-            grown = _replace(now, text=(now.text, text), responding=True)
-            delta = stream.TextDelta(text=text)
-            return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
+            return _grow_text(now, sound(text))
         case model.TextStarted():
             return _replace(now, responding=False), (stream.TextContentBlockStart(),)
         case model.TextStopped():
@@ -132,6 +137,16 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
             return _start_message(now, sound(name), at)
         case model.MessageStopped(stop_reason=reason):
             return _stop_message(now, reason, at)
+
+
+def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: Usage, at: int) -> Step:
+    """A message that a restart cut off after it had asked for tools: these calls are whole, so the turn goes on with them."""
+    message_id = now.told_id or MessageId("")
+    parts = (TextPart(text=text),) if text.strip() else ()
+    record = AssistantMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", content=parts, usage=used)
+    kept = message.AssistantMessage(message=record) if parts else message.SilentMessage(message=record)
+    now = _replace(now, told="", told_id=None, pending=calls)
+    return now, (stream.MessageStop(stop_reason="tool_use"), kept)
 
 
 def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool, at: int) -> Step:
@@ -199,6 +214,10 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         message_id=message_id,
         message_started_at=at,
         text=None,
+        prefix=now.told,
+        repeated=0 if now.told else None,
+        told="",
+        told_id=None,
         thinking=(),
         open_thinking=None,
         open_call=None,
@@ -206,8 +225,29 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         responding=False,
         call_usage=NO_USAGE,
     )
-    start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked, asked_at=now.asked_at, attempt=now.attempt)
+    start = stream.MessageStart(
+        message_id=message_id,
+        model=name,
+        asked=now.asked,
+        asked_at=now.asked_at,
+        attempt=now.attempt,
+        text=now.told or None,
+    )
     return started, (start, state.ConversationStart(message_id=message_id))
+
+
+def _grow_text(now: TurnState, text: str) -> Step:
+    """Text of the model. What it says again of what was told before a restart is passed over, as long as it is the same."""
+    if now.repeated is not None:
+        before = now.prefix[now.repeated :]
+        if before.startswith(text):
+            return _replace(now, repeated=now.repeated + len(text)), ()
+        # It has said all of it again, and goes on; or it has gone on at once, and only began alike.
+        text = text[len(before) :] if text.startswith(before) else now.prefix[: now.repeated] + text
+        now = _replace(now, repeated=None)
+    grown = _replace(now, text=(now.text, text), responding=True)
+    delta = stream.TextDelta(text=text)
+    return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
 
 
 def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
@@ -224,11 +264,12 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
 
 def _close_message(now: TurnState, *, cut: bool) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
-    text = _join(now.text)
-    used = _used(now, text) if cut else now.call_usage
+    said = _join(now.text)
+    used = _used(now, now.prefix[: now.repeated or 0] + said) if cut else now.call_usage
+    text = now.prefix + said
     closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE)
     if now.message_id is None:
-        return closed, ()
+        return _keep_told(closed)
     called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
     parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
@@ -245,6 +286,15 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
     if parts or now.pending:
         return closed, (called, message.SilentMessage(message=record))
     return closed, (called,)
+
+
+def _keep_told(now: TurnState) -> Step:
+    """What clients have heard of a message that a restart cut off is kept, though nobody has gone on with it."""
+    if now.told_id is None or not now.told.strip():
+        return now, ()
+    content = (TextPart(text=now.told),)
+    record = AssistantMessage(id=now.told_id, timestamp=now.accepted_at, turn_id=now.turn_id, role="assistant", content=content)
+    return _replace(now, told="", told_id=None), (message.AssistantMessage(message=record),)
 
 
 def _used(now: TurnState, text: str) -> Usage:
