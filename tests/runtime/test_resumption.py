@@ -247,6 +247,22 @@ async def test_a_turn_that_cannot_be_counted_is_not_looked_at() -> None:
         assert accepted.left is not None
 
 
+async def test_a_turn_that_fails_before_it_was_looked_at_gives_out_no_id_again(prepared: Prepared) -> None:
+    async with open_world(
+        ScriptedDriver(lambda prompt: [*reply("a", "b")[:4], Pause(anyio.Event())]), path=prepared.path
+    ) as world:
+        await world.say(world.start(), "go")
+        await world.hear("text_delta", times=2)
+        before = {message.id for message in await world.messages()}
+        world.runtime._suspends = True
+    # The first commit folds the journal, the second drops it, the third counts the turn: from there on nothing is stored.
+    async with open_world(ScriptedDriver(), path=prepared.path, fails=lambda number: 3 <= number <= 6) as world:
+        heard = await world.hear("turn_response")
+        (error,) = [event["data"]["id"] for event in heard if event["type"] == "error_message"]
+        assert error not in before
+        assert int(error.rpartition("_")[2]) > 5
+
+
 async def test_a_turn_on_its_last_attempts_is_given_up_whoever_is_to_blame(prepared: Prepared) -> None:
     most = Limits().attempts + suspects.MORE_ATTEMPTS_MAX
     await prepared.leave(["a"], attempts=most, alongside=5)

@@ -39,9 +39,8 @@ def begin_again(left: Turn, done: recovery.Done | None) -> TurnState:
 
 
 def _with(state: TurnState, done: recovery.Done) -> TurnState:
-    return msgspec.structs.replace(
-        state, produced=done.produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids
-    )
+    produced = max(state.produced, done.produced)
+    return msgspec.structs.replace(state, produced=produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
 
 
 async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], *, alongside: int | None = None) -> None:
@@ -67,6 +66,9 @@ async def take_up(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None
     left = accepted.left
     if left is None:
         return
+    # Each id came with an event, so this is beyond all that the turn may have given out before, however it ends now.
+    head = (await ports.journal.open(tenant_id, left.container_id, left.session_id)).head
+    accepted.state = msgspec.structs.replace(accepted.state, produced=max(head, accepted.state.produced))
     ports.quarantine.check(tenant_id, left.session_id)
     if not accepted.counted:
         await count(ports, [(tenant_id, accepted, left)])

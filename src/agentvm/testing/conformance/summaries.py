@@ -110,10 +110,13 @@ async def check_no_more_is_recalled_than_is_allowed(store: Store) -> None:
     )
     assert await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=2 * size)) == (["q4", "a4"], True)
     # What waits behind it is nothing to it, however large it is.
-    waits = structs.replace(turn("t4"), message_id=MessageId("q4"))
-    await log.record(turns=[waits, structs.replace(turn("t3"), message_id=MessageId("q3"))], now=3)
+    open_turns = [structs.replace(turn(f"t{number}"), message_id=MessageId(f"q{number}")) for number in (2, 3, 4)]
+    await log.record(turns=open_turns, now=3)
     found, truncated = await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=3 * size))
     assert (found, truncated) == (["q3", "a3", "a4"], True)
+    # One before it that has no end, because the disk refused it, was said all the same.
+    found, _ = await ids(Reading(max_bytes=8 * size, current=MessageId("q3")))
+    assert found == ["q1", "a1", "q2", "a2", "q3", "a3", "a4"]
 
 
 async def check_a_recall_without_summaries_has_what_they_cover(store: Store) -> None:

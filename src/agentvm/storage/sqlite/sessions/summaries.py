@@ -49,7 +49,9 @@ WITH RECURSIVE
     ),
     waiting AS MATERIALIZED (
         SELECT message_id FROM turns
-        WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL AND message_id != :current
+        WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL AND position > (
+            SELECT position FROM turns AS own WHERE own.session_key = turns.session_key AND own.message_id = :current
+        )
     ),
     bounds (first, current) AS MATERIALIZED (
         SELECT
