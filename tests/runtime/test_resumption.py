@@ -270,3 +270,15 @@ async def test_a_turn_on_its_last_attempts_is_given_up_whoever_is_to_blame(prepa
         await finished(world.store)
         assert [session.session_id for _, session in await world.store.list_quarantined()] == ["a"]
         assert "turn_resumed" not in types(world.hear_nowait())
+
+
+@pytest.mark.parametrize(("accepted_at", "least", "most"), [(1, 900, 10_000), (10**12, 0, 10_000)])
+async def test_across_a_restart_a_turn_takes_what_the_clock_says_and_never_less_than_no_time(
+    accepted_at: int, least: int, most: int
+) -> None:
+    async with open_world(ScriptedDriver()) as world:
+        agent = world.start()
+        # The clock of the tests has come to about a thousand.
+        agent.release(agent.resume(structs.replace(left(world), accepted_at=accepted_at)))
+        heard = await world.hear("turn_response")
+        assert least <= heard[-1]["data"]["duration"] < most

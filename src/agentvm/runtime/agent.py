@@ -278,6 +278,7 @@ class Agent:
         accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
         accepted.left = left if done is None else None
+        accepted.before_ms = max(0, self._ports.clock() - left.accepted_at)
         if stopped:
             accepted.cancelling.cancel()
         self.inbox.append(accepted)
@@ -384,7 +385,7 @@ class Agent:
     async def _finish(self, accepted: Accepted, end: turn.Step) -> None:
         """Not interruptible: a turn has one end, also when everything is being cancelled."""
         accepted.state, told = end
-        told = (*accepted.bill.repeat(), *accepted.bill.enter(told))
+        told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed(told)))
         with anyio.CancelScope(shield=True):
             try:
                 if not await self.voice.tell(told, accepted.scope):

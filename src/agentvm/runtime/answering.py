@@ -13,7 +13,7 @@ from agentvm.drivers.conversation import most_tokens, share_window, weigh
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
-from agentvm.events.base import Scope
+from agentvm.events.base import EventData, Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
@@ -74,6 +74,18 @@ class Accepted:
     """Cancelled to stop the turn, whether it already runs or not."""
     over: anyio.Event = field(default_factory=anyio.Event)
     """Set when it has ended."""
+    since: float = field(default_factory=anyio.current_time)
+    """When this process took it, in the loop's time: the clock on the wall may be set meanwhile."""
+    before_ms: int = 0
+    """How long it had been going on by then."""
+
+    def timed(self, told: Sequence[EventData]) -> tuple[EventData, ...]:
+        """The events, with how long the turn took in its end."""
+        took = self.before_ms + int((anyio.current_time() - self.since) * 1000)
+        return tuple(
+            msgspec.structs.replace(data, duration=took) if isinstance(data, turn_events.TurnResponse) else data
+            for data in told
+        )
 
 
 class Answering:
@@ -293,8 +305,10 @@ class Answering:
         await done.send((pending.call, outcome))
 
     async def _advance(self, made: turn.Step) -> None:
-        self._ports.journal.post(self._log, self._accepted.bill.enter(made[1]), self._accepted.scope)
-        self._accepted.state = made[0]
+        state, told = made
+        told = self._accepted.timed(told) if state.ended else told
+        self._ports.journal.post(self._log, self._accepted.bill.enter(told), self._accepted.scope)
+        self._accepted.state = state
         if self._ports.journal.crowded:
             await self._settle()
 
