@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
 from agentvm.drivers.chat_body import GO_ON, Json, Reader, file_text, is_text, is_url, newest_user
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.refusal import Origin
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
 _CACHED: Json = {"type": "ephemeral"}
@@ -58,6 +59,22 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
         tools[-1]["cache_control"] = _CACHED
         body["tools"] = tools
     return body
+
+
+def origins(prompt: Prompt) -> list[Origin]:
+    """Where each of the request's messages came from."""
+    found: list[Origin] = []
+    for number, said in enumerate(prompt.conversation):
+        match said:
+            case UserSaid(content=tuple(parts)):
+                kept = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
+                found.append((number, kept or (None,)))
+            case AssistantSaid() if not _assistant_blocks(said):
+                pass
+            case _:
+                found.append((number, ()))
+    begins_late = found and isinstance(prompt.conversation[found[0][0] or 0], AssistantSaid)
+    return [(None, ()), *found] if begins_late else found
 
 
 def _goes_on_without_thinking(conversation: Sequence[Said]) -> bool:
@@ -118,8 +135,12 @@ def _result(result: ToolResult) -> Json:
 def _user_blocks(content: UserContent, reader: Reader) -> list[Json]:
     parts = (TextPart(text=content),) if isinstance(content, str) else content
     # A blank text block is refused, and so is a message without blocks.
-    said = [part for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+    said = [part for part in parts if not _is_blank(part)]
     return [reader.render(part, _user_block) for part in said] or [dict(_NOTHING)]
+
+
+def _is_blank(part: UserPart) -> bool:
+    return isinstance(part, TextPart) and not part.text.strip()
 
 
 def _user_block(part: UserPart, failures: Failures) -> Json:

@@ -305,7 +305,16 @@ class ProviderAuthFailed(ProviderError):
 
 
 class ProviderBadRequest(ProviderError):
+    """The provider does not take the request. `said`, `param` and `reason` are its own words for that, as far as it has any.
+
+    `place` is what of the prompt it names: an entry of the conversation, and a part of that.
+    """
+
     code = "provider_bad_request"
+    said: str = ""
+    param: str = ""
+    reason: str = ""
+    place: tuple[int, int | None] | None = None
 
 
 class ProviderRateLimited(ProviderError):

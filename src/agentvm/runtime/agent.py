@@ -23,7 +23,8 @@ from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, recovery, turn
-from agentvm.runtime.answering import Accepted, Answering, Failure, failure_of
+from agentvm.runtime.accepted import Accepted, Failure, failure_of
+from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
@@ -11,81 +10,31 @@ import msgspec
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.conversation import most_tokens, share_window, weigh
 from agentvm.drivers.models import Chosen
-from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.errors import (
+    ProviderBadRequest,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    Refused,
+    TurnLimitReached,
+)
 from agentvm.events import turn as turn_events
-from agentvm.events.base import EventData, Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage, estimate_tokens
-from agentvm.runtime import attached, budget, context, recovery, turn
-from agentvm.runtime.billing import Bill
+from agentvm.runtime import attached, budget, context, recovery, refusal, turn
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
-
-
-Failure = tuple[str, str, bool]
-"""A code, a text for people, and whether to try again may help."""
-
-
-def failure_of(error: AgentVMError) -> Failure:
-    return error.code, str(error), not isinstance(error, ProviderError) or error.retryable
-
-
-@dataclass(slots=True, eq=False)
-class Accepted:
-    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
-
-    state: turn.TurnState
-    scope: Scope
-    bill: Bill
-    released: bool = False
-    cursor: int = 0
-    """The event before its first."""
-    resumed: bool = False
-    """Whether it goes on after a restart."""
-    cut: recovery.Cut | None = None
-    """The model call it was in when its process died."""
-    settled: bool = False
-    """Whether what it used before a restart was charged."""
-    attempt: int = 0
-    """How often it was begun before and died with its process."""
-    left: Turn | None = None
-    """The row of a turn from before a restart, as long as nobody has looked at what it has done."""
-    counted: bool = False
-    """Whether this attempt is on disk."""
-    is_to_blame: bool = False
-    """Whether the server has died of it too often for it to be begun again."""
-    spent: Usage = NO_USAGE
-    """Of its model calls that were finished before a restart."""
-    asked_for: tuple[turn.PendingCall, ...] = ()
-    """The tools that it was asking for when its process died, as far as the calls were whole."""
-    request_id: str | None = None
-    """The request that it came with, for the log."""
-    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to stop the turn, whether it already runs or not."""
-    over: anyio.Event = field(default_factory=anyio.Event)
-    """Set when it has ended."""
-    since: float = field(default_factory=anyio.current_time)
-    """When this process took it, in the loop's time: the clock on the wall may be set meanwhile."""
-    before_ms: int = 0
-    """How long it had been going on by then."""
-
-    def timed(self, told: Sequence[EventData]) -> tuple[EventData, ...]:
-        """The events, with how long the turn took in its end."""
-        took = self.before_ms + int((anyio.current_time() - self.since) * 1000)
-        return tuple(
-            msgspec.structs.replace(data, duration=took) if isinstance(data, turn_events.TurnResponse) else data
-            for data in told
-        )
 
 
 class Answering:
@@ -98,6 +47,9 @@ class Answering:
         self._accepted = accepted
         # As they are when the turn begins: it ends under the rules it began with.
         self._limits = ports.limits_of(log.tenant_id)
+        self._told: list[context.Traced] = []
+        """What the model was told last, and in which messages that was said."""
+        self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._cost = 0
         """Of the turn's calls so far, each at the rate of who answered it."""
 
@@ -127,9 +79,17 @@ class Answering:
             await self._settle()
         history = await self._history(candidates)
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
-        lineup = Lineup(candidates)
-        while not await self._try(lineup, await lineup.next(), history):
-            pass
+        while True:
+            lineup = Lineup(candidates)
+            try:
+                while not await self._try(lineup, await lineup.next(), history):
+                    pass
+                break
+            except ProviderBadRequest as error:
+                if self._accepted.state.message_id is not None:
+                    raise
+                history = await self._refusals.set_aside(error, candidates[0].provider, self._told, history)
+        await self._refusals.confirm()
 
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
@@ -252,8 +212,8 @@ class Answering:
         wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
         summary = None if history.summary is None else history.summary.text
-        said = context.build(
-            history.messages,
+        self._told = context.compose(
+            refusal.without(history.messages, history.refused),
             self._accepted.state.turn_id,
             system=system,
             tools=tools,
@@ -263,7 +223,7 @@ class Answering:
         )
         return Prompt(
             model=model,
-            conversation=said,
+            conversation=tuple(said for said, _ in self._told),
             max_tokens=max_tokens,
             system=system,
             tools=tools,

@@ -18,7 +18,7 @@ from agentvm.model.ids import MessageId, TenantId
 from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import recovery, suspects, turn
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
 from agentvm.runtime.turn import PendingCall, TurnState

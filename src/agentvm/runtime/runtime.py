@@ -23,8 +23,8 @@ from agentvm.model.image import Image
 from agentvm.model.limits import Limits
 from agentvm.model.resource import is_reference
 from agentvm.model.turn import Turn
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.answering import Accepted
 from agentvm.runtime.billing import Meter, Unmetered
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY

@@ -11,7 +11,7 @@ from agentvm.model.ids import TenantId
 from agentvm.model.image import Image
 from agentvm.model.usage import estimate_tokens
 from agentvm.runtime import context
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import Cut
 
