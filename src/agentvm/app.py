@@ -35,6 +35,8 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.export import export_budget
+from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Store
@@ -106,6 +108,8 @@ class AgentVM:
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer
+        self.imports = ImportQueue()
+        self.exporting = export_budget()
         self._config = config
         self._settings = settings
         self.resources = resources
@@ -272,7 +276,7 @@ async def open_agentvm(
             store=store,
             runtime=runtime,
             office=office,
-            definitions=Definitions(definitions),
+            definitions=Definitions(store, clock, definitions),
             resources=centre,
             logs=rules.logs,
             clock=clock,

@@ -19,6 +19,7 @@ from agentvm.model.headers import parse_headers
 from agentvm.model.ids import AgentId, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.observability.log_book import Keeping, LogBook
 from agentvm.observability.observatory import Observatory, known_by
+from agentvm.observability.turn_lines import TurnLines
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.builtin_tools import builtin_tools
 from agentvm.runtime.runtime import Runtime, open_runtime
@@ -151,7 +152,12 @@ async def open_watched(
             cost=rules.prices.cost,
             meter=rules.metering,
             choose=rules.office.own_keys.choose,
-            effectors=(observatory.metrics, *beside.effectors, *(() if telemetry is None else (telemetry.tracing,))),
+            effectors=(
+                observatory.metrics,
+                TurnLines(),
+                *beside.effectors,
+                *(() if telemetry is None else (telemetry.tracing,)),
+            ),
             suspends=settings.config.data_dir is not None,
         )
     )

@@ -64,3 +64,15 @@ async def test_those_who_ask_at_once_get_no_more_containers_than_the_limit() -> 
         assert len(made) == 3
         # One that is there is not one more.
         assert await desk.ask("container_create", containerId=made[0]) == {"containerId": made[0]}
+
+
+async def test_containers_are_listed_page_by_page() -> None:
+    async with open_desk() as desk:
+        for number in range(5):
+            await desk.ask("container_create", containerId=f"c{number}")
+        first = await desk.ask("container_list", limit=3)
+        assert first["containerIds"] == ["c0", "c1", "c2"]
+        rest = await desk.ask("container_list", limit=3, cursor=first["nextCursor"])
+        assert rest == {"containerIds": ["c3", "c4"]}
+        assert (await desk.ask("container_list", cursor="x"))["errorCode"] == "invalid_input"
+        assert (await desk.ask("container_list", limit=0))["errorCode"] == "invalid_input"

@@ -4,7 +4,6 @@ The first SIGINT or SIGTERM lets running turns finish; the second ends the proce
 that was acknowledged.
 """
 
-import importlib
 import signal
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ import click
 from agentvm.cli import program
 from agentvm.cli.options import auth_option, configure, loop_options, server_options
 from agentvm.config import ServerConfig
-from agentvm.drivers.registry import DRIVERS
+from agentvm.drivers.registry import default_model
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE
@@ -155,14 +154,12 @@ def describe_model(config: ServerConfig) -> str:
     """The model that answers by default, with what a reader wonders about it."""
     provider, _, model = config.default_model.partition("/")
     driver, settings = config.driver_of(provider), config.driver_settings(provider)
-    if not (model := model or settings.model or ""):
-        module = importlib.import_module(DRIVERS[driver].partition(":")[0])
-        model = getattr(module, "DEFAULT_MODEL", "")
+    model = model or settings.model or default_model(driver) or ""
     name = f"{provider}/{model}" if model else provider
     if driver == "local":
         return f"{name} (embedded, no API key needed)"
     if driver == "scripted":
-        return f"{name} (repeats what you say)"
+        return f"{provider} (repeats what you say)"
     where = "" if settings.base_url is None else f" at {plain(settings.base_url)}"
     key = "without an API key" if settings.api_key is None else "with an API key"
     return f"{name} ({key}{where})"

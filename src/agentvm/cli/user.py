@@ -2,9 +2,9 @@
 
 import click
 
-from agentvm.cli.api import Api, RequestFailed, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.names import USER, find
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
-from agentvm.errors import NotFound
 
 EXAMPLES = """\b
 Examples:
@@ -67,7 +67,7 @@ def list_users(api: Api, show: Show) -> None:
 @tenant_option
 @asks_server
 def show_user(api: Api, show: Show, name: str) -> None:
-    """Show a user, by id or external id, and their containers."""
+    """Show a user, by id, external id or name, and their containers."""
     found = find_user(api, name)
     bound = api.get("users", str(found["userId"]), "containers").get("items", [])
     show.record({**found, "containers": [item["containerId"] for item in bound]}, DETAILS)
@@ -147,16 +147,8 @@ def unbind_user(api: Api, show: Show, name: str, container: str) -> None:
 
 
 def find_user(api: Api, name: str) -> Item:
-    """By id or, since that is what people know, by external id."""
-    try:
-        return api.get("users", name)
-    except RequestFailed as error:
-        if error.code != NotFound.code:
-            raise
-        for item in api.pages("users"):
-            if item.get("externalId") == name:
-                return item
-        raise
+    """By id, external id, name, or a unique beginning of the id."""
+    return find(api, USER, name)
 
 
 def _change(api: Api, show: Show, name: str, change: Item) -> None:

@@ -1,5 +1,7 @@
 """Agent commands — look at, interrupt and end what runs."""
 
+import msgspec
+
 from agentvm.commands.call import Call
 from agentvm.errors import InvalidInput
 from agentvm.protocol import commands as ask
@@ -12,7 +14,7 @@ async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
     agent = call.find_agent(command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
-    return ask.AgentGetReply(exists=True, agent_id=agent.agent_id, container_id=agent.container_id)
+    return ask.AgentGetReply(exists=True, **msgspec.structs.asdict(_record(agent)))
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
@@ -66,4 +68,6 @@ def _record(agent: Present) -> AgentRecord:
         container_id=agent.container_id,
         image_id=agent.image_id,
         session_id=agent.session_id,
+        state=agent.state.value if isinstance(agent, Agent) else "asleep",
+        queued=len(agent.inbox) if isinstance(agent, Agent) else 0,
     )

@@ -22,7 +22,8 @@ async def get(call: Call, command: ask.ContainerGet) -> ask.ContainerGetReply:
 
 
 async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListReply:
-    return ask.ContainerListReply(container_ids=await call.peer.store.list_containers())
+    found, next_cursor = await call.peer.store.page_containers(command.cursor, command.limit)
+    return ask.ContainerListReply(container_ids=found, next_cursor=next_cursor)
 
 
 async def ensure(call: Call, wanted: str) -> ContainerId:

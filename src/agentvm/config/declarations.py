@@ -174,7 +174,7 @@ class SystemGroup(Group, frozen=True, kw_only=True):
 class DefaultsGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[
         Milliseconds,
-        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="any"),
+        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="lower"),
     ] = 30_000
     max_tokens: Annotated[Amount, setting("Tokens of one answer, unless the image says otherwise.", tenant="any")] = 4_096
 
@@ -209,6 +209,9 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Bytes of one file that is uploaded.", tenant="lower")
     ] = 20 * 1024**2
     attachments_per_message: Annotated[Count, setting("Uploaded files to which one message may refer.", tenant="lower")] = 20
+    import_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Bytes of one import, unpacked.", tenant="lower")
+    ] = 1024**3
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 
 

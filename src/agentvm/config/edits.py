@@ -19,7 +19,7 @@ def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
     """The keys and their new values. `known` are the keys that have an override now. `InvalidInput` names all that is wrong."""
     edit: Edit = {}
     problems: list[str] = []
-    for key, value in _flat(changes, "", tuple(known)):
+    for key, value in leaves(changes, known):
         if key in edit:
             problems.append(f"{shorten(key)}: it is given twice")
             continue
@@ -36,6 +36,11 @@ def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
     if len(edit) > MOST:
         raise InvalidInput(f"One change has at most {MOST} settings, not {len(edit)}")
     return edit
+
+
+def leaves(tree: Mapping[str, object], known: Iterable[str] = ()) -> Iterable[tuple[str, object]]:
+    """Each setting of a tree under its dotted key. None for a group stands for each of the `known` keys below it."""
+    return _flat(tree, "", tuple(known))
 
 
 def _flat(tree: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> Iterable[tuple[str, object]]:

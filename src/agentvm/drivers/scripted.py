@@ -96,6 +96,7 @@ def echo(prompt: Prompt) -> Iterable[Step]:
     return reply(*(word if index == 0 else f" {word}" for index, word in enumerate(words)))
 
 
+DEFAULT_MODEL = "scripted"
 PROMPTS_MAX = 100
 """Prompts that a driver remembers, unless told otherwise."""
 
@@ -104,7 +105,7 @@ class ScriptedDriver:
     """Plays a script and remembers the last prompts it was given, at most `prompts_max`."""
 
     name = "scripted"
-    default_model = "scripted"
+    default_model = DEFAULT_MODEL
 
     def __init__(self, script: Script = echo, *, window: int = 100_000, prompts_max: int = PROMPTS_MAX) -> None:
         self._script = script

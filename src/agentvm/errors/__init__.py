@@ -333,8 +333,15 @@ class ProviderUnreachable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
+    """`waited` is how many seconds this server waited before it gave up; None when the provider itself reported a timeout."""
+
     code = "timeout"
     retryable = True
+    waited: float | None = None
+
+    def __init__(self, message: str, *, retry_after: float | None = None, waited: float | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.waited = waited
 
 
 class ProviderProtocolError(ProviderError):

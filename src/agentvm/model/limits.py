@@ -59,6 +59,8 @@ class Limits:
     """Of one file that is uploaded."""
     attachments_per_message: int = 20
     """To which one message may refer."""
+    import_bytes: int = 1024**3
+    """Of one import, unpacked."""
     agents: int = 20_000
     """Idle agents in memory; beyond them those that rested longest leave."""
     compaction: Compaction = Compaction()

@@ -10,6 +10,7 @@ from agentvm.errors import InvalidInput, shorten, suggest
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.ignored import note_ignored
 from agentvm.protocol.link import WireEvent
 from agentvm.protocol.table import ADDITIVE, COMMANDS
 
@@ -133,7 +134,7 @@ def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
     try:
         if name in _strict:
             _strict[name].decode(data)
-        return _commands[name].decode(data)
+        return note_ignored(name, _commands[name].decode(data), data)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"Invalid {name}_request: {_said(name, str(error))}") from None
 

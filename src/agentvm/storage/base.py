@@ -24,6 +24,7 @@ from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.carry import Carrier
+from agentvm.storage.definitions import DefinitionStore
 from agentvm.storage.drafts import DraftStore
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.retention import RetentionStore
@@ -226,6 +227,9 @@ class TenantStore(Protocol):
     async def list_containers(self) -> tuple[ContainerId, ...]:
         """Oldest first."""
 
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        """A page of them, oldest first, and the cursor of the next page if there is one. `InvalidInput` for another cursor."""
+
     async def find_image(self, image_id: ImageId) -> ContainerId | None: ...
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None: ...
@@ -260,6 +264,8 @@ class Store(Protocol):
     def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
     def resources(self, tenant_id: TenantId) -> ResourceStore: ...
+
+    def definitions(self, tenant_id: TenantId) -> DefinitionStore: ...
 
     def carrier(self, tenant_id: TenantId) -> Carrier: ...
 

@@ -1,4 +1,5 @@
 import os
+from importlib import resources
 from pathlib import Path
 
 import anyio
@@ -23,7 +24,9 @@ def schema(connection: apsw.Connection) -> list[str]:
 
 
 def test_every_migration_is_found_in_the_package_in_order() -> None:
-    assert len(MIGRATIONS) == 15
+    folder = resources.files("agentvm.storage.sqlite") / "schema"
+    numbers = sorted(int(file.name.partition("_")[0]) for file in folder.iterdir() if file.name.endswith(".sql"))
+    assert numbers == list(range(1, len(MIGRATIONS) + 1))
     assert "CREATE TABLE messages" in MIGRATIONS[0]
 
 

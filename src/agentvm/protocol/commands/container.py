@@ -1,5 +1,9 @@
 """Container commands — isolation boundaries."""
 
+from typing import Annotated
+
+import msgspec
+
 from agentvm.model.ids import ContainerId
 from agentvm.protocol.commands.base import Command, Reply
 
@@ -33,13 +37,23 @@ class ContainerGet(Command[ContainerGetReply]):
         return ContainerGetReply(exists=False)
 
 
+CONTAINERS_PER_PAGE_MAX = 1_000
+
+
 class ContainerListReply(Reply):
+    """`next_cursor` is there if there are more: the `cursor` of the next page."""
+
     container_ids: tuple[ContainerId, ...]
+    next_cursor: str | None = None
 
 
 class ContainerList(Command[ContainerListReply]):
+    """A page of the containers within reach, oldest first."""
+
     name = "container_list"
     reply_type = ContainerListReply
+    cursor: str | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=CONTAINERS_PER_PAGE_MAX)] = CONTAINERS_PER_PAGE_MAX
 
     def refused(self) -> Reply:
         return ContainerListReply(container_ids=())

@@ -9,6 +9,7 @@ that is neither public nor made here is refused when the server starts (`check_g
 import functools
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack
 from typing import Any, BinaryIO, Final, cast
 from urllib.parse import parse_qsl
 
@@ -253,15 +254,18 @@ async def _body(request: Asked) -> bytes:
 
 async def _with_file(route: Route, ask: Ask[Given], request: Asked) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
-    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
-        bound, size = route.bound, 0
-        if bound is not None and (said := request.headers.get("content-length", "")).isdigit():
-            bound(ask, int(said))
+    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
+        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
+        if route.receiving is not None:
+            bounds.append(stack.enter_context(route.receiving(ask)))
+        said, size = request.headers.get("content-length", ""), 0
+        for bound in bounds if said.isdigit() else ():
+            bound(int(said))
         chunks = aiter(request.stream())
         while chunk := await _next(chunks):
             size += len(chunk)
-            if bound is not None:
-                bound(ask, size)
+            for bound in bounds:
+                bound(size)
             file.write(chunk)
         ask.file = cast("BinaryIO", file)
         return await route.function(ask)

@@ -4,6 +4,7 @@ A noun's file lists its routes. Nothing here is served: `agentvm.server.http.gat
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO, Final, Generic, Literal, TypedDict, TypeVar, Unpack
@@ -135,6 +136,8 @@ class Route:
     """Its own bound in bytes; else that of all."""
     bound: Callable[[Ask[Any], int], None] | None = None
     """For a file: hears how large it says it is, then how much has come so far, and raises what refuses it."""
+    receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]] | None = None
+    """For a file: entered before it is read and left when the request is answered. What it gives hears the same as `bound`."""
     head: bool = False
     """Whether HEAD is answered as well, with the headers of GET."""
     statuses: tuple[int, ...] = ()
@@ -159,6 +162,7 @@ class About(TypedDict, total=False):
     body: Literal["json", "bytes", "file"]
     most_body: int
     bound: Callable[[Ask[Any], int], None]
+    receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]]
     head: bool
     statuses: tuple[int, ...]
     media_type: str

@@ -126,8 +126,7 @@ class SqliteAttachmentStore:
         def begin(connection: apsw.Connection) -> int | None:
             if fetch(connection, _FIND_BLOB, (digest,)) or not fetch(connection, _HAS_CONTAINER, self._key):
                 return None
-            connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, 1)))
-            return connection.last_insert_rowid()
+            return begin_blob(connection, size, now)
 
         begun = await self._database.write(begin)
         if begun is not None:
@@ -206,6 +205,29 @@ def attach(
         return False
     connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
     return True
+
+
+def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
+    """The key of bytes that come piece by piece and are nobody's yet."""
+    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, 1)))
+    return connection.last_insert_rowid()
+
+
+def add_chunks(connection: apsw.Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
+    """Some of the bytes that were begun."""
+    connection.executemany(_ADD_CHUNK, ((blob_key, first + number, chunk) for number, chunk in enumerate(chunks)))
+
+
+def complete_blob(connection: apsw.Connection, blob_key: int, digest: str) -> None:
+    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept."""
+    if fetch(connection, _FIND_BLOB, (digest,)):
+        give_up_blob(connection, blob_key)
+    else:
+        connection.execute(_COMPLETE, (digest, blob_key))
+
+
+def give_up_blob(connection: apsw.Connection, blob_key: int) -> None:
+    connection.execute(_GIVE_UP, (blob_key,))
 
 
 def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:

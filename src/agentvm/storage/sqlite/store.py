@@ -6,7 +6,7 @@ from pathlib import Path
 
 import apsw
 
-from agentvm.errors import SessionNotFound, WritesRefused
+from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.session import Session
@@ -22,6 +22,7 @@ from agentvm.storage.sqlite.attachments import collect_attachments
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
+from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, read_quarantined, read_unfinished
@@ -95,6 +96,20 @@ class SqliteTenantStore:
 
         return await self._database.read(read)
 
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        created_at, position = (0, 0) if cursor is None else _place(cursor)
+
+        def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
+            rows = connection.execute(
+                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ?"
+                " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
+                (self._tenant_id, created_at, position, limit + 1),
+            ).fetchall()
+            more = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
+            return tuple(ContainerId(str(row[0])) for row in rows[:limit]), more
+
+        return await self._database.read(read)
+
     async def find_image(self, image_id: ImageId) -> ContainerId | None:
         return await self._find(
             f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}", image_id
@@ -162,6 +177,9 @@ class SqliteStore:
 
     def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
         return SqliteResourceStore(self._database, tenant_id)
+
+    def definitions(self, tenant_id: TenantId) -> SqliteDefinitionStore:
+        return SqliteDefinitionStore(self._database, tenant_id)
 
     def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
         return SqliteCarrier(self._database, tenant_id)
@@ -271,3 +289,11 @@ def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) 
             break
         last = entry
     return last
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    created_at, _, position = cursor.partition("-")
+    for number in (created_at, position):
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise InvalidInput("Invalid cursor: pass the `nextCursor` of a previous page unchanged")
+    return int(created_at), int(position)

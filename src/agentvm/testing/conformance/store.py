@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 from msgspec import structs
 
-from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound, StoreFailed
+from agentvm.errors import ContainerNotFound, ImageNotFound, InvalidInput, SessionNotFound, StoreFailed
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image, ImageConfig
@@ -74,12 +74,23 @@ async def check_creating_a_container_twice_keeps_the_first(store: Store) -> None
 async def check_containers_are_listed_oldest_first(store: Store) -> None:
     for name, now in (("b", 2), ("c", 2), ("a", 1), ("d", 3)):
         await store.tenant(ACME).container(ContainerId(name)).create(now)
-    assert await store.tenant(ACME).list_containers() == ("a", "b", "c", "d")
+    tenant = store.tenant(ACME)
+    assert await tenant.list_containers() == ("a", "b", "c", "d")
+    first, cursor = await tenant.page_containers(None, 3)
+    assert first == ("a", "b", "c")
+    assert await tenant.page_containers(cursor, 3) == (("d",), None)
+    assert await tenant.page_containers(None, 4) == (("a", "b", "c", "d"), None)
+    for wrong in ("", "x", "1-", "1-2-3", "-1-5", "9" * 30):
+        try:
+            await tenant.page_containers(wrong, 3)
+        except InvalidInput:
+            continue
+        raise AssertionError(f"{wrong!r} is taken for a cursor")
 
 
 async def check_an_image_comes_back_as_it_was(store: Store) -> None:
     definition = Definition(name="helper", description="d", system_prompt="s", model="echo/x", tools=(), max_tokens=7)
-    config = ImageConfig(name="n", tools=("a", "b"), mcp_servers={"x": {"command": ["y"], "n": 1.5, "null": None}})
+    config = ImageConfig(name="n", tools=("a", "b"), variables={"x": {"command": ["y"], "n": 1.5, "null": None}})
     built = structs.replace(image(definition=definition, now=3), config=config, description="about")
     home = await settle(store, built)
     assert await home.get_image(IMAGE) == built
