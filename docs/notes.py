@@ -141,10 +141,11 @@ COMMAND_NOTES: dict[str, str] = {
     "`container_forbidden`.",
     "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
     "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
-    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
+    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`, "
+    "`history_too_large`.",
     "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
     "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
-    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
+    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `history_too_large`, `invalid_input`.",
     "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
     "`session_fork` goes on from one of them. Fails with `session_not_found`.",
     "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "

@@ -8,7 +8,7 @@ from tests.drivers.fixtures import FAILURES, answered, called, prompt
 
 from agentvm.drivers import anthropic_body, chat_body
 from agentvm.drivers.base import AssistantSaid, Prompt, UserSaid
-from agentvm.drivers.refusal import Kind, kind_of, locate
+from agentvm.drivers.refusal import Kind, explain
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
@@ -61,8 +61,8 @@ def of_openai(message: str, *, param: str | None = None, code: str | None = None
 )
 def test_what_anthropic_refuses(message: str, place: tuple[int, int | None] | None, kind: Kind | None) -> None:
     error = of_anthropic(message)
-    locate(error, anthropic_body.origins(SAID))
-    assert (error.place, kind_of(error)) == (place, kind)
+    explain(error, anthropic_body.origins(SAID))
+    assert (error.place, error.kind) == (place, kind)
 
 
 @pytest.mark.parametrize(
@@ -82,24 +82,25 @@ def test_what_anthropic_refuses(message: str, place: tuple[int, int | None] | No
     ],
 )  # fmt: skip
 def test_what_openai_refuses(error: ProviderBadRequest, place: tuple[int, int | None] | None, kind: Kind | None) -> None:
-    locate(error, chat_body.origins(SAID))
-    assert (error.place, kind_of(error)) == (place, kind)
+    explain(error, chat_body.origins(SAID))
+    assert (error.place, error.kind) == (place, kind)
 
 
 def test_the_request_itself_is_not_what_was_said() -> None:
     late = prompt(AssistantSaid(text="hello"), UserSaid(content="hi"))
     error = of_anthropic("messages.0.content.0.text: no")
-    locate(error, anthropic_body.origins(late))
+    explain(error, anthropic_body.origins(late))
     assert error.place is None
     error = of_openai("no", param="messages[0].content")
-    locate(error, chat_body.origins(SAID))
+    explain(error, chat_body.origins(SAID))
     assert error.place is None
 
 
 def test_what_we_could_not_even_send_is_no_refusal() -> None:
     error = FAILURES.bad_request("a file of type application/zip")
     assert isinstance(error, ProviderBadRequest)
-    assert kind_of(error) is None
+    explain(error, ())
+    assert error.kind is None
 
 
 @pytest.mark.parametrize("said", [SAID, prompt(UserSaid(content=(TextPart(text=" "),))), prompt(AssistantSaid(text="hello"))])

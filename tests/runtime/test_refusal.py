@@ -4,6 +4,7 @@ import pytest
 
 from agentvm.drivers.base import UserSaid
 from agentvm.drivers.conversation import tell
+from agentvm.drivers.refusal import explain
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
@@ -88,7 +89,10 @@ def conversation(history: list[Message], current: int) -> list[Traced]:
 
 def refused(said: str, place: tuple[int, int | None] | None = None, reason: str = "") -> ProviderBadRequest:
     error = ProviderBadRequest(f"p refused the request (HTTP 400): {said}")
-    error.said, error.place, error.reason = said, place, reason
+    error.said, error.reason = said, reason
+    explain(error, ())
+    if place is not None:
+        error.place, error.kind = place, error.kind or "unknown"
     return error
 
 

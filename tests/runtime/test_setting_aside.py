@@ -10,6 +10,7 @@ from tests.runtime.fixtures import World, open_world
 
 from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Driver, DriverSettings, Prompt
+from agentvm.drivers.refusal import explain
 from agentvm.drivers.scripted import ScriptedDriver, Step, reply
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
@@ -99,7 +100,9 @@ async def test_a_picture_that_is_refused_fails_its_turn_and_no_later_one(
 
 def refused(said: str, place: tuple[int, int | None] | None = None) -> ProviderBadRequest:
     error = ProviderBadRequest(f"refused: {said}")
-    error.said, error.place = said, place
+    error.said = said
+    explain(error, ())
+    error.place = place
     return error
 
 

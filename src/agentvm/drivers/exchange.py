@@ -20,7 +20,7 @@ import msgspec
 
 from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ToolInputDelta
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.refusal import Origin, locate
+from agentvm.drivers.refusal import Origin, explain
 from agentvm.errors import ProviderBadRequest
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
@@ -110,7 +110,7 @@ async def exchange(
         try:
             response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
         except ProviderBadRequest as error:
-            locate(error, origins())
+            explain(error, origins())
             raise
         heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))

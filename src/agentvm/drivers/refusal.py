@@ -42,8 +42,13 @@ _ELSEWHERE_REASONS = frozenset(
 )
 
 
-def locate(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
-    """Notes in the error what of the prompt it names, if it does."""
+def explain(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
+    """Notes in the error what of the prompt it names, if it does, and what it is about."""
+    _locate(error, origins)
+    error.kind = _kind_of(error)
+
+
+def _locate(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
     found = _PLACE.search(error.param) or _PLACE.search(error.said)
     if found is None:
         return
@@ -57,8 +62,7 @@ def locate(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
     error.place = (said, parts[block] if block is not None and block < len(parts) else None)
 
 
-def kind_of(error: ProviderBadRequest) -> Kind | None:
-    """What the provider refuses; None when it is none of what was said."""
+def _kind_of(error: ProviderBadRequest) -> Kind | None:
     if error.place is None and (error.reason in _ELSEWHERE_REASONS or not error.said):
         return None
     if error.place is None and _ELSEWHERE.search(error.said):

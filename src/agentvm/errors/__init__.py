@@ -20,7 +20,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── Unauthenticated     no credentials, or none that are good
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · HistoryTooLarge
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -42,7 +42,7 @@ The code is contract, the text is for people. A message names the thing and, whe
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 _LONGEST_NAME = 200
 
@@ -307,7 +307,8 @@ class ProviderAuthFailed(ProviderError):
 class ProviderBadRequest(ProviderError):
     """The provider does not take the request. `said`, `param` and `reason` are its own words for that, as far as it has any.
 
-    `place` is what of the prompt it names: an entry of the conversation, and a part of that.
+    `place` is what of the prompt it names: an entry of the conversation, and a part of that. `kind` is what it seems to be
+    about; None when it is about nothing that was said.
     """
 
     code = "provider_bad_request"
@@ -315,6 +316,7 @@ class ProviderBadRequest(ProviderError):
     param: str = ""
     reason: str = ""
     place: tuple[int, int | None] | None = None
+    kind: Literal["media", "tools", "unknown"] | None = None
 
 
 class ProviderRateLimited(ProviderError):

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.refusal import kind_of
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
@@ -53,7 +52,7 @@ def decide(
 
     `current` is the user's message that is answered; `times` says how often the turn has set something aside before.
     """
-    kind = kind_of(error)
+    kind = error.kind
     if kind is None:
         return None
     found = _named(error, conversation) if error.place is not None else None
