@@ -194,8 +194,9 @@ async def open_world(
     models: Models | None = None,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     effectors: Sequence[Effector] = (),
+    watch: Callable[[Store], Any] = lambda store: store,
 ) -> AsyncIterator[World]:
-    """`models` are asked instead of the driver alone.
+    """`watch` makes of the store what the runtime is given. `models` are asked instead of the driver alone.
 
     `fails` says which commits the store refuses. A `path` that was used before has its image already."""
     clock = Ticking()
@@ -212,7 +213,7 @@ async def open_world(
         else:
             await container.add_image(image, session)
         async with open_runtime(
-            store=FlakyStore(own_store, fails),
+            store=watch(FlakyStore(own_store, fails)),
             models=models or Models({driver.name: driver}, driver.name),
             cost=cost,
             toolbox=Toolbox(tools),

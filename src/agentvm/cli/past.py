@@ -17,7 +17,7 @@ from agentvm.model.turn import Turn
 from agentvm.observability.timeline import draw
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.replay import Replay
-from agentvm.runtime.session_log import read_tails
+from agentvm.runtime.tails import read_tails
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.sqlite.reading import ReadStore, read_data_dir
 

@@ -15,8 +15,9 @@ from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
 from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.answering import LEAST_ANSWER_TOKENS, Accepted
+from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.runtime.runtime import Runtime
 from agentvm.tenants.office import Office

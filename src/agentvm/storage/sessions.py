@@ -218,8 +218,9 @@ class SessionStore(Protocol):
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
         """Those that count, the newest first, at most 200; None when there is no such session."""
 
-    async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
-        """All of the history when that message was last a part of it, whether it still is or was taken back.
+    async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
+        """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
+        follows as far as `max_bytes` reach. `HistoryTooLarge` when they do not reach it; then nothing was read.
 
         None when there is no such session or message.
         """
