@@ -133,6 +133,12 @@ class ContainerStore(Protocol):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
+    async def list_recent_messages(self, session_id: SessionId, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether older ones exist.
+
+        The newest message is always returned, also if it alone is larger. Messages that do not fit are never read into memory.
+        """
+
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
         """In the order they were accepted."""
 

@@ -49,6 +49,7 @@ async def use_everything(store: SqliteStore) -> None:
     await home.list_sessions(IMAGE)
     await home.set_title(SESSION, "t", now=2)
     await home.list_messages(SESSION)
+    await home.list_recent_messages(SESSION, 1_000)
     await home.list_turns(SESSION)
     await store.tenant(ACME).list_containers()
     await store.tenant(ACME).find_image(IMAGE)

@@ -84,6 +84,30 @@ FROM sessions JOIN messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 ORDER BY position
 """
+# One statement, so that both answers are of one state. It walks from the newest message back and looks at sizes only, which
+# SQLite knows without reading the bodies: the cost is that of the messages that are returned, however long the session is.
+RECENT_MESSAGES = """
+WITH RECURSIVE
+    home AS MATERIALIZED (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
+    recent (position, total) AS (
+        SELECT position, length(body) FROM messages
+        WHERE position = (SELECT max(position) FROM messages WHERE session_key = (SELECT session_key FROM home))
+        UNION ALL
+        SELECT older.position, recent.total + length(older.body)
+        FROM recent CROSS JOIN messages AS older ON older.position = (
+            SELECT max(position) FROM messages
+            WHERE session_key = (SELECT session_key FROM home) AND position < recent.position
+        )
+        WHERE recent.total + length(older.body) <= ?
+    )
+SELECT position, body, NULL FROM recent JOIN messages USING (position)
+UNION ALL
+SELECT 0, NULL, EXISTS (
+    SELECT 1 FROM messages
+    WHERE session_key = (SELECT session_key FROM home) AND position < (SELECT min(position) FROM recent)
+)
+ORDER BY position
+"""
 
 
 def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
@@ -131,6 +155,13 @@ def read_quarantined(connection: apsw.Connection) -> tuple[tuple[TenantId, Sessi
 
 def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Message, ...]:
     return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id)))
+
+
+def read_recent_messages(
+    connection: apsw.Connection, key: Key, session_id: SessionId, max_bytes: int
+) -> tuple[tuple[Message, ...], bool]:
+    (_, _, truncated), *found = fetch(connection, RECENT_MESSAGES, (*key, session_id, max_bytes))
+    return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
 
 
 def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:

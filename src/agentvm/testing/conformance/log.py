@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import structs
 
 from agentvm.errors import SessionNotFound, StoreFailed
-from agentvm.model.ids import SessionId
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.model.ids import MessageId, RewindId, SessionId
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
@@ -138,6 +138,28 @@ async def check_messages_of_a_log_are_found_by_their_ids(store: Store) -> None:
     assert found == (message("m1"),)
 
 
+async def check_recent_messages_stop_at_the_byte_budget(store: Store) -> None:
+    home = await settle(store, image(), image("other"))
+    assert await home.list_recent_messages(SESSION, 1_000_000) == ((), False)
+    texts = [message(f"m{number}", "x" * 10_000) for number in range(10)]
+    await home.log(SESSION).record(messages=texts, now=2)
+    await home.log(SessionId("other-default")).record(messages=[message("m1", "not asked for")], now=2)
+    assert await home.list_recent_messages(SESSION, 1_000_000) == (tuple(texts), False)
+    assert await home.list_recent_messages(SESSION, 35_000) == (tuple(texts[-3:]), True)
+    # The newest is returned whatever its size; a budget of nothing would otherwise show an empty conversation.
+    assert await home.list_recent_messages(SESSION, 0) == ((texts[-1],), True)
+    await home.log(SESSION).record(messages=[message("large", "x" * 50_000), message("small")], now=3)
+    assert await home.list_recent_messages(SESSION, 35_000) == ((message("small"),), True)
+
+
+async def check_recent_messages_leave_out_those_taken_back(store: Store) -> None:
+    home = await settle(store, image())
+    await home.log(SESSION).record(messages=[message("m1"), message("m2"), message("m3")], now=2)
+    taken = Rewinding(rewind_id=RewindId("r1"), message_ids=[MessageId("m2"), MessageId("m3")], at=3)
+    await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=3, rewind=taken)])
+    assert await home.list_recent_messages(SESSION, 1_000_000) == ((message("m1"),), False)
+
+
 async def check_turns_without_an_end_are_listed_in_the_order_they_were_accepted(store: Store) -> None:
     home = await settle(store, image())
     begun = [structs.replace(turn(name, at=at), client_key=f"key {name}") for name, at in (("t2", 9), ("t1", 5))]
@@ -160,5 +182,7 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_the_journal_keeps_what_is_not_forgotten,
     check_a_probe_leaves_no_trace,
     check_messages_of_a_log_are_found_by_their_ids,
+    check_recent_messages_stop_at_the_byte_budget,
+    check_recent_messages_leave_out_those_taken_back,
     check_turns_without_an_end_are_listed_in_the_order_they_were_accepted,
 )
