@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 
 from agentvm.server import transport as transport_module
 from agentvm.server.http import gate as gate_module
-from agentvm.server.transport import Gate, Inbox, JoiningTransport
+from agentvm.server.transport import JoiningTransport
 
 
 class FakeLoop:
@@ -171,51 +171,6 @@ async def test_a_body_that_came_after_its_answer_leaves_the_connection_open() ->
                     await stream.send(body)
                 await stream.send(REQUEST)
                 assert (await stream.receive()).startswith(b"HTTP/1.1 200")
-
-
-async def test_an_inbox_hands_out_messages_in_order_and_wakes_its_reader() -> None:
-    inbox, read = Inbox(), []
-
-    async def reader() -> None:
-        for _ in range(3):
-            read.append(await inbox.get())
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(reader)
-            await anyio.wait_all_tasks_blocked()
-            for message in ("a", "b", "c"):
-                inbox.put_nowait(message)
-    assert read == ["a", "b", "c"]
-    assert inbox.empty()
-
-
-async def test_a_reader_that_gave_up_takes_no_message_with_it() -> None:
-    inbox = Inbox()
-    with anyio.move_on_after(0):
-        await inbox.get()
-    inbox.put_nowait("a")
-    with anyio.fail_after(5):
-        assert await inbox.get() == "a"
-
-
-async def test_a_gate_holds_everybody_back_only_while_it_is_shut() -> None:
-    gate, passed = Gate(), []
-
-    async def passer(name: str) -> None:
-        await gate.wait()
-        passed.append(name)
-
-    with anyio.fail_after(5):
-        await passer("open")
-        gate.clear()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(passer, "first")
-            tasks.start_soon(passer, "second")
-            await anyio.wait_all_tasks_blocked()
-            assert passed == ["open"]
-            gate.set()
-    assert passed == ["open", "first", "second"]
 
 
 @pytest.mark.anyio

@@ -5,14 +5,16 @@ A Peer is one connection's light view of the process: its principal's part of th
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
+
+import anyio
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
 from agentvm.commands.branches import Branches
 from agentvm.commands.session_centre import SessionCentre
 from agentvm.commands.speaking import Speaker
-from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
+from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, ServerBusy, SessionNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
 from agentvm.model.principal import Principal
@@ -24,9 +26,14 @@ from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.compaction import Compactor
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.tenants.office import Office
+
+RESERVE_SECONDS = 5.0
+RESERVE_TRIES = 50
+"""How long a large reply waits for room in memory, and how often it looks for it."""
 
 
 class Answered(Protocol):
@@ -51,6 +58,8 @@ class Peer:
     delivered: Callable[[int], None] | None = None
     """Hears how many microseconds it took until what waited for the peer was on its way."""
     compactor: Compactor | None = None
+    budget: ByteBudget = field(default_factory=ByteBudget)
+    """Of the bytes that all peers have on their way."""
 
     @property
     def principal(self) -> Principal:
@@ -96,12 +105,31 @@ class Peer:
         return Outlet(channel or self.channel, self.runtime.replay, self.clock)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """`after` runs once the reply is queued: a turn starts only after its sender was answered."""
 
     peer: Peer
     after: list[Callable[[], None]] = field(default_factory=list)
+    reserved: int = 0
+    """Bytes of the budget that a large reply holds until the call ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.reserved:
+            self.peer.budget.release(self.peer.tenant_id, self.reserved)
+            self.reserved = 0
+
+    async def reserve(self, size: int) -> None:
+        """Reserves room for a large reply until the call ends; `ServerBusy` when there is none after a while."""
+        for _ in range(RESERVE_TRIES):
+            if self.peer.budget.reserve(self.peer.tenant_id, size):
+                self.reserved += size
+                return
+            await anyio.sleep(RESERVE_SECONDS / RESERVE_TRIES)
+        raise ServerBusy("Too many large histories are being read at the moment; try again in a few seconds")
 
     def container_id(self, named: str) -> ContainerId:
         """The container that a request names; whether it exists is another question."""

@@ -42,7 +42,7 @@ NOT_YET = "Authentication is needed before anything else: send an auth frame, or
 UNKNOWN = Closing(4401, "unauthenticated")
 
 Authenticate = Callable[[str], Awaitable[Principal]]
-Read = Callable[[], Awaitable[str | None]]
+Read = Callable[[], Awaitable[str | bytes | None]]
 """The next text frame; None when the peer has gone."""
 Write = Callable[[str], Awaitable[None]]
 

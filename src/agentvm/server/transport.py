@@ -16,10 +16,26 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
 
+from agentvm.model.ids import TenantId
+from agentvm.server.idle import Gate, Inbox
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.charge import FREE_BYTES, Charge
+
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
 
-There is `trust` too, to be called when the peer is known."""
+There is `trust` too, to be called with its tenant when the peer is known, and `drain`, which returns when the peer has taken
+nearly all of what was sent."""
+
+PIECE_COST_BYTES = 64
+"""What a piece of a message costs beside its bytes: many small ones would fill the memory without being large."""
+
+LARGE_TEXT_BYTES = 65_536
+"""Longer messages are handed over as bytes: a single emoji makes a text four times as large."""
+
+FRAME_SECONDS = 30.0
+FRAME_MIN_BYTES = 480 * 1024
+"""A message that is charged and unfinished must end, or grow by so much, within so many seconds."""
 
 MAX_UNKNOWN = 65_536
 """Bytes of a message from a peer that is not known yet."""
@@ -53,6 +69,10 @@ class JoiningTransport:
             self._loop.call_soon(self._flush)
         self._pending.append(data)
 
+    def flush(self) -> None:
+        """Writes what waits for the end of the tick."""
+        self._flush()
+
     def close(self) -> None:
         self._flush()
         self._transport.close()
@@ -71,67 +91,25 @@ class JoiningTransport:
             self._transport.write(joined)
 
 
-class Inbox:
-    """An `asyncio.Queue` for one reader, without its four deques."""
-
-    __slots__ = ("_messages", "_reader")
-
-    def __init__(self) -> None:
-        self._messages: list[Any] = []
-        self._reader: asyncio.Future[None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def empty(self) -> bool:
-        return not self._messages
-
-    def put_nowait(self, message: Any) -> None:
-        self._messages.append(message)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
-    async def get(self) -> Any:
-        while not self._messages:
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        return self._messages.pop(0)
-
-
-class Gate:
-    """An `asyncio.Event` that is nearly always set, and exists only while it is not."""
-
-    __slots__ = ("_shut",)
-
-    def __init__(self) -> None:
-        self._shut: asyncio.Event | None = None
-
-    def set(self) -> None:
-        if self._shut is not None:
-            self._shut.set()
-            self._shut = None
-
-    def clear(self) -> None:
-        if self._shut is None:
-            self._shut = asyncio.Event()
-
-    async def wait(self) -> None:
-        if self._shut is not None:
-            await self._shut.wait()
-
-
 class JoiningProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol over a `JoiningTransport`, and lighter.
 
     A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and what is larger
     than credentials can be closes the socket. The parser's own limit would not do: it is looked up before the frame arrives,
     so the first large one after the credentials would be refused.
+
+    What has arrived is charged to the budget, from the first byte of a message until its handler asks for the next one. A
+    peer for whose bytes there is no room, or who leaves a large message unfinished, is disconnected.
     """
 
     unknown = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, budget: ByteBudget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._charge = Charge(budget, None)
+        self._handled = True
+        self._pace: asyncio.TimerHandle | None = None
+        self._pace_bytes = 0
         self.queue = Inbox()  # type: ignore[assignment]  # has what uvicorn uses of it
         self.writable = Gate()  # type: ignore[assignment]  # likewise
 
@@ -141,22 +119,35 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == 101:
+            self._handled = False
             # The handler's task was created just now and has not run yet.
-            self.scope["extensions"][ABORT] = {"abort": self.transport.abort, "trust": self.trust}
+            self.scope["extensions"][ABORT] = {"abort": self.transport.abort, "trust": self.trust, "drain": self.drain}
 
-    def trust(self) -> None:
+    def trust(self, tenant_id: TenantId) -> None:
         self.unknown = False
-        if self.queue.empty():
+        if not self._charge.move(tenant_id):
+            self._end_busy()
+        elif self.queue.empty():
             self._read_on()
+
+    async def drain(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]  # of the JoiningTransport
+        await self.writable.wait()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        held = self._waiting.held + self._unfinished()
+        if held > FREE_BYTES or self._charge.held:
+            self._charge_for(held)
         if self.unknown:
             # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
             self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
 
     def receive(self) -> Coroutine[Any, Any, Any]:
         # Not a coroutine of its own: an idle socket waits in it.
+        self._waiting.recount()
+        if self._charge.held:
+            self._charge.hold(self._waiting.held + self._unfinished())
         return self._receive_unknown() if self.unknown else super().receive()
 
     async def _receive_unknown(self) -> Any:
@@ -182,18 +173,75 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         pieces = len(self.frames) * MAX_UNKNOWN // MAX_WAITING
         return max(len(self.conn.reader.buffer) + (self.conn.current_size or 0), pieces)
 
+    def _unfinished(self) -> int:
+        """What the message that has not ended costs so far."""
+        return len(self.conn.reader.buffer) + (self.conn.current_size or 0) + PIECE_COST_BYTES * len(self.frames)
+
+    def _charge_for(self, held: int) -> None:
+        if self.close_sent or self.transport.is_closing():
+            return
+        if not self._charge.hold(held):
+            self._end_busy()
+        elif self._pace is None and self._unfinished() > FREE_BYTES:
+            self._pace_bytes = self._unfinished()
+            self._pace = self.loop.call_later(FRAME_SECONDS, self._check_pace)
+
+    def _check_pace(self) -> None:
+        self._pace = None
+        unfinished = self._unfinished()
+        if self.close_sent or self.transport.is_closing() or unfinished <= FREE_BYTES:
+            return
+        # While reading is paused it is the handler that takes its time.
+        if not self.read_paused and 0 <= unfinished - self._pace_bytes < FRAME_MIN_BYTES:
+            self._end(CloseCode.POLICY_VIOLATION, "a message takes too long to arrive")
+            return
+        self._pace_bytes = unfinished
+        self._pace = self.loop.call_later(FRAME_SECONDS, self._check_pace)
+
     def _check_size(self, size: int) -> bool:
         """Ends the connection of an unknown peer that has sent more than it may."""
         if size <= MAX_UNKNOWN or self.close_sent or self.transport.is_closing():
             return True
+        self._end(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+        return False
+
+    def _end_busy(self) -> None:
+        self._end(CloseCode.TRY_AGAIN_LATER, "server busy: too many bytes are on their way; try again later")
+
+    def _end(self, code: CloseCode, reason: str) -> None:
         self.frames = []
+        self._waiting.clear()
         if self.handshake_complete and not self.transport.get_write_buffer_size():
-            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+            self.conn.fail(code, reason)
             self.handle_parser_exception()
         else:
             # It would not hear why.
             self.transport.abort()
-        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._pace is not None:
+            self._pace.cancel()
+        self.frames = []
+        self.conn.reader.discard()
+        # What came before the end is still carried out.
+        self._charge.hold(0 if self._handled else self._waiting.held)
+        super().connection_lost(exc)
+
+    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
+        super().on_task_complete(task)
+        self._handled = True
+        self._waiting.clear()
+        self._charge.hold(0)
+
+    def send_receive_event_to_app(self) -> None:
+        if not self.close_sent and sum(map(len, self.frames)) > LARGE_TEXT_BYTES:
+            data, self.frames = b"".join(self.frames), []
+            self.queue.put_nowait({"type": "websocket.receive", "bytes": data})
+            if not self.read_paused:
+                self.read_paused = True
+                self.transport.pause_reading()
+        else:
+            super().send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
