@@ -7,14 +7,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Self
 
-import anyio
-
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
 from agentvm.commands.branches import Branches
 from agentvm.commands.session_centre import SessionCentre
 from agentvm.commands.speaking import Speaker
-from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, ServerBusy, SessionNotFound
+from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
 from agentvm.model.principal import Principal
@@ -27,13 +25,10 @@ from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.compaction import Compactor
 from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.reservation import Reservation
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.tenants.office import Office
-
-RESERVE_SECONDS = 5.0
-RESERVE_TRIES = 50
-"""How long a large reply waits for room in memory, and how often it looks for it."""
 
 
 class Answered(Protocol):
@@ -111,25 +106,25 @@ class Call:
 
     peer: Peer
     after: list[Callable[[], None]] = field(default_factory=list)
-    reserved: int = 0
-    """Bytes of the budget that a large reply holds until the call ends."""
+    _room: Reservation | None = None
+
+    @property
+    def room(self) -> Reservation:
+        """What the reply holds of the byte budget until it is queued."""
+        if self._room is None:
+            self._room = Reservation(self.peer.budget, self.peer.tenant_id)
+        return self._room
+
+    @property
+    def is_bulky(self) -> bool:
+        return self._room is not None and self._room.held > 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.reserved:
-            self.peer.budget.release(self.peer.tenant_id, self.reserved)
-            self.reserved = 0
-
-    async def reserve(self, size: int) -> None:
-        """Reserves room for a large reply until the call ends; `ServerBusy` when there is none after a while."""
-        for _ in range(RESERVE_TRIES):
-            if self.peer.budget.reserve(self.peer.tenant_id, size):
-                self.reserved += size
-                return
-            await anyio.sleep(RESERVE_SECONDS / RESERVE_TRIES)
-        raise ServerBusy("Too many large histories are being read at the moment; try again in a few seconds")
+        if self._room is not None:
+            self._room.__exit__()
 
     def container_id(self, named: str) -> ContainerId:
         """The container that a request names; whether it exists is another question."""

@@ -119,7 +119,7 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None, re
             reply = refuse(peer, problem, request_id, _named(command), command.refused())
         told = (command.name, request_id, reply, peer.clock())
         # Of a long history others are not to notice anything.
-        frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.reserved else encode_reply(*told)
+        frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.is_bulky else encode_reply(*told)
         peer.channel.send(frame)
         if peer.answered is not None:
             micros = (time.perf_counter_ns() - began) // 1000

@@ -133,10 +133,13 @@ class ContainerStore(Protocol):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
-    async def list_recent_messages(self, session_id: SessionId, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
-        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether older ones exist.
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
 
-        The newest message is always returned, also if it alone is larger. Messages that do not fit are never read into memory.
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is given. Messages that do not fit
+        are never read into memory.
         """
 
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:

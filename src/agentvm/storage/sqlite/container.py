@@ -214,10 +214,14 @@ class SqliteContainerStore:
         """In the order they were appended."""
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id))
 
-    async def list_recent_messages(self, session_id: SessionId, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
         """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
         return await self._database.read(
-            lambda connection: rows.read_recent_messages(connection, self._key, session_id, max_bytes)
+            lambda connection: rows.read_recent_messages(
+                connection, self._key, session_id, max_bytes, limit=limit, strict=strict
+            )
         )
 
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
