@@ -9,7 +9,7 @@ from tests.server.fixtures import open_listener
 from websockets.asyncio.client import connect
 
 from agentvm.server import transport as transport_module
-from agentvm.server.http import gate as gate_module
+from agentvm.server.http import body as body_module
 from agentvm.server.transport import JoiningTransport
 
 
@@ -139,7 +139,7 @@ async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_
 @pytest.mark.anyio
 async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
-    monkeypatch.setattr(gate_module, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(body_module, "BODY_SECONDS", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:

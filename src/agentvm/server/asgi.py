@@ -20,7 +20,8 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import GOES_ON, MAX_BODY, Asked, Gate, check_gated, gate_of
+from agentvm.server.http.body import MAX_BODY
+from agentvm.server.http.gate import GOES_ON, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
 from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT

@@ -45,6 +45,9 @@ MAX_WAITING = 1_100
 FIRST_REQUEST = 20.0
 """Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
 
+UNREAD_SECONDS = 120.0
+"""How long a peer may leave an answer unread while more of it waits; then the connection is aborted."""
+
 LEFTOVER = 1.0
 """Seconds that the rest of a body is read and thrown away after its request was answered; then the connection is closed."""
 
@@ -286,6 +289,20 @@ class PromptProtocol(HttpToolsProtocol):
         self._whole = True
         self._ending = False
         self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+        self._unread: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._read_again()
+        super().resume_writing()
+
+    def _read_again(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -332,10 +349,12 @@ class PromptProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         # The transport is somebody else's from now on.
         self._patience.cancel()
+        self._read_again()
         super().handle_websocket_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
+        self._read_again()
         super().connection_lost(exc)
 
     def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:

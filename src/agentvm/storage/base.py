@@ -138,8 +138,8 @@ class ContainerStore(Protocol):
     ) -> tuple[tuple[Message, ...], bool]:
         """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
 
-        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is given. Messages that do not fit
-        are never read into memory.
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is
+        given. Messages that do not fit are never read into memory.
         """
 
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
