@@ -123,6 +123,9 @@ class Call:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
         if self._room is not None:
             self._room.__exit__()
 

@@ -120,6 +120,8 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None, re
         told = (command.name, request_id, reply, peer.clock())
         # Of a long history others are not to notice anything.
         frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.is_bulky else encode_reply(*told)
+        # What the reply held is given to its frame.
+        call.release()
         peer.channel.send(frame)
         if peer.answered is not None:
             micros = (time.perf_counter_ns() - began) // 1000

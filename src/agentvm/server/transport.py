@@ -8,13 +8,15 @@ in less: uvicorn's keeps its handshake and its last frame, and has five empty de
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
+from websockets.streams import StreamReader
 
 from agentvm.model.ids import TenantId
 from agentvm.server.idle import Gate, Inbox
@@ -94,6 +96,21 @@ class JoiningTransport:
             self._transport.write(joined)
 
 
+class UncopiedReader(StreamReader):
+    """The parser's reader, which gives a large message away instead of copying it: that takes long, and everybody waits."""
+
+    def read_exact(self, n: int) -> Generator[None, None, bytearray]:
+        if n <= LARGE_TEXT_BYTES:
+            return (yield from super().read_exact(n))
+        while len(self.buffer) < n:
+            if self.eof:
+                raise EOFError(f"stream ends after {len(self.buffer)} bytes, expected {n} bytes")
+            yield
+        taken, self.buffer = self.buffer, self.buffer[n:]
+        del taken[n:]
+        return taken
+
+
 class JoiningProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol over a `JoiningTransport`, and lighter.
 
@@ -109,6 +126,8 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, budget: ByteBudget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Its parser has begun already, and knows this very object.
+        self.conn.reader.__class__ = UncopiedReader
         self._charge = Charge(budget, None)
         self._handled = True
         self._pace: asyncio.TimerHandle | None = None
@@ -136,6 +155,9 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
     async def drain(self) -> None:
         self.transport.flush()  # type: ignore[attr-defined]  # of the JoiningTransport
         await self.writable.wait()
+        if self.disconnected:
+            # What it still wanted to know nobody will read.
+            raise ClientDisconnected
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

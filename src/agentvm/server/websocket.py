@@ -17,7 +17,7 @@ from agentvm.commands import gate
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
-from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
+from agentvm.errors import AgentVMError, InputTooLarge, InvalidInput, QuotaExceeded
 from agentvm.events.base import Scope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
@@ -57,6 +57,9 @@ TELLING = 1.0
 
 SMALL_BYTES = 65_536
 """A frame up to this size is decoded at once; of a larger one nothing is built before it was counted and bounded."""
+
+NAMED_BYTES = 8 * 1024 * 1024
+"""A frame up to this size that holds too much is refused under the name of its request; a larger one is not looked into."""
 
 _encoders = anyio.CapacityLimiter(2)
 _utf8 = codecs.getincrementaldecoder("utf-8")
@@ -288,9 +291,11 @@ async def _understand(peer: Peer, connection: Connection, text: str | bytes) -> 
     error = await _count(peer)
     try:
         scan = await _scan(text.encode() if isinstance(text, str) else text)
-    except (InvalidInput, UnicodeError) as problem:
-        noise = problem if isinstance(problem, InvalidInput) else InvalidInput("Frame is not valid Unicode")
-        return NoiseReceived(noise), error
+    except InputTooLarge as problem:
+        # Whoever waits for a reply gets one, unless it takes too long to find out who that is.
+        return connection.receive(text, refusal=error or problem) if len(text) <= NAMED_BYTES else NoiseReceived(problem), error
+    except UnicodeError:
+        return NoiseReceived(InvalidInput("Frame is not valid Unicode")), error
     return connection.receive(text, scan=scan, refusal=error), error
 
 
