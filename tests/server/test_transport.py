@@ -1,16 +1,20 @@
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
 import pytest
 from tests.server.fixtures import open_listener
+from tests.support.hostile import RawSocket
 from websockets.asyncio.client import connect
 
+from agentvm.app import AgentVM
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport as transport_module
 from agentvm.server.http import body as body_module
-from agentvm.server.transport import JoiningTransport
+from agentvm.server.transport import LARGE_TEXT_BYTES, JoiningTransport, UncopiedReader
+from agentvm.sharing.byte_budget import ByteBudget
 
 
 class FakeLoop:
@@ -194,3 +198,96 @@ async def test_a_large_body_is_no_large_head() -> None:
             with anyio.fail_after(5):
                 await stream.send(head.encode() + b"x" * size)
                 assert (await stream.receive()).startswith(b"HTTP/1.1 404 ")
+
+
+class Crowd:
+    """Raw sockets of one real server whose budget is small."""
+
+    def __init__(self, vm: AgentVM, port: int) -> None:
+        self.budget = vm.budget
+        self.port = port
+
+
+@asynccontextmanager
+async def open_crowd(total: int) -> AsyncIterator[Crowd]:
+    with anyio.fail_after(10):
+        async with open_listener() as (vm, listener):
+            vm.budget = ByteBudget(total_bytes=total)
+            async with listener.listen("127.0.0.1", 0) as port:
+                yield Crowd(vm, port)
+        assert vm.budget.reserved == 0
+
+
+def unfinished(size: int, sent: int) -> bytes:
+    return b"\x81\xff" + size.to_bytes(8) + b"\x00" * 4 + b" " * sent
+
+
+async def reserved(crowd: Crowd, least: int) -> None:
+    while crowd.budget.reserved < least:  # noqa: ASYNC110  # there is no event to wait for
+        await anyio.sleep(0.005)
+
+
+@pytest.mark.anyio
+async def test_an_unfinished_message_is_charged_until_there_is_no_room_and_freed_with_its_socket() -> None:
+    async with open_crowd(1_000_000) as crowd:
+        async with RawSocket.open(crowd.port) as first, RawSocket.open(crowd.port) as second:
+            await first.send_bytes(unfinished(900_000, 600_000))
+            await reserved(crowd, 600_000)
+            assert crowd.budget.reserved_by(DEFAULT_TENANT) == crowd.budget.reserved
+            await second.send_bytes(unfinished(900_000, 600_000), patient=False)
+            assert await second.closed() in (1013, None)
+            # The first goes on.
+            await first.send_bytes(b" " * 300_000)
+            await first.received(b"system_error")
+        await until_free(crowd)
+
+
+async def until_free(crowd: Crowd) -> None:
+    while crowd.budget.reserved:  # noqa: ASYNC110  # there is no event to wait for
+        await anyio.sleep(0.005)
+
+
+@pytest.mark.anyio
+async def test_many_small_pieces_cost_more_than_their_bytes() -> None:
+    async with open_crowd(1_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
+        piece = b"\x00\x81" + b"\x00" * 4 + b" "
+        await mallory.send_bytes(b"\x01\x81" + b"\x00" * 4 + b" " + piece * 20_000, patient=False)
+        assert await mallory.closed() in (1013, None)
+
+
+@pytest.mark.anyio
+async def test_a_large_message_that_does_not_go_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
+    async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
+        await mallory.send_bytes(unfinished(900_000, 600_000))
+        assert await mallory.closed() == 1008
+
+
+@pytest.mark.anyio
+async def test_a_large_message_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
+    monkeypatch.setattr(transport_module, "FRAME_MIN_BYTES", 1)
+    async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as alice:
+        await alice.send_bytes(unfinished(900_000, 600_000))
+        for _ in range(30):
+            await alice.send_bytes(b" " * 10_000)
+            await anyio.sleep(0.01)
+        await alice.received(b"system_error")
+
+
+def test_a_large_message_is_given_away_and_what_follows_it_stays() -> None:
+    reader = UncopiedReader()
+    size = LARGE_TEXT_BYTES + 1
+    reader.feed_data(b"a" * size + b"bc")
+    reading = reader.read_exact(size)
+    with pytest.raises(StopIteration) as read:
+        next(reading)
+    assert read.value.value == b"a" * size
+    with pytest.raises(StopIteration) as read:
+        next(reader.read_exact(2))
+    assert read.value.value == b"bc"
+    waiting = reader.read_exact(size)
+    next(waiting)
+    reader.feed_eof()
+    with pytest.raises(EOFError):
+        next(waiting)
