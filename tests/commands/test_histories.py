@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 async def fill(desk: Desk, *sizes: int) -> tuple[str, list[Message]]:
     """The default session of an image in which somebody has said that much."""
     image = await desk.create_image()
-    said = [message(f"m{number}", "x" * size) for number, size in enumerate(sizes)]
+    said: list[Message] = [message(f"m{number}", "x" * size) for number, size in enumerate(sizes)]
     log = desk.peer.store.container(ContainerId("c1")).log(SessionId(image["sessionId"]))
     await log.record(messages=said, now=2)
     return image["sessionId"], said

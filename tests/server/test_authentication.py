@@ -18,7 +18,7 @@ from agentvm.app import AgentVM
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.protocol import connection
+from agentvm.protocol import codec, connection
 from agentvm.protocol.commands import Command, Reply
 from agentvm.server import websocket
 from agentvm.server.local import RunningServer
@@ -223,7 +223,7 @@ async def test_requests_have_a_quota() -> None:
 
 async def test_a_large_frame_is_counted_once_and_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    decode = connection.decode_command
+    decode = codec.decode_command
 
     def note(name: str, data: msgspec.Raw) -> Command[Reply]:
         decoded.append(name)

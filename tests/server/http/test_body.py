@@ -1,6 +1,7 @@
 """A body, and an answer, that comes or is read too slowly is not waited for, however it is cut into pieces."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import anyio
 import pytest
@@ -85,7 +86,7 @@ async def test_who_reads_nothing_of_an_answer_is_disconnected(monkeypatch: pytes
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 # As often as it takes to fill what the kernel keeps for a peer.
                 request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-                with pytest.raises((anyio.BrokenResourceError, anyio.EndOfStream)):
+                with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
                     while True:
                         await stream.send(request * 100)
         assert vm.budget.reserved == 0
