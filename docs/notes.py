@@ -2,6 +2,7 @@
 
 EVENT_NOTES: dict[str, str] = {
     "container_created": "A container is new.",
+    "container_deleted": "A container was deleted with all that was in it, for good; a client forgets it.",
     "image_created": "An image was built.",
     "image_updated": "An image was renamed, described or built anew.",
     "image_deleted": "An image and its histories are gone; one that went with its last session comes back with it.",
@@ -67,12 +68,17 @@ EVENT_NOTES: dict[str, str] = {
 COMMAND_NOTES: dict[str, str] = {
     "container_create": "Get-or-create. Emits `container_created` when the container is new.",
     "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
-    "container_list": "Lists every container, oldest first.",
+    "container_list": "Lists the containers within reach, oldest first, at most 1,000 per page; `nextCursor` is the "
+    "`cursor` of the next page.",
+    "container_delete": "Deletes a container with all that is in it, for good; its turns are stopped first. Emits "
+    "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
+    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with "
+    "`container_erasing`.",
     "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
     "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
     "`resources:read`.",
     "definition_get": "`definitionName` may also be the URI of an agent. `definition` is `null` when there is none.",
-    "definition_register": "Adds a definition until the server stops. The same one again changes nothing. Fails with "
+    "definition_register": "Stores a definition. The same one again changes nothing. Fails with "
     "`definition_conflict`, also when the tenant has another agent of that name, `driver_not_found`, `tool_not_found`.",
     "image_create": "Builds an image from the default definition, or the one that `config.definition` names, and `config`, "
     "with a default session. Follows every `resource://` URI. Creates the container if it is new. Subscribes. Emits "
@@ -92,7 +98,8 @@ COMMAND_NOTES: dict[str, str] = {
     "`image_updated`. Fails with `image_not_found`, and as `image_create` does.",
     "image_list": "Lists the images of a container, newest first; without `containerId`, of the containers this connection "
     "has worked with. Subscribes to their default sessions.",
-    "image_get": "`record` is `null` when there is no such image. Subscribes.",
+    "image_get": "`record` is `null` when there is no such image; its `config` is everything that decides how the image "
+    "answers. Subscribes.",
     "image_delete": "Ends its agents, then deletes the image with its sessions and messages. Deleting what is not there "
     "succeeds. Emits `image_deleted`.",
     "image_messages": "The history of the default session, oldest first. Subscribes. Fails with `image_not_found`.",
@@ -111,7 +118,9 @@ COMMAND_NOTES: dict[str, str] = {
     "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
-    "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "must be in a message; one of three letters or more may be the beginning of a longer one. "
+    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails "
+    "with `invalid_input`.",
     "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
     "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
     "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
@@ -149,7 +158,8 @@ COMMAND_NOTES: dict[str, str] = {
     "as a model call does: `quota_exceeded`, `wallet_empty`, `provider_unreachable`.",
     "session_summaries": "What a session was summed up as, the newest first: that one goes into prompts, with what was said "
     "since `messageId`. Fails with `session_not_found`.",
-    "agent_get": "Asks whether an agent runs. The other members are absent when it does not.",
+    "agent_get": "Asks whether an agent is there, what it does (`state`) and how many messages wait for it. The other members "
+    "are absent when it is not.",
     "agent_list": "Lists the running agents of a container.",
     "agent_destroy": "Ends an agent; a running turn ends as interrupted. `success` is false when there was none. Emits "
     "`session_destroyed` and `agent_unregistered`.",

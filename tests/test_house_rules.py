@@ -18,7 +18,6 @@ SRC = ROOT / "src" / "agentvm"
 
 MODULE_LINES = 400
 FUNCTION_LINES = 50
-PUBLIC_METHODS = 15
 
 # Where a failure of any kind becomes an answer, an event or an exit code.
 BOUNDARIES = {
@@ -29,9 +28,9 @@ EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
 PORTS = (
-    "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "storage/base", "storage/accounts",
-    "storage/attachments", "storage/carry", "storage/drafts", "storage/resources", "storage/retention", "storage/sessions",
-    "storage/settings",
+    "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "storage/base",
+    "storage/accounts", "storage/attachments", "storage/carry", "storage/definitions", "storage/drafts", "storage/erasing",
+    "storage/resources", "storage/retention", "storage/sessions", "storage/settings",
 )  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
@@ -77,16 +76,6 @@ def short_functions(module: Module) -> Iterator[str]:
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES:
                 yield f"{node.lineno}: {node.name} has {lines} lines, more than {FUNCTION_LINES}"
-
-
-def small_classes(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.ClassDef):
-            methods = (item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
-            # By name: overloads and property setters are one method.
-            public = {method.name for method in methods if not method.name.startswith("_")}
-            if len(public) > PUBLIC_METHODS:
-                yield f"{node.lineno}: {node.name} has {len(public)} public methods, more than {PUBLIC_METHODS}"
 
 
 def narrow_excepts(module: Module) -> Iterator[str]:
@@ -158,7 +147,6 @@ def names_no_machine(module: Module) -> Iterator[str]:
 SRC_RULES: tuple[Rule, ...] = (
     short_module,
     short_functions,
-    small_classes,
     narrow_excepts,
     tasks_have_parents,
     no_unsafe_code,
@@ -255,7 +243,6 @@ PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (short_module, "x = 1\n" * 401, "x = 1\n" * 400),
     (short_functions, "def f():\n" + "  x = 1\n" * 50, "def f():\n" + "  x = 1\n" * 49),
     (short_functions, "class A:\n async def f():\n" + "  x = 1\n" * 50, "x = 1\n" * 60),
-    (small_classes, "class A:\n" + "".join(f" def m{i}(self): ...\n" for i in range(16)), "class A:\n def m(self): ...\n"),
     (narrow_excepts, "try: ...\nexcept: ...\n", "try: ...\nexcept ValueError: ...\n"),
     (narrow_excepts, "try: ...\nexcept Exception: ...\n", "try: ...\nexcept (ValueError, OSError): ...\n"),
     (narrow_excepts, "try: ...\nexcept (ValueError, BaseException): ...\n", "x = Exception\n"),

@@ -96,6 +96,21 @@ async def test_definitions_are_registered_once_listed_and_found(opened: Open) ->
             await agentx.definitions.register(Definition(name="burglar", tools=("crowbar",)))
 
 
+async def test_python_shows_what_a_build_does_not_act_upon(opened: Open) -> None:
+    async with opened(Play()) as agentx:
+        with pytest.warns(UserWarning, match="variables are not used"):
+            image = await agentx.images.create(ImageConfig(variables={"a": 1}), container_id="c1")
+        assert image.warnings is not None
+        tool: dict[str, object] = {
+            "description": "d",
+            "inputSchema": {"type": "object"},
+            "runtime": "http",
+            "entry": "https://x.test",
+        }
+        made = await agentx.resources.register("tools", "weather", tool)
+        assert "runtime http" in made.warnings[0]
+
+
 async def test_images_are_built_listed_renamed_and_deleted(opened: Open) -> None:
     async with opened(Play()) as agentx:
         built = await agentx.images.build("poet", ImageConfig(name="Ode"), container_id="c1")

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.desk import Desk, avm, open_desk
@@ -8,13 +9,60 @@ from tests.storage.sqlite.backups import names_in
 
 pytestmark = pytest.mark.anyio
 
-CLAUDE = [{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]
+CLAUDE: list[dict[str, Any]] = [{"name": "Hi", "chat_messages": [{"sender": "human", "text": "你好"}]}]
 
 
 async def bring(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "claude.json").write_text(json.dumps(CLAUDE))
     said = await desk.ok("import", str(tmp_path / "claude.json"), "--from", "claude", "--container", "notes")
     assert said == "Imported 1 images, 1 sessions, 1 messages into notes.\n"
+
+
+async def test_a_file_of_another_program_is_recognised_and_adds_only_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(CLAUDE))
+    async with open_desk() as desk:
+        done = await desk.avm("import", str(path))
+        assert (done.code, "container" in done.err) == (1, True)
+        said = await desk.ok("import", str(path), "--container", "notes")
+        assert said == "It is an export of Claude.\nImported 1 images, 1 sessions, 1 messages into notes.\n"
+        again = await desk.ok("import", str(path), "--container", "notes")
+        assert again.endswith("Imported 0 images, 0 sessions, 0 messages into notes. Sessions that are here already: 1.\n")
+        grown = [{**CLAUDE[0], "chat_messages": [*CLAUDE[0]["chat_messages"], {"sender": "assistant", "text": "Hi"}]}]
+        path.write_text(json.dumps(grown))
+        more = await desk.ok("import", str(path), "--container", "notes")
+        assert more.endswith("Imported 0 images, 0 sessions, 1 messages into notes. Sessions that went on: 1.\n")
+
+
+async def test_the_operator_is_told_which_tenant_it_was_and_may_have_all_of_them(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        await bring(desk, tmp_path)
+        await desk.ok("tenant", "create", "acme")
+        done = await desk.avm("export", "-o", str(tmp_path / "own.zip"))
+        assert done.out.endswith("of the tenant default.\n")
+        assert "--all-tenants" in done.err
+        done = await desk.avm("export", "--tenant", "acme", "-o", str(tmp_path / "acme.zip"))
+        assert (done.out.endswith("of the tenant acme.\n"), "--all-tenants" in done.err) == (True, False)
+        every = tmp_path / "all"
+        said = await desk.record("export", "--all-tenants", "-o", str(every))
+        assert {one["tenant"]: one["bytes"] for one in said["items"]}.keys() >= {"default", "acme"}
+        assert "acme.zip" in names_in(every)
+        assert (every / "default.zip").read_bytes() == (tmp_path / "own.zip").read_bytes()
+        again = await desk.avm("export", "--all-tenants", "-o", str(every))
+        assert (again.code, "--force" in again.err) == (1, True)
+        assert "of the tenant acme" in await desk.ok("export", "--all-tenants", "-o", str(every), "--force")
+        for wrong in (["--all-tenants"], ["--all-tenants", "-o", str(every), "--container", "notes"]):
+            assert (await desk.avm("export", *wrong)).code == 2
+        blocked = await desk.avm("export", "--all-tenants", "-o", str(tmp_path / "own.zip"))
+        assert (blocked.code, "cannot be made" in blocked.err) == (1, True)
+
+
+async def test_whoever_has_one_tenant_is_not_told_of_others(tmp_path: Path) -> None:
+    async with open_desk() as desk:
+        await bring(desk, tmp_path)
+        made = await desk.record("key", "create", "k", "--permission", "sessions:export")
+        done = await desk.avm("export", "-o", str(tmp_path / "x.zip"), key=made["key"])
+        assert (done.code, "the tenant" in done.out, done.err) == (0, False, "")
 
 
 async def test_sessions_go_from_one_server_to_another_and_come_out_the_same(tmp_path: Path) -> None:
@@ -25,7 +73,8 @@ async def test_sessions_go_from_one_server_to_another_and_come_out_the_same(tmp_
         again = await desk.avm("export", "-o", str(first))
         assert (again.code, "--force" in again.err) == (1, True)
         assert (await desk.record("export", "-o", str(first), "--force"))["bytes"] == first.stat().st_size
-        renamed = await desk.ok("import", str(first))
+        assert "here already: 1" in await desk.ok("import", str(first))
+        renamed = await desk.ok("import", str(first), "--container", "copy")
         assert renamed.count("that id was taken") == 2
     async with open_desk() as desk:
         assert "Would import 1 images" in await desk.ok("import", str(first), "--dry-run")
@@ -46,7 +95,7 @@ async def test_a_page_is_written_or_printed(tmp_path: Path) -> None:
 async def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
     async with open_desk() as desk:
         done = await desk.avm("export", "--session", "nobody", "-o", str(tmp_path / "x.zip"))
-        assert (done.code, "session_not_found" in done.err) == (1, True)
+        assert (done.code, "session_not_found" in done.err) == (5, True)
         (tmp_path / "bad").write_text("[{}]")
         done = await desk.avm("import", str(tmp_path / "bad"), "--from", "claude", "--container", "c")
         assert (done.code, "chat_messages" in done.err) == (1, True)
@@ -59,7 +108,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     for command in (["export", "-o", str(tmp_path / "x")], ["import", str(tmp_path / "a")]):
         done = avm(*command, url="http://127.0.0.1:9")
-        assert (done.code, "Cannot connect" in done.err) == (1, True)
+        assert (done.code, "Cannot connect" in done.err) == (3, True)
 
 
 def test_the_questions_are_as_they_should_be(tmp_path: Path) -> None:

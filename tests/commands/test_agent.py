@@ -17,14 +17,16 @@ async def test_an_agent_is_got_and_listed_while_it_runs() -> None:
     async with open_desk() as desk:
         image = await desk.create_image()
         agent_id = (await desk.ask("image_run", imageId=image["imageId"]))["agentId"]
-        assert await desk.ask("agent_get", agentId=agent_id) == {"exists": True, "agentId": agent_id, "containerId": "c1"}
-        assert await desk.ask("agent_get", agentId="nope") == {"exists": False}
         record = {
             "agentId": agent_id,
             "containerId": "c1",
             "imageId": image["imageId"],
             "sessionId": image["sessionId"],
+            "state": "idle",
+            "queued": 0,
         }
+        assert await desk.ask("agent_get", agentId=agent_id) == {"exists": True, **record}
+        assert await desk.ask("agent_get", agentId="nope") == {"exists": False}
         assert await desk.ask("agent_list", containerId="c1") == {"agents": [record]}
         assert await desk.ask("agent_list", containerId="nobody") == {"agents": []}
         stranger = desk.another("other")

@@ -27,7 +27,7 @@ async def test_an_image_is_created_with_its_container_and_session() -> None:
         }
         assert set(record) == {
             "imageId", "containerId", "sessionId", "name", "systemPrompt", "createdAt", "updatedAt", "online",
-            "definitionName", "digest",
+            "definitionName", "digest", "config",
         }  # fmt: skip
         assert desk.types() == ["container_created", "image_created", "image_create_response"]
 
@@ -321,3 +321,35 @@ async def test_those_who_ask_at_once_get_no_more_images_than_the_limit() -> None
         refused = await ask_at_once([(desk.another(), "image_create", {"containerId": "c1"}) for _ in range(20)])
         assert refused == ["quota_exceeded"] * 18
         assert len((await desk.ask("image_list", containerId="c1"))["records"]) == 2
+
+
+async def test_what_a_build_ignores_is_said_in_the_reply() -> None:
+    async with open_desk() as desk:
+        config = {"temprature": 1, "mcpServers": {"fs": {"command": "x"}}, "variables": {"a": 1}}
+        made = await desk.ask("image_create", containerId="c1", config=config)
+        assert made["warnings"] == [
+            "config.mcpServers is ignored: this server does not run MCP servers yet",
+            "config.temprature is ignored: there is no such field",
+            "variables are not used: they are values for prompts that are referred to by a resource:// URI",
+        ]
+        changed = await desk.ask("image_update", imageId=made["record"]["imageId"], updates={"name": "n", "colour": "red"})
+        assert changed["warnings"] == ["updates.colour is ignored: there is no such field"]
+        assert "warnings" not in await desk.ask("image_create", containerId="c1", config={"name": "n"})
+
+
+async def test_an_image_shows_everything_that_decides_how_it_answers() -> None:
+    async with open_desk() as desk:
+        made = await desk.ask("image_create", containerId="c1", config={"systemPrompt": "be nice", "tools": ["calculator"]})
+        config = (await desk.ask("image_get", imageId=made["record"]["imageId"]))["record"]["config"]
+        assert config == {
+            "model": "scripted/scripted",
+            "maxTokens": 4_096,
+            "tools": ["calculator"],
+            "systemPrompt": "be nice",
+        }
+        own = {"temperature": 0.5, "maxTokens": 7, "thinking": 9, "model": "scripted/other"}
+        record = (await desk.ask("image_create", containerId="c1", config=own))["record"]
+        assert record["config"] | own == record["config"]
+        assert "calculator" in record["config"]["tools"]
+        listed = (await desk.ask("image_list", containerId="c1"))["records"]
+        assert not any("config" in one for one in listed)

@@ -7,7 +7,7 @@ from tests.docs.documents import blocks, read
 from tests.docs.tour import walk
 
 from agentvm.sessions.archive import BLOBS, IMAGES, MANIFEST, session_file
-from agentvm.sessions.intake import FOREIGN
+from agentvm.sessions.import_reader import FOREIGN
 
 pytestmark = pytest.mark.anyio
 

@@ -48,6 +48,18 @@ def test_every_status_has_its_error(status: int, expected: type[ProviderError]) 
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error": {"message": "Project `p` does not have access to model `o1-pro`", "code": "model_not_found"}}',
+        b'{"error": {"message": "Your key may not use the specified resource", "type": "permission_error"}}',
+        b'{"error": {"message": "This model is not available to your account"}}',
+    ],
+)
+def test_a_model_that_the_account_may_not_use_is_the_fault_of_the_request(body: bytes) -> None:
+    assert type(FAILURES.status(403, body, {})) is ProviderBadRequest
+
+
+@pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("overloaded_error", ProviderOverloaded),

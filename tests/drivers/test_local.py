@@ -214,3 +214,12 @@ async def test_the_process_dies_with_its_parent_even_if_that_is_killed() -> None
             parent.kill()
             await parent.wait()
         await wait_gone(pid)
+
+
+async def test_a_chinese_message_to_the_demo_model_is_answered_at_once_without_a_model(tmp_path: Path) -> None:
+    async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
+        asked = structs.replace(prompt(UserSaid(content="你好，请介绍一下你自己")), model=DEFAULT_MODEL)
+        async with aclosing(driver.run(asked)) as outputs:
+            text = "".join([output.text async for output in outputs if isinstance(output, TextDelta)])
+        assert "演示模型" in text
+        assert driver.process_ids == []

@@ -219,3 +219,10 @@ async def test_a_moment_that_was_named_outlives_a_change_of_how_the_account_is_a
 async def test_models_are_configured_while_they_are_entered() -> None:
     with pytest.raises(RuntimeError, match="entered"):
         await Models(open_one=Garage()).configure([], default="a")
+
+
+async def test_a_driver_is_opened_with_the_operators_name_for_its_errors() -> None:
+    garage = Garage()
+    async with Models(open_one=garage) as models:
+        await models.configure([provider("vllm", "http://one.test")], default="vllm")
+        assert [settings.name for _, settings in garage.open] == ["vllm"]

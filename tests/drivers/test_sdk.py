@@ -1,7 +1,8 @@
 import pytest
 
+from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import DriverSettings
-from agentvm.drivers.sdk import check_base_url, check_key, http_client, load_sdk
+from agentvm.drivers.sdk import check_base_url, check_key, http_client, key_remedy, load_sdk
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 from agentvm.testing import answers
@@ -50,9 +51,15 @@ async def test_redirects_are_not_followed() -> None:
         (answers.failure(400, headers={"retry-after": "7"}), []),
     ],
 )
-async def test_who_shares_the_account_hears_when_the_provider_wants_to_be_asked(answer: Answer, told: list[float]) -> None:
-    heard: list[float] = []
-    async with open_provider() as provider, http_client(DriverSettings(limited=heard.append)) as pool:
+async def test_the_tenants_other_calls_wait_as_long_as_the_provider_asks(answer: Answer, told: list[float]) -> None:
+    health = AccountHealth("corp", lambda: 0).of(None)
+    async with open_provider() as provider, http_client(DriverSettings()) as pool:
         provider.play(answer)
+        health.begin().made()
         await pool.get(provider.base_url)
-    assert heard == told
+    assert [health.wait] == [pytest.approx(seconds, abs=1) for seconds in told or [0]]
+
+
+def test_a_refused_key_is_looked_for_where_the_operator_has_set_it() -> None:
+    assert key_remedy(DriverSettings(name="vllm"), "openai", "check LLM_API_KEY") == "check llm.providers.vllm.apiKey"
+    assert key_remedy(DriverSettings(name="openai"), "openai", "check LLM_API_KEY") == "check LLM_API_KEY"

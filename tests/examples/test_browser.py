@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.drivers.base import Prompt
+from agentvm.drivers.base import MessageStarted, Prompt
 from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply
 
 FOLDER = EXAMPLES / "browser"
@@ -80,6 +80,24 @@ async def test_a_message_gets_a_streamed_reply_in_a_new_image(browser: Browser, 
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         (image,) = await server.agentx.images.list("user-alice")
         assert (image.name, image.system_prompt) == ("Hello <b>there</b>", "You are a helpful assistant.")
+    assert complaints == []
+
+
+async def test_the_demo_model_is_named_as_such(browser: Browser, site: str) -> None:
+    def script(prompt: Prompt) -> Iterable[Step]:
+        _, *rest = reply("Hi")
+        model = "smollm2-135m" if last_user_text(prompt) == "demo" else "real"
+        return [MessageStarted("", model), *rest]
+
+    complaints: list[str] = []
+    async with start_server(IN_MEMORY, drivers=driver(script)) as server:
+        page = await open_page(browser, site, server.ws_url, complaints=complaints)
+        notice = page.get_by_text("built-in demo model")
+        await say(page, "real")
+        await expect(page.locator(".assistant .bubble")).to_have_text("Hi")
+        await expect(notice).to_be_hidden()
+        await say(page, "demo")
+        await expect(notice).to_be_visible()
     assert complaints == []
 
 

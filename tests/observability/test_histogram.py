@@ -1,3 +1,6 @@
+import math
+from bisect import bisect_left
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,10 +25,25 @@ def test_a_bound_belongs_to_its_bucket() -> None:
     assert dict(found.cumulated())["0.002"] == 0
 
 
-def test_a_quantile_is_the_bound_of_its_bucket() -> None:
+def test_a_quantile_lies_within_its_bucket_and_what_was_observed() -> None:
     found = Histogram(SLOW)
     assert found.quantile(0.5) is None
     for _ in range(99):
         found.observe_ms(7)
+    assert (found.quantile(0.5), found.quantile(0.99)) == (7.0, 7.0)
     found.observe_ms(10**7)
-    assert (found.quantile(0.5), found.quantile(0.99), found.quantile(1.0)) == (10.0, 10.0, 600_000.0)
+    assert 7.0 <= (found.quantile(0.5) or 0) <= 10.0
+    assert found.quantile(1.0) == 10**7
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1), st.floats(0.01, 1))
+def test_a_quantile_is_never_beyond_the_bounds_of_the_true_one(durations: list[int], part: float) -> None:
+    found = Histogram(SLOW)
+    for one in durations:
+        found.observe(one)
+    bounds = [0, *(bound * 1_000 for bound in SLOW), 10**9]
+    wanted = math.ceil(part * len(durations) - 1e-9)
+    true = sorted(durations)[max(0, wanted - 1)]
+    place = bisect_left(bounds, true, 1)
+    shown = (found.quantile(part) or 0.0) * 1_000
+    assert max(bounds[place - 1], min(durations)) - 1 <= shown <= min(bounds[place], max(durations)) + 1

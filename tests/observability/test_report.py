@@ -26,4 +26,4 @@ def test_names_are_those_of_the_wire() -> None:
     assert told["models"][0] | {"provider": "other", "model": "other", "calls": 1, "inputTokens": 1} == told["models"][0]
     assert told["requests"]["commands"] == [{"name": "image_list", "ok": 1, "refused": 0}]
     assert told["requests"]["http"] == [{"method": "GET", "route": "/health", "status": "2xx", "count": 1}]
-    assert told["latency"]["command"] == {"count": 1, "mean": 3.0, "p50": 5.0, "p95": 5.0, "p99": 5.0}
+    assert told["latency"]["command"] == {"count": 1, "mean": 3.0, "p50": 3.0, "p95": 3.0, "p99": 3.0}

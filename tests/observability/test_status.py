@@ -54,3 +54,10 @@ def test_a_provider_that_is_out_is_bad_only_if_nobody_stands_in() -> None:
 def test_a_provider_that_nobody_asks_by_default_is_not_looked_at() -> None:
     idle = provider("local", "down", None)
     assert judge(gauges(providers=(provider(), idle)), disk_warning=GIB).status == "ok"
+
+
+def test_the_operator_reads_where_a_provider_is_that_fails() -> None:
+    out = provider("vllm", "down", "default", base_url="http://10.1.2.3:8000/v1")
+    shown = judge(gauges(providers=(out,)), disk_warning=GIB, addresses=True).checks[-1].message
+    assert shown.startswith("vllm at http://10.1.2.3:8000/v1 is out")
+    assert "10.1.2.3" not in judge(gauges(providers=(out,)), disk_warning=GIB).checks[-1].message

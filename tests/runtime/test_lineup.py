@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.simulation.loop import run_virtual
 
-from agentvm.drivers.models import Chosen, Health
+from agentvm.drivers.models import AccountHealth, Chosen
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import (
     ProviderAuthFailed,
@@ -21,7 +21,7 @@ BUSY = ProviderOverloaded("busy")
 
 
 def candidates(*names: str, asks: int = 3) -> list[Chosen]:
-    return [Chosen(ScriptedDriver(), "m", Health(name, lambda: 0), provider=name, asks=asks) for name in names]
+    return [Chosen(ScriptedDriver(), "m", AccountHealth(name, lambda: 0).of(None), provider=name, asks=asks) for name in names]
 
 
 def virtual(test: Callable[[], Awaitable[None]]) -> None:

@@ -1,7 +1,6 @@
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 import anyio
 import pytest
@@ -13,73 +12,7 @@ from agentvm.app import AgentVM
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport as transport_module
 from agentvm.server.http import body as body_module
-from agentvm.server.transport import LARGE_TEXT_BYTES, JoiningTransport, UncopiedReader
 from agentvm.sharing.byte_budget import ByteBudget
-
-
-class FakeLoop:
-    """Runs what was scheduled when told to."""
-
-    def __init__(self) -> None:
-        self._soon: list[Callable[[], None]] = []
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    def tick(self) -> None:
-        soon, self._soon = self._soon, []
-        for callback in soon:
-            callback()
-
-
-class FakeTransport:
-    """Writes down what reaches the kernel."""
-
-    def __init__(self) -> None:
-        self.log: list[bytes | str] = []
-
-    def write(self, data: bytes) -> None:
-        self.log.append(data)
-
-    def close(self) -> None:
-        self.log.append("close")
-
-    def is_closing(self) -> bool:
-        return "close" in self.log
-
-
-def joined() -> tuple[JoiningTransport, FakeTransport, FakeLoop]:
-    transport, loop = FakeTransport(), FakeLoop()
-    untyped: Any = (transport, loop)
-    return JoiningTransport(*untyped), transport, loop
-
-
-def test_the_frames_of_one_tick_leave_in_one_write_and_in_order() -> None:
-    joining, transport, loop = joined()
-    for frame in (b"a", b"b", b"c"):
-        joining.write(frame)
-    assert transport.log == []
-    loop.tick()
-    joining.write(b"d")
-    loop.tick()
-    loop.tick()
-    assert transport.log == [b"abc", b"d"]
-
-
-def test_what_was_written_before_the_close_leaves_before_it() -> None:
-    joining, transport, loop = joined()
-    joining.write(b"last words")
-    joining.close()
-    loop.tick()
-    assert transport.log == [b"last words", "close"]
-
-
-def test_everything_else_is_the_transports_own() -> None:
-    joining, transport, _ = joined()
-    assert not joining.is_closing()
-    transport.close()
-    assert joining.is_closing()
-
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -95,7 +28,7 @@ async def wait_closed(stream: anyio.abc.SocketStream, sent: bytes = b"") -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", REQUEST[:-2], REQUEST + b"G"])
 async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.05)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -104,6 +37,7 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monke
 
 @pytest.mark.anyio
 async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
@@ -273,21 +207,3 @@ async def test_a_large_message_that_goes_on_is_waited_for(monkeypatch: pytest.Mo
             await alice.send_bytes(b" " * 10_000)
             await anyio.sleep(0.01)
         await alice.received(b"system_error")
-
-
-def test_a_large_message_is_given_away_and_what_follows_it_stays() -> None:
-    reader = UncopiedReader()
-    size = LARGE_TEXT_BYTES + 1
-    reader.feed_data(b"a" * size + b"bc")
-    reading = reader.read_exact(size)
-    with pytest.raises(StopIteration) as read:
-        next(reading)
-    assert read.value.value == b"a" * size
-    with pytest.raises(StopIteration) as read:
-        next(reader.read_exact(2))
-    assert read.value.value == b"bc"
-    waiting = reader.read_exact(size)
-    next(waiting)
-    reader.feed_eof()
-    with pytest.raises(EOFError):
-        next(waiting)

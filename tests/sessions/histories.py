@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from itertools import count
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -20,8 +21,8 @@ from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.sessions.archive import MANIFEST, MAX_BLOB
 from agentvm.sessions.export import Source, Wanted, export_archive
-from agentvm.sessions.intake import Kind, plan, stage, write
-from agentvm.sessions.spool import Renamed, Spool
+from agentvm.sessions.import_reader import Kind, Orders, Reading, read
+from agentvm.sessions.intake import ImportReport, plan, report, stage, write
 from agentvm.storage.base import Store
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.sqlite import open_store
@@ -72,18 +73,23 @@ async def filled() -> AsyncIterator[Store]:
 async def take_in(
     store: Store,
     body: bytes,
-    kind: Kind = "archive",
+    kind: Kind = "auto",
     container: ContainerId | None = None,
     new_id: NewId | None = None,
     most_attached: int = MAX_BLOB,
-) -> tuple[Spool, Renamed]:
-    new_id = new_id or ids()
+) -> ImportReport:
     carrier = store.carrier(TENANT)
-    with Spool() as spool:
-        await stage(io.BytesIO(body), kind, spool, container_id=container, new_id=new_id, most_attached=most_attached)
-        renamed = await plan(spool, carrier, container_id=container, new_id=new_id)
-        await write(spool, renamed, carrier, lambda: 5)
-        return spool, renamed
+    with TemporaryFile() as spool:
+        orders = Orders(kind=kind, container_id=container, most_attached=most_attached)
+        staged, reading = await stage(io.BytesIO(body), spool, orders, read_here)
+        placement = await plan(staged, carrier, container_id=container, new_id=new_id or ids())
+        await write(staged, placement, carrier, lambda: 5)
+        return report(staged, placement, reading, dry_run=False)
+
+
+async def read_here(source: BinaryIO, spool: BinaryIO, orders: Orders) -> Reading:
+    """What the process that reads imports does, without the process."""
+    return read(source, spool, orders)
 
 
 async def count_rows(store: Store) -> int:

@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextDelta, TextStarted, TextStopped, UserSaid
-from agentvm.drivers.health import Health
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
 from agentvm.errors import ProviderBadRequest, ProviderError, ProviderProtocolError, ProviderUnreachable, WalletEmpty
@@ -54,7 +54,7 @@ class Purse:
 
 
 def candidate(name: str, *steps: Step) -> Chosen:
-    return Chosen(ScriptedDriver(lambda _: steps), "m", Health(name, lambda: 1), provider=name)
+    return Chosen(ScriptedDriver(lambda _: steps), "m", AccountHealth(name, lambda: 1).of(None), provider=name)
 
 
 def asked(one: Chosen) -> int:

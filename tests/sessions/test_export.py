@@ -41,12 +41,11 @@ async def test_export_import_export_is_the_same_byte_for_byte() -> None:
     async with filled() as store:
         before = await archive(store)
     async with open_store(None) as other:
-        _, renamed = await take_in(other, before)
-        assert renamed.images == renamed.sessions == {}
+        assert (await take_in(other, before)).renamed == {}
         assert await archive(other) == before
         home = other.tenant(TENANT).container(HOME)
         assert tuple(await home.list_messages(SESSION)) == EVERY_KIND
-        assert await home.list_turns(SESSION) == (ENDED,)
+        assert await home.log(SESSION).list_turns() == (ENDED,)
         (found,) = [one for one in await home.list_sessions(history()[0].image_id) if one.session_id == "other"]
         assert (found.title, found.pinned_at, found.updated_at) == ("第二", 7, 8)
 
@@ -107,8 +106,7 @@ async def test_an_archive_comes_piece_by_piece(tmp_path: Path) -> None:
 async def test_nothing_is_an_archive_too() -> None:
     async with open_store(None) as store, open_store(None) as other:
         body = await archive(store, Wanted(ContainerId("empty")))
-        spool, _ = await take_in(other, body)
-        assert spool.counts.images == 0
+        assert (await take_in(other, body)).counts.images == 0
         await fill(other)
 
 

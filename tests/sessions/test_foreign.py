@@ -1,14 +1,17 @@
 import io
 import json
 import zipfile
+from collections.abc import Mapping
 
 import msgspec
 import pytest
-from tests.sessions.histories import ids
 
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.model.image import Image
 from agentvm.model.message import ToolCallMessage
-from agentvm.sessions import claude, foreign
+from agentvm.model.session import Session
+from agentvm.sessions import archive, claude, foreign
+from agentvm.sessions.bounds import MAX_IMPORT_BYTES
 from agentvm.sessions.foreign import (
     Conversation,
     as_json,
@@ -17,23 +20,29 @@ from agentvm.sessions.foreign import (
     decode,
     iso,
     leaf,
+    open_foreign,
     read_foreign,
+    recognise,
     seconds,
     text_of,
 )
 from agentvm.sessions.line import Unfit
-from agentvm.sessions.spool import Renamed, Spool
+from agentvm.sessions.placement import Placement
+from agentvm.sessions.spool import Spool
+from agentvm.sessions.staged import Staged
 from agentvm.storage.carry import Said
 from agentvm.testing.conformance.records import HOME
 
 ONE = {"name": "A", "created_at": "2025-01-02T03:04:05Z", "chat_messages": [{"sender": "human", "text": "hi"}]}
 
 
-def read(body: bytes) -> Spool:
-    with Spool() as spool:
-        read_foreign(io.BytesIO(body), claude.parse, spool, HOME, ids())
-        list(spool.load(Renamed()))
-        return spool
+def read(body: bytes, most_bytes: int = MAX_IMPORT_BYTES) -> Staged:
+    spool = Spool(io.BytesIO())
+    with open_foreign(io.BytesIO(body), most_bytes) as text:
+        read_foreign(text, "claude", claude.parse, spool, HOME)
+    found = Staged(spool.file)
+    list(found.load(Placement()))
+    return found
 
 
 def zipped(**files: bytes) -> bytes:
@@ -45,10 +54,10 @@ def zipped(**files: bytes) -> bytes:
 
 
 def test_each_conversation_is_an_image_with_a_session() -> None:
-    spool = read(json.dumps([ONE, ONE]).encode())
-    assert (spool.counts.images, spool.counts.sessions, spool.counts.messages) == (2, 2, 2)
-    assert [image.name for image in spool.images.values()] == ["A", "A"]
-    assert spool.containers == {HOME: 2}
+    found = read(json.dumps([ONE, ONE]).encode())
+    assert (found.counts.images, found.counts.sessions, found.counts.messages) == (2, 2, 2)
+    assert [one.name for one in found.arrivals(Placement()) if isinstance(one, Image)] == ["A", "A"]
+    assert found.containers == {HOME: 2}
 
 
 def test_the_zip_that_it_comes_in_will_do() -> None:
@@ -61,7 +70,7 @@ def test_the_zip_that_it_comes_in_will_do() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'[{"chat_messages": 1}]', b"[1]", b"7"])
 def test_what_is_something_else_is_refused(body: bytes) -> None:
-    with pytest.raises(ArchiveInvalid, match=r"conversations\.json"):
+    with pytest.raises((ArchiveInvalid, ArchiveTooLarge), match=r"conversations\.json"):
         read(body)
 
 
@@ -71,12 +80,63 @@ def test_the_conversation_that_does_not_fit_is_named() -> None:
     assert caught.value.details == {"file": "conversations.json", "member": "chat_messages"}
 
 
-def test_what_cannot_be_read_as_a_whole_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "MAX_FOREIGN", 1_000)
+def test_what_is_too_large_or_packed_too_well_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in (b" " * 2_000, zipped(conversations=b" " * 2_000)):
+        with pytest.raises(ArchiveTooLarge):
+            read(body, most_bytes=1_000)
+    monkeypatch.setattr(archive, "MAX_ANYHOW_BYTES", 1_000_000)
     with pytest.raises(ArchiveTooLarge):
-        read(b" " * 2_000)
-    with pytest.raises(ArchiveTooLarge):
-        read(zipped(conversations=b" " * 2_000))
+        read(zipped(conversations=b" " * 2_000_000))
+    monkeypatch.setattr(foreign, "MAX_SESSIONS", 1)
+    with pytest.raises(ArchiveTooLarge, match="more than 1 conversations"):
+        read(json.dumps([ONE, ONE]).encode())
+
+
+def test_a_conversation_has_the_same_ids_each_time_and_when_it_has_grown() -> None:
+    def ids_of(*found: Mapping[str, object]) -> list[tuple[str, tuple[str, ...]]]:
+        shown: list[tuple[str, tuple[str, ...]]] = []
+        for record in read(json.dumps(found).encode()).load(Placement()):
+            if isinstance(record, Session):
+                shown.append((str(record.session_id), ()))
+            elif isinstance(record, Said):
+                shown[-1] = (shown[-1][0], tuple(str(one.id) for one in record.messages))
+        return shown
+
+    more = {"sender": "assistant", "text": "hello"}
+    grown = {**ONE, "name": "B", "chat_messages": [*ONE["chat_messages"], more]}
+    ((name, said),) = ids_of(ONE)
+    assert ids_of(ONE) == [(name, said)]
+    ((again, longer),) = ids_of(grown)
+    assert (again, longer[:1], len(longer)) == (name, said, 2)
+    edited = {**ONE, "chat_messages": [{"sender": "human", "text": "ho"}]}
+    assert ids_of({**edited, "uuid": "1"})[0][0] == ids_of({**ONE, "uuid": "1"})[0][0] != name
+    assert ids_of({**edited, "uuid": "1"})[0][1] != said
+    # Two that are alike are two, each time.
+    assert len(dict(ids_of(ONE, ONE))) == 2
+    assert ids_of(ONE, ONE) == ids_of(ONE, ONE)
+
+
+@pytest.mark.parametrize(
+    ("body", "program"),
+    [
+        ([{"mapping": {}}], "chatgpt"),
+        ({"mapping": {}}, "chatgpt"),
+        ([{"chat_messages": []}], "claude"),
+        ([{"chat": {}, "title": "x"}], "openwebui"),
+    ],
+)
+def test_who_wrote_it_is_known_by_its_first_conversation(body: object, program: str) -> None:
+    raw = json.dumps(body).encode()
+    for file in (raw, b"\xef\xbb\xbf" + raw, zipped(conversations=raw)):
+        with open_foreign(io.BytesIO(file), MAX_IMPORT_BYTES) as text:
+            assert recognise(text) == program
+            assert len(list(text.conversations())) == 1
+
+
+@pytest.mark.parametrize("body", [b"[]", b"[{}]", b"[7]", b"words", b""])
+def test_what_nobody_knows_is_refused_with_what_is_known(body: bytes) -> None:
+    with open_foreign(io.BytesIO(body), MAX_IMPORT_BYTES) as text, pytest.raises(ArchiveInvalid):
+        recognise(text)
 
 
 def test_half_a_character_is_mended_and_keeps_nothing_else_out() -> None:
@@ -115,6 +175,8 @@ def test_arguments_of_tools_are_objects() -> None:
     assert as_json("[1]") == {"text": "[1]"}
     assert as_json('{"a": NaN}') == {"text": '{"a": NaN}'}
     assert as_json(r'{"a": "\ud800"}') == {"a": "\ufffd"}
+    for bomb in ('{"a": [' + "[]," * 600_000 + "1]}", '{"a":' * 300 + "1" + "}" * 300):
+        assert as_json(bomb) == {"text": bomb}
 
 
 def test_where_nobody_says_what_was_looked_at_the_last_leaf_was() -> None:
@@ -128,8 +190,6 @@ def test_a_data_uri_is_taken_apart() -> None:
 
 
 def test_what_is_on_the_spool_can_be_loaded() -> None:
-    with Spool() as spool:
-        read_foreign(io.BytesIO(json.dumps(ONE).encode()), claude.parse, spool, HOME, ids())
-        _, session, said = spool.load(Renamed())
-        assert isinstance(said, Said)
-        assert (session.title, said.messages[0].timestamp) == ("A", 1735787045000)  # type: ignore[union-attr]
+    _, session, said = read(json.dumps(ONE).encode()).load(Placement())
+    assert isinstance(said, Said)
+    assert (session.title, said.messages[0].timestamp) == ("A", 1735787045000)  # type: ignore[union-attr]

@@ -31,7 +31,9 @@ from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, MessageId
 from agentvm.model.message import FilePart, UserMessage
-from agentvm.sessions import reading
+from agentvm.sessions import archive as archive_module
+from agentvm.sessions import bounds, reading
+from agentvm.sessions.bounds import MAX_IMPORT_BYTES
 from agentvm.sessions.line import digest_of
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Spool
@@ -51,9 +53,9 @@ async def good(anyio_backend: str) -> bytes:
         return await archive(store)
 
 
-def refusal(body: bytes) -> Unprocessable:
+def refusal(body: bytes, most_bytes: int = MAX_IMPORT_BYTES) -> Unprocessable:
     with Spool() as spool, pytest.raises((ArchiveInvalid, ArchiveTooLarge)) as caught:
-        read_archive(io.BytesIO(body), spool)
+        read_archive(io.BytesIO(body), spool, most_bytes=most_bytes)
     return caught.value
 
 
@@ -81,6 +83,10 @@ def more_files(**added: bytes) -> Change:
 
 def deep(levels: int) -> bytes:
     return b'{"type":"message","message":' + b'{"a":' * levels + b"1" + b"}" * levels + b"}\n"
+
+
+def wide(values: int) -> bytes:
+    return b'{"type":"message","message":{"a":[' + b"[]," * values + b"[]]}}\n"
 
 
 BAD: list[tuple[Change, str, dict[str, object]]] = [
@@ -113,7 +119,8 @@ BAD: list[tuple[Change, str, dict[str, object]]] = [
     (lines(SECOND, lambda found: [*found, b'{"type":"x","x":{}}\n']), "nothing is known", {"file": SECOND, "line": 9}),
     (lines(SECOND, lambda found: [*found, b'{"type":"x","y":{}}\n']), "no object", {"file": SECOND, "line": 9}),
     (lines(SECOND, lambda found: [*found, b"\xff\n"]), "not JSON", {"file": SECOND, "line": 9}),
-    (lines(SECOND, lambda found: [*found, deep(100_000)]), "not JSON", {"file": SECOND, "line": 9}),
+    (lines(SECOND, lambda found: [*found, deep(100_000)]), "nested more than 200", {"file": SECOND, "line": 9}),
+    (lines(SECOND, lambda found: [*found, wide(600_000)]), "more than 500,000 values", {"file": SECOND, "line": 9}),
     (lines(SECOND, lambda found: [*found, found[-1].strip()]), "no end", {"file": SECOND, "line": 9}),
     (lines(SECOND, lambda found: found[:-1]), "counts", {"file": "manifest.json", "member": "counts"}),
     (lines("images.jsonl", lambda found: [found[0], *found]), "twice", {"file": "images.jsonl"}),
@@ -138,7 +145,7 @@ async def test_a_bad_archive_is_refused_with_the_place_of_the_error(
     assert said in str(error)
     assert place.items() <= error.details.items(), error.details
     async with open_store(None) as store:
-        with pytest.raises(ArchiveInvalid):
+        with pytest.raises((ArchiveInvalid, ArchiveTooLarge)):
             await take_in(store, bad)
         assert await count_rows(store) == 0
 
@@ -162,13 +169,6 @@ async def test_a_manifest_must_be_there_and_be_short(good: bytes, monkeypatch: p
     assert isinstance(refusal(good), ArchiveTooLarge)
 
 
-@pytest.fixture
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if little could be taken, so that little must be packed."""
-    monkeypatch.setattr(reading, "MAX_UNPACKED", 50_000_000)
-
-
-@pytest.mark.usefixtures("little")
 async def test_a_bomb_is_not_unpacked(good: bytes) -> None:
     def bomb(files: Files, manifest: dict[str, Any]) -> None:
         files[SECOND] += b'{"type":"message","message":{"a":"' + b"x" * 300_000_000 + b'"}}\n'
@@ -176,7 +176,50 @@ async def test_a_bomb_is_not_unpacked(good: bytes) -> None:
     assert isinstance(refusal(changed(good, bomb)), ArchiveTooLarge)
 
 
-@pytest.mark.usefixtures("little")
+def said(name: str, text: str) -> bytes:
+    message = {"subtype": "user", "id": name, "timestamp": 1, "role": "user", "content": text}
+    return json.dumps({"type": "message", "message": message}).encode() + b"\n"
+
+
+def many(number: int, size: int) -> Change:
+    def change(files: Files, manifest: dict[str, Any]) -> None:
+        files[SECOND] += b"".join(said(f"more{one}", "x" * size) for one in range(number))
+        manifest["counts"]["messages"] += number
+
+    return change
+
+
+async def test_what_people_say_may_be_monotonous_but_not_without_end(good: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_module, "MAX_ANYHOW_BYTES", 3_000_000)
+    with Spool() as spool:
+        read_archive(io.BytesIO(changed(good, many(2, 1_000_000))), spool)
+        assert spool.counts.messages == 9
+    assert isinstance(refusal(changed(good, many(4, 1_000_000))), ArchiveTooLarge)
+    monkeypatch.setattr(archive_module, "MAX_RATIO", 100_000)
+    assert isinstance(refusal(changed(good, many(4, 1_000_000)), most_bytes=2_000_000), ArchiveTooLarge)
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "what"),
+    [
+        ("MAX_MESSAGE_BYTES", 900, "A message has more than 900 bytes"),
+        ("MAX_SESSION_MESSAGES", 8, "more than 8 messages"),
+        ("MAX_SESSION_BYTES", 2_500, "A session has more than 2,500 bytes"),
+        ("MAX_HEAD_BYTES", 500, "without their messages"),
+        ("MAX_SESSIONS", 1, "more than 1 images"),
+    ],
+)
+async def test_messages_and_sessions_have_a_bound(
+    good: bytes, bound: str, most: int, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = changed(good, many(3, 1_000))
+    monkeypatch.setattr(bounds, bound, most)
+    error = refusal(more)
+    assert isinstance(error, ArchiveTooLarge)
+    assert what in str(error)
+    assert "file" in error.details or bound == "MAX_HEAD_BYTES"
+
+
 async def test_a_blob_that_is_used_over_and_over_is_a_bomb_too(good: bytes) -> None:
     def repeat(files: Files, manifest: dict[str, Any]) -> None:
         body = bytes(1_000_000)
@@ -187,7 +230,7 @@ async def test_a_blob_that_is_used_over_and_over_is_a_bomb_too(good: bytes) -> N
         record = json.dumps({"type": "message", "message": {**said, "id": "bomb"}}).encode() + b"\n"
         files[SECOND] += record
 
-    assert isinstance(refusal(changed(good, repeat)), ArchiveTooLarge)
+    assert isinstance(refusal(changed(good, repeat), most_bytes=50_000_000), ArchiveTooLarge)
 
 
 async def test_a_line_without_end_is_not_read_to_its_end(good: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
+from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import UserSaid
-from agentvm.drivers.health import Health
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.exchange import Extent
@@ -58,7 +58,7 @@ def test_a_summary_is_at_most_a_quarter_of_the_room() -> None:
 
 
 def chosen(window: int) -> Chosen:
-    return Chosen(ScriptedDriver(window=window), "scripted", Health("scripted", lambda: 1), provider="scripted")
+    return Chosen(ScriptedDriver(window=window), "scripted", AccountHealth("scripted", lambda: 1).of(None), provider="scripted")
 
 
 def test_one_call_is_shown_what_its_window_holds_and_what_was_summed_up_before() -> None:

@@ -178,7 +178,7 @@ class Process:
                     own_keys=own_keys,
                     store=store,
                 ),
-                definitions=Definitions(),
+                definitions=Definitions(store, hardware.clock),
                 logs=LogBook(hardware.clock, Redactor()),
                 resources=make_centre(store, hardware.clock, hardware.new_id),
                 clock=hardware.clock,

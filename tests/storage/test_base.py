@@ -31,7 +31,7 @@ def test_a_store_offers_what_the_protocol_says_and_nothing_else(protocol: type, 
 
 
 def test_a_container_is_reached_only_through_its_tenant() -> None:
-    scopes = {"tenant", "accounts", "settings", "resources", "carrier"}
+    scopes = {"tenant", "accounts", "settings", "resources", "definitions", "carrier"}
     whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
     whole |= {"purge_sessions", "tend_search"}
     assert set(public(base.Store)) == scopes | whole

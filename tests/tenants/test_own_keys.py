@@ -279,7 +279,7 @@ async def test_an_outage_of_a_tenants_account_is_that_tenants() -> None:
         await vault.put(ACME, secret_name("openai"), Secret("own"))
         async with keys.choose(ACME, None) as (own,), keys.choose(RIVAL, None) as (servers,):
             own.health.begin().failed(ProviderRateLimited("slow down", retry_after=5))
-            assert (own.health.state, servers.health.state) == ("limited", "unknown")
+            assert (own.health.shown.state, servers.health.shown.state) == ("limited", "unknown")
         async with keys.choose(ACME, None) as (again,):
             assert again.health is own.health
 

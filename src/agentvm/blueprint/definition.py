@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput, Refused
+from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition, snapshot_of
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import Clock, TenantId
+from agentvm.storage.base import Store
 
 DEFAULT = Definition(name="default")
 """What an image is built from when nobody says: no prompt of its own, every built-in tool."""
@@ -15,7 +16,6 @@ DEFAULT = Definition(name="default")
 MAX_NAME = 200
 MAX_IMAGE_NAME = 300
 MAX_PER_TENANT = 1_000
-FORGOTTEN = "they are forgotten when the server restarts"
 MAX_SIZE = 256 * 1024
 SPARE_LEVELS = 200
 """How much deeper than now it must be possible to write a definition: it is stored and sent within other things."""
@@ -25,46 +25,43 @@ MAX_SIZE_PER_TENANT = 8 * 1024 * 1024
 class Definitions:
     """Names are unique within a tenant, and the server's own come first: a tenant cannot shadow them."""
 
-    def __init__(self, registered: Sequence[Definition] = (), *, default: Definition = DEFAULT) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, registered: Sequence[Definition] = (), *, default: Definition = DEFAULT
+    ) -> None:
         self.default = default
+        self._store = store
+        self._clock = clock
         self._system: dict[str, Definition] = {}
-        self._tenants: dict[TenantId, dict[str, Definition]] = {}
-        self._sizes: dict[TenantId, int] = {}
         for definition in (default, *registered):
-            _add(self._system, definition)
+            _check(definition)
+            _check_same(self._system.get(definition.name, definition), definition)
+            self._system[definition.name] = definition
 
-    def register(self, tenant_id: TenantId, definition: Definition) -> Definition:
-        """Registering the same definition again changes nothing."""
+    async def register(self, tenant_id: TenantId, definition: Definition) -> Definition:
+        """Stores it. Registering the same definition again changes nothing; another of that name is a conflict."""
+        _check(definition)
         known = self._system.get(definition.name)
-        if known is not None:
-            _check_same(known, definition)
-            return known
-        own = self._tenants.setdefault(tenant_id, {})
-        size = self._sizes.get(tenant_id, 0)
-        if definition.name not in own:
-            if len(own) >= MAX_PER_TENANT:
-                raise Refused(f"{MAX_PER_TENANT} definitions are registered already; {FORGOTTEN}")
-            size += check_size(definition)
-            if size > MAX_SIZE_PER_TENANT:
-                raise Refused(f"All definitions together may have {MAX_SIZE_PER_TENANT} bytes; {FORGOTTEN}")
-        _add(own, definition)
-        self._sizes[tenant_id] = size
+        if known is None:
+            known = await self._store.definitions(tenant_id).add(
+                definition, self._clock(), count_max=MAX_PER_TENANT, bytes_max=MAX_SIZE_PER_TENANT
+            )
+        _check_same(known, definition)
+        return known
+
+    async def get(self, tenant_id: TenantId, name: str) -> Definition:
+        definition = self._system.get(name) or await self._store.definitions(tenant_id).get(name)
+        if definition is None:
+            raise DefinitionNotFound(name)
         return definition
 
-    def get(self, tenant_id: TenantId, name: str) -> Definition:
-        found = self._system.get(name) or self._tenants.get(tenant_id, {}).get(name)
-        if found is None:
-            raise DefinitionNotFound(name)
-        return found
-
-    def list(self, tenant_id: TenantId) -> tuple[Definition, ...]:
-        return (*self._system.values(), *self._tenants.get(tenant_id, {}).values())
+    async def list(self, tenant_id: TenantId) -> tuple[Definition, ...]:
+        return (*self._system.values(), *await self._store.definitions(tenant_id).list())
 
 
 def check_size(*parts: Record, what: str = "The definition") -> int:
     """How many bytes they are, and `InvalidInput` for too many, or for a name that is too long.
 
-    Definitions are kept in memory, and what an image was built from is sent with every prompt and shown in every list.
+    What an image was built from is sent with every prompt and shown in every list.
     """
     for part in parts:
         name = getattr(part, "name", None)
@@ -85,13 +82,10 @@ def _deeper(part: object) -> object:
     return part
 
 
-def _add(table: dict[str, Definition], definition: Definition) -> None:
+def _check(definition: Definition) -> None:
     if not 0 < len(definition.name) <= MAX_NAME:
         raise InvalidInput(f"A definition's name must have 1 to {MAX_NAME} characters")
     check_size(definition)
-    if definition.name in table:
-        _check_same(table[definition.name], definition)
-    table[definition.name] = definition
 
 
 def _check_same(known: Definition, definition: Definition) -> None:

@@ -12,6 +12,7 @@ from agentvm.model.resource import Locked, ResourceType, is_reference
 from agentvm.model.session import Session
 
 DEFAULT_NAME = "New Conversation"
+VARIABLES_UNUSED = "variables are not used: they are values for prompts that are referred to by a resource:// URI"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,11 @@ def apply_config(definition: Definition, config: ImageConfig) -> Definition:
 
 def freeze_plain(definition: Definition, config: ImageConfig) -> Frozen:
     """For what refers to nothing. Variables are for prompts that are referred to, so here they decide nothing."""
-    snapshot = msgspec.structs.replace(apply_config(definition, config), variables=None)
+    merged = apply_config(definition, config)
+    snapshot = msgspec.structs.replace(merged, variables=None)
     refers = bool(definition.variables) or any(True for _ in references(definition, ImageConfig()))
-    return Frozen(definition=snapshot, source=definition, refers=refers)
+    warnings = (VARIABLES_UNUSED,) if merged.variables else ()
+    return Frozen(definition=snapshot, source=definition, refers=refers, warnings=warnings)
 
 
 def references(definition: Definition, config: ImageConfig) -> Iterator[Reference]:

@@ -1,7 +1,6 @@
 """avm backup — a data directory as one file, also while its server runs."""
 
 import os
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +9,12 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.options import config_option, configure, data_dir_option
+from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show
 from agentvm.errors import ConfigInvalid, NotAvailable
-from agentvm.storage.sqlite.backup import SERVER_KEY, Made, Progress, make_backup, silent
+from agentvm.model.secret import Secret
+from agentvm.storage.sqlite.backup import SERVER_KEY, Made, make_backup
+from agentvm.tenants.server_key import find_server_key
 
 EXAMPLES = """\b
 Examples:
@@ -25,8 +27,6 @@ SECRETS = (
     "The backup holds the server's key: whoever has it can open every secret in it and be anybody. Keep it where you would "
     "keep the key, and encrypt it."
 )
-TICK = 0.2
-"""Seconds between two words of progress."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -41,18 +41,31 @@ def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bo
 
     TARGET is the file, or a folder for it. The server may go on running.
     """
-    source = configure(config=config, data_dir=data_dir).data_dir
-    if source is None:
+    loaded = configure(config=config, data_dir=data_dir)
+    if loaded.data_dir is None:
         raise NotAvailable("A server that keeps everything in memory has nothing to back up")
+    source = loaded.data_dir.expanduser().absolute()
     made = make_backup(
-        source.expanduser().absolute(),
+        source,
         place_of(target),
         clock=lambda: time.time_ns() // 1_000_000,
         with_key=with_key,
         force=force,
-        progress=progress_of(as_json=as_json),
+        seal_key=seal_key_of(source, loaded.server_key),
+        progress=at_terminal(quiet=as_json, of_bytes=False),
     )
     show(made, with_key=with_key, as_json=as_json)
+
+
+def seal_key_of(data_dir: Path, given: Secret | None) -> bytes | None:
+    """What backups of the directory are sealed with; None where no server key is found."""
+    try:
+        key = find_server_key(data_dir, None if given is None else given.reveal())
+    except ConfigInvalid as error:
+        # Whoever has lost the key needs backups and restores more than anybody.
+        click.secho(f"Warning: {error}", fg="yellow", err=True)
+        return None
+    return None if key is None else key.backups
 
 
 def place_of(target: str) -> Path:
@@ -80,21 +93,3 @@ def show(made: Made, *, with_key: bool, as_json: bool) -> None:
         click.echo(f"There is no {SERVER_KEY}: the key is given as AVM_SERVER_KEY. Keep that one yourself.", err=True)
     elif not as_json:
         click.echo(f"It is without {SERVER_KEY}, which its keys and secrets need: keep that elsewhere, or give --with-key.")
-
-
-def progress_of(*, as_json: bool = False) -> Progress:
-    """For a person at a terminal, on one line; silent for everybody else."""
-    if as_json or not sys.stderr.isatty():
-        return silent
-    told, at = "", 0.0
-
-    def tell(what: str, done: int, of: int) -> None:
-        nonlocal told, at
-        now = time.monotonic()
-        if what != told or now - at >= TICK or done >= of:
-            told, at = what, now
-            click.echo(f"\r\x1b[K{what} {100 * done // max(of, 1)} %", nl=False, err=True)
-            if done >= of:
-                click.echo("\r\x1b[K", nl=False, err=True)
-
-    return tell

@@ -60,8 +60,8 @@ def show_config(api: Api, show: Show, key: str | None, offline: bool, config: Pa
     below = [item for item in found if key is None or item["key"] == key or item["key"].startswith(f"{key}.")]
     if key is not None and not below:
         raise click.UsageError(f"{key}: {unknown(key)}")
-    set_ones = [item for item in below if item.get("value") is not None]
-    columns: Columns = {"KEY": "key", "VALUE": shown_value, "FROM": origin}
+    set_ones = [item for item in below if item.get("effective") is not None]
+    columns: Columns = {"KEY": "key", "VALUE": effective_value, "FROM": origin}
     show.items(set_ones, columns, none="Nothing is set.")
 
 
@@ -72,18 +72,18 @@ def show_config(api: Api, show: Show, key: str | None, offline: bool, config: Pa
 @tenant_option
 @asks_server
 def get_value(api: Api, show: Show, key: str, offline: bool, config: Path | None) -> None:
-    """Print the value of KEY, and nothing else."""
+    """Print the effective value of KEY, and nothing else."""
     try:
         item = one_setting(api, key, offline or config is not None, config, or_offline=False)
     except Unreachable as error:
         # A program that asks for one value must not take another for it.
         raise Unreachable(f"{error.message}\nWhat one would start with here: avm config get {key} --offline") from None
     if show.as_json:
-        show.json(item.get("value"))
-    elif item.get("value") is not None:
-        click.echo(shown_value(item))
+        show.json(item.get("effective"), exact=True)
+    elif item.get("effective") is not None:
+        click.echo(effective_value(item))
     else:
-        raise click.ClickException(f"{key} is not set.")
+        raise click.ClickException(f"{key} is {item.get('why') or 'not set'}.")
 
 
 @config.command("explain", epilog=EXAMPLES)
@@ -93,7 +93,7 @@ def get_value(api: Api, show: Show, key: str, offline: bool, config: Path | None
 @tenant_option
 @asks_server
 def explain(api: Api, show: Show, key: str, offline: bool, config: Path | None) -> None:
-    """Say everything about KEY: its value, every place that says one, and which counts."""
+    """Explain a setting: effective value, all sources, precedence."""
     item = one_setting(api, key, offline or config is not None, config)
     if show.as_json:
         show.json(item)
@@ -104,7 +104,8 @@ def explain(api: Api, show: Show, key: str, offline: bool, config: Path | None) 
         item,
         {
             "KEY": "key",
-            "VALUE": shown_value,
+            "VALUE": effective_value,
+            "WHY": "why",
             "FROM": origin,
             "MEANS": "doc",
             "MUST BE": "type",
@@ -316,6 +317,11 @@ def one_setting(api: Api, key: str, offline: bool, file: Path | None, *, or_offl
     return found
 
 
+def effective_value(item: Item) -> str | None:
+    """The value that the server works with, as text."""
+    return shown_value({"value": item.get("effective")})
+
+
 def shown_value(item: Item) -> str | None:
     """Text as it is, anything else as JSON."""
     value = item.get("value")
@@ -324,7 +330,8 @@ def shown_value(item: Item) -> str | None:
 
 def origin(item: Item) -> str:
     """Where a value is from, and who gave it when."""
-    words = [item.get("layer") or "", item.get("place") or ""]
+    derived = item.get("effective") is not None and item.get("effective") != item.get("value")
+    words = ["derived" if derived else item.get("layer") or "", item.get("place") or ""]
     if item.get("at") is not None:
         words.append(f"by {item.get('actor')}, {when(item['at'])} UTC")
     hidden = [

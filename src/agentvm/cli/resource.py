@@ -115,6 +115,8 @@ def push(api: Api, show: Show, folder: Path, bump: Bump | None, dry_run: bool) -
     for item in push_all(api, read_all(folder), bump, dry_run=dry_run):
         done.append(item)
         show.done(f"{item['outcome']:<9}  {plain(item['uri'])}")
+        for warning in item.get("warnings", ()):
+            click.echo(f"Warning: {plain(item['uri'])}: {plain(warning)}", err=True)
     if show.as_json:
         show.json(done)
     elif dry_run:

@@ -5,7 +5,7 @@ before it. Nothing is sent before every folder is read, compared and found to be
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Literal
@@ -97,9 +97,11 @@ def push_all(api: Api, folders: list[Folder], bump: Bump | None, *, dry_run: boo
     # Of what is wrong itself it is not known what it would be for the others.
     _refuse(wrong or list(_unmet(api, planned)))
     for folder, outcome, version in planned:
+        pushed = _Push(api, folder, bump, dry_run=dry_run)
         if not dry_run:
-            outcome, version = _Push(api, folder, bump, dry_run=False).run()
-        yield {"uri": f"{folder.uri}@{version}", "outcome": outcome, "folder": str(folder.path), "digest": folder.digest}
+            outcome, version = pushed.run()
+        item: Item = {"uri": f"{folder.uri}@{version}", "outcome": outcome, "folder": str(folder.path), "digest": folder.digest}
+        yield item | ({"warnings": pushed.warnings} if pushed.warnings else {})
 
 
 def _read_one(path: Path) -> tuple[Folder, list[ResourceUri]]:
@@ -180,6 +182,8 @@ class _Push:
     folder: Folder
     bump: Bump | None
     dry_run: bool
+    warnings: list[str] = field(default_factory=list)
+    """What the server does not act upon of it."""
 
     def run(self) -> tuple[Outcome, str]:
         try:
@@ -236,7 +240,7 @@ class _Push:
         body: Item = {"type": item.type, "name": item.name, "content": item.content}
         body |= {name: value for name, value in said.items() if value is not None}
         try:
-            return str(self.api.post("resources", body=body)["version"])
+            return self._noted(self.api.post("resources", body=body))
         except RequestFailed as error:
             if error.code != ResourceExists.code:
                 raise
@@ -250,7 +254,12 @@ class _Push:
             return str(numbering.get("version") or highest.bumped(numbering["bump"]))
         body: Item = {"content": item.content, "schema": item.schema, "dependencies": item.dependencies or {}, **numbering}
         body |= {name: value for name in _ABOUT if (value := getattr(item, name)) is not None}
-        return str(self.api.put("resources", self.folder.uri, body=body)["version"])
+        return self._noted(self.api.put("resources", self.folder.uri, body=body))
+
+    def _noted(self, answer: Item) -> str:
+        """The version that was made; what the server warns of is kept."""
+        self.warnings.extend(map(str, answer.get("warnings", ())))
+        return str(answer["version"])
 
     def _describe(self, there: There) -> Outcome:
         """Brings what is no part of a version."""

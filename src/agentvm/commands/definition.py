@@ -36,7 +36,7 @@ PAGE = 50
 
 async def list_all(call: Call, command: ask.DefinitionList) -> ask.DefinitionListReply:
     peer = call.peer
-    listed = {one.name: _record(one) for one in peer.definitions.list(peer.tenant_id)}
+    listed = {one.name: _record(one) for one in await peer.definitions.list(peer.tenant_id)}
     if peer.principal.may(READ):
         async for resource, content in _agents(peer):
             # What comes first is what the name means, so what it hides is not shown.
@@ -67,16 +67,16 @@ async def register(call: Call, command: ask.DefinitionRegister) -> ask.Definitio
         written = await _latest(peer, resource)
         if written is None or not _same(written, definition):
             raise DefinitionConflict(f"resource://agents/{definition.name} is another definition; choose another name")
-    return ask.DefinitionRegisterReply(definition=peer.definitions.register(peer.tenant_id, definition))
+    return ask.DefinitionRegisterReply(definition=await peer.definitions.register(peer.tenant_id, definition))
 
 
-def check_free(tenant_id: TenantId, definitions: Definitions, name: str, definition: Definition | None = None) -> None:
+async def check_free(tenant_id: TenantId, definitions: Definitions, name: str, definition: Definition | None = None) -> None:
     """To be asked before an agent is made a resource: `DefinitionConflict` when its name is that of a registered definition.
 
     Unless it is the same: then it does not matter which of the two is meant.
     """
     try:
-        known = definitions.get(tenant_id, name)
+        known = await definitions.get(tenant_id, name)
     except DefinitionNotFound:
         return
     if definition is None or not _same(known, definition):
@@ -92,7 +92,7 @@ async def find_base(peer: Peer, named: str) -> Definition | str:
             raise InvalidInput(f"A definition must be one of agents; {uri} is one of {uri.type}")
         return named
     try:
-        return peer.definitions.get(peer.tenant_id, named)
+        return await peer.definitions.get(peer.tenant_id, named)
     except DefinitionNotFound:
         if not peer.principal.may(READ) or await _agent_named(peer, named) is None:
             raise

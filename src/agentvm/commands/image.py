@@ -16,12 +16,13 @@ from agentvm.commands.references import Pins, freeze, locked_roots
 from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
-from agentvm.model.definition import Definition
+from agentvm.model.definition import Definition, Rendered
 from agentvm.model.ids import ImageId, SessionId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import Locked, parse_uri
 from agentvm.protocol import commands as ask
-from agentvm.protocol.records import ImageRecord, LockRecord
+from agentvm.protocol.ignored import describe_ignored
+from agentvm.protocol.records import EffectiveConfig, ImageRecord, LockRecord
 from agentvm.storage.base import ContainerStore
 
 BEHAVIOUR = tuple(name for name in ask.ImageUpdates.__struct_fields__ if name not in ("name", "description"))
@@ -33,17 +34,19 @@ async def create(call: Call, command: ask.ImageCreate) -> ask.ImageReply:
     source: Definition | None = call.peer.definitions.default
     if config.definition is not None:
         source, config = await _named(call.peer, config.definition, config)
-    return await _build(call, command.container_id, source, config, DEFAULT_NAME)
+    return _reported(command.ignored, await _build(call, command.container_id, source, config, DEFAULT_NAME))
 
 
 async def build_from(call: Call, command: ask.ImageBuild) -> ask.ImageReply:
     config = command.config or ImageConfig()
     if config.definition is not None:
         raise InvalidInput("The definition is given twice; leave config.definition out")
+    source: Definition | None
     if isinstance(command.definition, Definition):
-        return await _build(call, command.container_id, command.definition, config, None)
-    source, config = await _named(call.peer, command.definition, config)
-    return await _build(call, command.container_id, source, config, None)
+        source = command.definition
+    else:
+        source, config = await _named(call.peer, command.definition, config)
+    return _reported(command.ignored, await _build(call, command.container_id, source, config, None))
 
 
 async def run(call: Call, command: ask.ImageRun) -> ask.ImageRunReply:
@@ -76,7 +79,7 @@ async def update(call: Call, command: ask.ImageUpdate) -> ask.ImageReply:
         if changed is None:
             raise ImageNotFound(command.image_id)
     _tell_updated(peer, changed)
-    return ask.ImageReply(record=_record(peer, changed), warnings=warnings or None)
+    return _reported(command.ignored, ask.ImageReply(record=_record(peer, changed), warnings=warnings or None))
 
 
 async def upgrade(call: Call, command: ask.ImageUpgrade) -> ask.ImageUpgradeReply:
@@ -123,7 +126,7 @@ async def list_some(call: Call, command: ask.ImageList) -> ask.ImageListReply:
         images += await call.peer.store.container(container_id).list_images()
     images.sort(key=lambda image: image.created_at, reverse=True)
     return ask.ImageListReply(
-        records=tuple(_record(call.peer, image) for image in images), subscriptions=_listen(call.peer, images)
+        records=tuple(_record(call.peer, image, whole=False) for image in images), subscriptions=_listen(call.peer, images)
     )
 
 
@@ -194,6 +197,12 @@ async def _build(call: Call, wanted: str, source: Definition | None, config: Ima
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
     peer.runtime.tell(peer.tenant_id, _scope(image), told)
     return ask.ImageReply(record=_record(peer, image), subscriptions=heard, warnings=frozen.warnings or None)
+
+
+def _reported(ignored: tuple[str, ...], reply: ask.ImageReply) -> ask.ImageReply:
+    """The reply, with a warning for each field of the request that means nothing here."""
+    warnings = (*describe_ignored(ignored), *(reply.warnings or ()))
+    return msgspec.structs.replace(reply, warnings=warnings or None)
 
 
 @asynccontextmanager
@@ -267,7 +276,24 @@ def _scope(image: Image) -> Scope:
     return Scope(container_id=image.container_id, image_id=image.image_id)
 
 
-def _record(peer: Peer, image: Image) -> ImageRecord:
+def _effective(peer: Peer, image: Image) -> EffectiveConfig:
+    """What a turn of the image would be run with now."""
+    definition, rendered = image.definition, image.definition.rendered or Rendered()
+    return EffectiveConfig(
+        model=peer.runtime.model_name(definition.model or peer.office.own_keys.default_of(peer.tenant_id)),
+        max_tokens=definition.max_tokens or peer.runtime.limits_of(peer.tenant_id).max_tokens,
+        tools=peer.runtime.tool_names if definition.tools is None else definition.tools,
+        system_prompt=definition.system_prompt,
+        temperature=definition.temperature,
+        thinking=definition.thinking,
+        variables={**((image.source or definition).variables or {}), **(image.config.variables or {})} or None,
+        sandbox=None if rendered.sandbox is None else str(rendered.sandbox["uri"]),
+        knowledge=tuple(str(one["uri"]) for one in rendered.knowledge),
+        unavailable=tuple(str(one["uri"]) for one in rendered.tools),
+    )
+
+
+def _record(peer: Peer, image: Image, *, whole: bool = True) -> ImageRecord:
     agent = peer.runtime.agent_of(peer.tenant_id, image)
     named = {} if image.source is None else {one.place: one.uri for one in references(image.source, image.config)}
     return ImageRecord(
@@ -287,4 +313,5 @@ def _record(peer: Peer, image: Image) -> ImageRecord:
         definition_ref=named.get("definition"),
         tool_refs=tuple(uri for place, uri in named.items() if place.startswith("tools.")) or None,
         lock=tuple(LockRecord(uri=one.uri, version=one.version, digest=one.digest) for one in image.lock) or None,
+        config=_effective(peer, image) if whole else None,
     )

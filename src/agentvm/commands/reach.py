@@ -31,6 +31,14 @@ class Reach:
     async def list_containers(self) -> tuple[ContainerId, ...]:
         return tuple(found for found in await self._store.list_containers() if self._principal.reaches(found))
 
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        """Pages of the store are read until one holds something within reach, so that no page but the last is empty."""
+        while True:
+            page, cursor = await self._store.page_containers(cursor, limit)
+            reached = tuple(found for found in page if self._principal.reaches(found))
+            if reached or cursor is None:
+                return reached, cursor
+
     async def find_image(self, image_id: ImageId) -> ContainerId | None:
         return await self._within(self._store.find_image(image_id))
 

@@ -22,6 +22,7 @@ from agentvm.model.resource import (
     MAX_CLOSURE,
     MAX_NODES,
     Locked,
+    ResourceType,
     ResourceUri,
     VersionId,
     is_reference,
@@ -32,6 +33,7 @@ from agentvm.resources.kind import decode, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.resolver import LIGHT, Found, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
+from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
 
 READ = "resources:read"
@@ -144,11 +146,11 @@ class _Following:
         sandbox = self._spec(*at["sandbox"], args) if "sandbox" in at else None
         knowledge = [self._spec(*at[f"knowledge.{index}"], args) for index in range(len(merged.knowledge))]
         rendered = Rendered(tools=specs, sandbox=sandbox, knowledge=_once(knowledge))
-        self._idle = [f"{spec['uri']} cannot run on this server; the model is not told of it" for spec in specs]
-        if sandbox is not None:
-            self._idle.append(f"{sandbox['uri']} is kept with the image; nothing runs in sandboxes on this server yet")
-        for one in rendered.knowledge:
-            self._idle.append(f"{one['uri']} is kept with the image; agents cannot look things up on this server yet")
+        kept: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
+        kept += [("sandboxes", sandbox)] if sandbox is not None else []
+        kept += [("knowledge", one) for one in rendered.knowledge]
+        known = self._peer.runtime.tool_names
+        self._idle = [f"{spec['uri']}: {why}" for kind, spec in kept if (why := why_idle(kind, spec, known)) is not None]
         return msgspec.structs.replace(
             merged,
             system_prompt=prompt,
@@ -168,7 +170,7 @@ class _Following:
                 names.append(name)
                 continue
             spec = self._spec(*at[f"tools.{index}"], args)
-            if spec.get("runtime") == "builtin" and spec.get("entry") in self._peer.runtime.tool_names:
+            if why_idle("tools", spec, self._peer.runtime.tool_names) is None:
                 names.append(str(spec["entry"]))
             else:
                 others.append(spec)

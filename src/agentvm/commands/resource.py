@@ -1,5 +1,6 @@
 """Resource commands — for clients that have a socket and nothing else: register, publish, discover, resolve."""
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import UNSET
@@ -10,7 +11,7 @@ from agentvm.commands.definition import check_free
 from agentvm.errors import InvalidInput, shorten
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import TenantId, UserId
-from agentvm.model.resource import Resource, ResourceId, ResourceUri, parse_type
+from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceUri, parse_type
 from agentvm.model.semver import Bump
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import LockRecord, ResourceRecord
@@ -19,6 +20,7 @@ from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import accept
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Changes, Published, Search
 from agentvm.tenants.office import Office
 
@@ -38,7 +40,7 @@ async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceReg
         pointer=command.tag,
     )
     done = await add(peer.office, peer.resources, peer.definitions, _author(peer), peer.principal.user_id, draft)
-    return await _written(peer, "resource.register", done)
+    return await _written(peer, "resource.register", done, command.content)
 
 
 async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegisterReply:
@@ -62,7 +64,7 @@ async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegis
     )
     who = peer.principal.user_id
     done = await add_version(peer.office, peer.resources, _author(peer), who, resource.resource_id, revision)
-    return await _written(peer, "resource.change", done)
+    return await _written(peer, "resource.change", done, command.content)
 
 
 async def list_some(call: Call, command: ask.ResourceList) -> ask.ResourceListReply:
@@ -99,7 +101,7 @@ async def add(
     tenant_id = author.tenant_id
     if draft.type == "agents":
         content: Any = accept(KINDS["agents"], draft.content)
-        check_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
+        await check_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
     count = centre.store.resources(tenant_id).count
     async with office.quotas.adding(tenant_id, user_id, "resources", count):
         stored = centre.store.accounts(tenant_id).quotas.storage_bytes
@@ -126,7 +128,7 @@ def _author(peer: Peer) -> Author:
     return Author(tenant_id=peer.tenant_id, actor=one.actor, may_publish=one.may("resources:publish"))
 
 
-async def _written(peer: Peer, action: str, done: Published) -> ask.ResourceRegisterReply:
+async def _written(peer: Peer, action: str, done: Published, content: dict[str, object] | None) -> ask.ResourceRegisterReply:
     """Enters it into the audit log, and says what was made."""
     entry = AuditEntry(
         at=peer.clock(),
@@ -140,8 +142,18 @@ async def _written(peer: Peer, action: str, done: Published) -> ask.ResourceRegi
     record = shown(done.resource, peer.tenant_id)
     version = done.version
     return ask.ResourceRegisterReply(
-        record=record, uri=f"{record.uri}@{version.version}", version=version.version, digest=version.digest
+        record=record,
+        uri=f"{record.uri}@{version.version}",
+        version=version.version,
+        digest=version.digest,
+        warnings=warnings_about(done.resource.type, content, peer.runtime.tool_names),
     )
+
+
+def warnings_about(kind: ResourceType, content: object, tools: Collection[str]) -> tuple[str, ...]:
+    """What of a content that was just published this server does not act upon."""
+    why = why_idle(kind, content, tools) if isinstance(content, Mapping) else None
+    return () if why is None else (why,)
 
 
 def shown(resource: Resource, viewer: TenantId, *, uses: int | None = None) -> ResourceRecord:

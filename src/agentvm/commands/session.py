@@ -5,7 +5,7 @@ from functools import partial
 from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
 from agentvm.commands.histories import read_page, read_recent
-from agentvm.commands.session_centre import check_search, check_title, found_shown, shown
+from agentvm.commands.session_centre import check_search, check_title, found_shown, shown, title_shown
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated
@@ -64,7 +64,7 @@ async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
     released = await peer.runtime.quarantine.release(peer.tenant_id, session.container_id, session.session_id)
     if released is None:
         raise SessionNotFound(command.session_id)
-    return ask.SessionReply(session=released, subscriptions=heard)
+    return ask.SessionReply(session=call.sessions.seen(released), subscriptions=heard)
 
 
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
@@ -122,7 +122,7 @@ async def fork(call: Call, command: ask.SessionFork) -> ask.SessionReply:
     session = await call.branches.fork(
         command.session_id, message_id=command.message_id, image_id=command.image_id, title=command.title
     )
-    return ask.SessionReply(session=session, subscriptions=call.peer.subscribe(session))
+    return ask.SessionReply(session=call.sessions.seen(session), subscriptions=call.peer.subscribe(session))
 
 
 async def rewind(call: Call, command: ask.SessionRewind) -> ask.SessionRewindReply:
@@ -174,4 +174,5 @@ async def search(call: Call, command: ask.SessionSearch) -> ask.SessionSearchRep
     )
     page = await (await call.sessions.within(command.container_id)).search(wanted)
     found = tuple(found_shown(item) for item in page.items)
-    return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next)
+    titles = tuple(title_shown(item) for item in page.titles) or None
+    return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)

@@ -152,6 +152,15 @@ class SystemGroup(Group, frozen=True, kw_only=True):
             variable="AVM_ALLOW_ORIGINS",
         ),
     ] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Proxies in front, by address or network: their `X-Forwarded-For`, `-Proto` and `Forwarded` are believed.",
+            "restart",
+            kind="list",
+            variable="AVM_TRUSTED_PROXIES",
+        ),
+    ] = ()
     shutdown_seconds: Annotated[Seconds, setting("How long running turns may go on when the server is stopped.")] = 10.0
     auth: Annotated[
         Switch,
@@ -175,7 +184,7 @@ class SystemGroup(Group, frozen=True, kw_only=True):
 class DefaultsGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[
         Milliseconds,
-        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="any"),
+        setting("How long a provider may be silent, in ms, before its call is given up.", tenant="lower"),
     ] = 30_000
     max_tokens: Annotated[Amount, setting("Tokens of one answer, unless the image says otherwise.", tenant="any")] = 4_096
 
@@ -217,6 +226,9 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=0, le=MAX_INLINE_BYTES)],
         setting("Bytes of the pictures and files inside one message, as base64; uploaded ones do not count.", tenant="lower"),
     ] = MAX_INLINE_BYTES
+    import_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Bytes of one import, unpacked.", tenant="lower")
+    ] = 1024**3
     agents: Annotated[Amount, setting("Idle agents in memory; beyond them those that rested longest leave.")] = 20_000
 
 

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Literal
 
 from agentvm.config.layers import Layer
-from agentvm.config.together import of_access, of_choice, of_collector, of_fallback, of_headers, of_origins, of_tokens
+from agentvm.config.together import (
+    of_access,
+    of_choice,
+    of_collector,
+    of_fallback,
+    of_headers,
+    of_origins,
+    of_proxies,
+    of_tokens,
+)
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
@@ -82,6 +91,8 @@ class ServerConfig:
     """Where the embedded model's weights are; None for the user's cache directory."""
     allow_origins: tuple[str, ...] = ()
     """Web pages of these origins may open a socket, besides those of this machine and of the server's own host; `*` for all."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` and the like are believed."""
     grace: float = 10.0
     """Seconds that running turns get to finish at shutdown."""
     log_level: str = "info"
@@ -123,9 +134,10 @@ class ServerConfig:
         if self.model_dir is not None:
             object.__setattr__(self, "model_dir", Path(self.model_dir))
         faults = (
-            *of_access(self.auth, self.host),
+            *of_access(self.auth, self.host, self.trusted_proxies),
             *of_tokens(self.oidc_issuer, self.oidc_audience),
             *of_origins(self.allow_origins),
+            *of_proxies(self.trusted_proxies),
         )
         for key, text in faults:
             raise ConfigInvalid(f"{key}: {text}")
@@ -134,7 +146,8 @@ class ServerConfig:
 
     @property
     def authenticates(self) -> bool:
-        return self.auth == "on" or (self.auth is None and not is_loopback(self.host))
+        """`auto` is on as soon as other machines can reach the server, itself or through a proxy."""
+        return self.auth == "on" or (self.auth is None and (not is_loopback(self.host) or bool(self.trusted_proxies)))
 
     @property
     def allows_unpriced(self) -> bool:

@@ -3,9 +3,10 @@
 A tenant sees what concerns it. What the server says is `server` to it: which file, variable or person is not its business.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agentvm.config.catalogue import SETTINGS, Setting, expects, find, shown
+from agentvm.config.effective import Effective, derive, explain
 from agentvm.config.layers import Found, Values, nest
 from agentvm.config.load import VARIABLES, variable_of
 from agentvm.model.base import Record
@@ -22,10 +23,15 @@ class SourceView(Record):
 
 
 class SettingView(Record):
-    """One setting. `value` is absent when nobody has said one and there is no default; `layers` are from the weakest on."""
+    """One setting. `value` is absent when nobody has set one and there is no default; `layers` are from the weakest on.
+
+    `effective` is the value that the server works with, also when it follows from other settings; `why` says where it is from.
+    """
 
     key: str
     value: object = None
+    effective: object = None
+    why: str = ""
     layer: str | None = None
     place: str | None = None
     actor: str | None = None
@@ -47,7 +53,13 @@ def concerns_tenants(key: str) -> bool:
 
 
 def view_setting(
-    key: str, found: Found | None, sources: Sequence[Found], *, of_tenant: bool, pending: bool = False
+    key: str,
+    found: Found | None,
+    sources: Sequence[Found],
+    derived: Mapping[str, Effective],
+    *,
+    of_tenant: bool,
+    pending: bool = False,
 ) -> SettingView:
     setting = find(key)
     if setting is None:
@@ -58,8 +70,11 @@ def view_setting(
         servers = [one for one in said if one.layer == "server"]
         said = [*servers[-1:], *(one for one in said if one.layer != "server")]
     counts = None if found is None else _source(setting, found, of_tenant=of_tenant)
+    effective = explain(setting, key, found, derived, of_tenant=of_tenant)
     return SettingView(
         key=key,
+        effective=shown(setting, effective.value),
+        why=effective.why,
         value=None if counts is None else counts.value,
         layer=None if counts is None else counts.layer,
         place=None if counts is None else counts.place,
@@ -116,7 +131,8 @@ def views(
     values: Values, sources: Callable[[str], Sequence[Found]], *, of_tenant: bool, pending: Sequence[str] = ()
 ) -> list[SettingView]:
     """Every setting, as `keys_of` has them."""
+    derived = derive(values)
     return [
-        view_setting(key, values.get(key), sources(key), of_tenant=of_tenant, pending=key in pending)
+        view_setting(key, values.get(key), sources(key), derived, of_tenant=of_tenant, pending=key in pending)
         for key in keys_of(values, of_tenant=of_tenant)
     ]

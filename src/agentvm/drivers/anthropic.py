@@ -36,7 +36,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.chat_body import Json
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.drivers.failures import Failures, find_error
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk, place_of
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, key_remedy, load_sdk, place_of
 from agentvm.model.usage import Usage
 
 DEFAULT_MODEL = "claude-sonnet-5"
@@ -283,8 +283,8 @@ async def open_driver(settings: DriverSettings) -> AsyncIterator[AnthropicDriver
     check_key("anthropic", settings.api_key)
     sdk = await load_sdk("anthropic")
     failures = Failures(
-        provider="anthropic",
-        remedy_key="check LLM_API_KEY or ANTHROPIC_API_KEY",
+        provider=settings.name or "anthropic",
+        remedy_key=key_remedy(settings, "anthropic", "check LLM_API_KEY or ANTHROPIC_API_KEY"),
         remedy_reach="try again; if it stays so, the operator finds why in the server's log",
         secret=settings.api_key,
         address=place_of(settings.base_url),

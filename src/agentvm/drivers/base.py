@@ -12,7 +12,7 @@ Rules every driver keeps (checked by `agentvm.testing.conformance.driver`):
 5. Message and tool call ids are never empty; tool call ids are unique within the call.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -176,8 +176,8 @@ class DriverSettings:
     max_retries: int = 2
     model_dir: Path | None = None
     """Where the embedded model's weights are."""
-    limited: Callable[[float], None] | None = field(default=None, compare=False, repr=False)
-    """Told how many seconds the provider asks for, also when the library then tries again by itself."""
+    name: str | None = field(default=None, compare=False)
+    """The operator's name for the provider, which its errors use; None for the driver's own."""
 
 
 class OpenDriver(Protocol):

@@ -61,7 +61,7 @@ _BY_KIND: dict[str, type[ProviderError]] = {
     "model_not_found": ProviderBadRequest,
     "not_found_error": ProviderBadRequest,
     "overloaded_error": ProviderOverloaded,
-    "permission_error": ProviderAuthFailed,
+    "permission_error": ProviderBadRequest,
     "rate_limit_error": ProviderRateLimited,
     "rate_limit_exceeded": ProviderRateLimited,
     "request_too_large": ProviderBadRequest,
@@ -70,8 +70,9 @@ _BY_KIND: dict[str, type[ProviderError]] = {
     "unavailable_error": ProviderOverloaded,
 }
 
-# Says more than the status it comes with: an account without credit answers 429 for ever.
-_BEYOND_STATUS = frozenset({"insufficient_quota", "billing_error"})
+# Says more than the status it comes with: an account without credit answers 429 for ever, and a model that the account may
+# not use is refused with 403, which says nothing about the account's other models.
+_BEYOND_STATUS = frozenset({"insufficient_quota", "billing_error", "model_not_found", "permission_error"})
 
 _DID: dict[type[ProviderError], str] = {
     ProviderAuthFailed: "refused the key or the account",
@@ -84,6 +85,7 @@ _DID: dict[type[ProviderError], str] = {
 }
 
 _CREDENTIAL = re.compile(r"(?i)bearer\s+\S+|\b(?:sk|pk|key|gsk|xai)[-_][\w*.\-]{4,}")
+_MODEL = re.compile(r"(?i)\bmodels?\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -147,11 +149,13 @@ class Failures:
 
     def timeout(self, seconds: float) -> ProviderError:
         """The call as a whole took too long."""
-        return ProviderTimeout(f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout")
+        text = f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout"
+        return ProviderTimeout(text, waited=seconds)
 
     def silent(self, seconds: float) -> ProviderError:
         """Nothing was heard of it for too long."""
-        return ProviderTimeout(f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout")
+        text = f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout"
+        return ProviderTimeout(text, waited=seconds)
 
     def protocol(self, what: str) -> ProviderError:
         """The provider broke its own rules."""
@@ -184,6 +188,8 @@ def _class_of(status: int | None, reported: Reported) -> type[ProviderError]:
     for word in words:
         if word in _BEYOND_STATUS:
             return _BY_KIND[word]
+    if status == 403 and _MODEL.search(reported.message):
+        return ProviderBadRequest
     if status is not None and status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is None or status < 300:

@@ -1,8 +1,9 @@
 """Health — what is known of one provider's account: whether it answers, and when it may be asked again.
 
-Shared by all who use the account. A provider that is out is left alone until the moment it named, or for a pause that doubles
-with each failure; then one call finds out how things are, and nobody else asks before that one knows. A failure of a call that
-was begun before the last bad news is old news: it makes no pause longer, unless the provider named a later moment.
+Whose experience counts for whom is decided in `account_health`. A provider that is out is left alone until the moment it
+named, or for a pause that doubles with each failure; then one call finds out how things are, and nobody else asks before
+that one knows. A failure of a call that was begun before the last bad news is old news: it makes no pause longer, unless the
+provider named a later moment.
 
 Errors are remembered by their kind only, because a provider's words about one tenant's call are not for another.
 """
@@ -138,6 +139,11 @@ class Health:
         return self.last_error or ProviderError.code if self._kind is None else self._kind.code
 
     @property
+    def is_out(self) -> bool:
+        """Whether the last news was an outage."""
+        return self._kind is not None
+
+    @property
     def probed(self) -> bool:
         """Whether somebody is finding out; it may be known earlier than `wait` says."""
         return self._probe is not None
@@ -186,13 +192,20 @@ class Health:
         if attempt.news == self._news or anyio.current_time() >= self._free_at:
             self._recover()
 
-    def note_failure(self, attempt: Attempt, error: ProviderError) -> None:
+    def count_failure(self, error: ProviderError) -> None:
+        """Counts a failure for people to see."""
         self.failures += 1
         self.last_error = error.code
-        if attempt.spoken:
-            return
         if is_outage(error):
             self.consecutive += 1
+
+    def note_failure(self, attempt: Attempt, error: ProviderError) -> None:
+        consecutive = self.consecutive
+        self.count_failure(error)
+        if attempt.spoken:
+            self.consecutive = consecutive
+            return
+        if is_outage(error):
             if attempt.news == self._news or (error.retry_after or 0.0) > self.wait:
                 self._block(type(error), error.retry_after)
         elif attempt.news == self._news and isinstance(error, ProviderBadRequest):

@@ -13,10 +13,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx2
+import msgspec
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
 from agentvm.drivers.chat_body import Json, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
+from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese, last_question
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
@@ -43,7 +45,7 @@ def _shape_of(model: str) -> Shape:
 
 def local_body(prompt: Prompt) -> Json:
     """The whole request. A temperature that somebody chose goes before the recommended one."""
-    small = prompt.model == DEFAULT_MODEL
+    small = is_demo(prompt.model)
     return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small)
 
 
@@ -69,6 +71,10 @@ class LocalDriver:
         return _shape_of(model).window
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
+        if is_demo(prompt.model):
+            if is_mostly_chinese(last_question(prompt)):
+                return answer_with_notice(prompt.model)
+            prompt = msgspec.structs.replace(prompt, max_tokens=min(prompt.max_tokens, ANSWER_TOKENS_MAX))
         silence = prompt.silence if self._silence is None else self._silence
         return exchange(lambda: self._begin(prompt), _FAILURES, self._timeout, silence=silence, patient=True)
 

@@ -20,13 +20,24 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.abc
 
+from agentvm.drivers.account_health import AccountHealth, TenantAttempt, TenantHealth
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.health import Attempt, Health, ProviderHealth, is_outage
+from agentvm.drivers.health import Health, ProviderHealth, is_outage
 from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, shorten
 from agentvm.log import get_logger
-from agentvm.model.ids import Clock
+from agentvm.model.ids import Clock, TenantId
 
-__all__ = ["Attempt", "Chosen", "Health", "Models", "Open", "Provider", "ProviderHealth", "is_outage"]
+__all__ = [
+    "AccountHealth",
+    "Chosen",
+    "Models",
+    "Open",
+    "Provider",
+    "ProviderHealth",
+    "TenantAttempt",
+    "TenantHealth",
+    "is_outage",
+]
 
 logger = get_logger(__name__)
 
@@ -53,7 +64,7 @@ class Chosen(NamedTuple):
 
     driver: Driver
     model: str
-    health: Health
+    health: TenantHealth
     own_key: bool = False
     provider: str = ""
     """Its name among the providers."""
@@ -68,7 +79,7 @@ class Chosen(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _Opened:
     provider: Provider
-    health: Health
+    health: AccountHealth
     asks: int
     driver: Driver
     users: int = 0
@@ -180,12 +191,12 @@ class Models:
         return _choose(self._find(name), self.parse(name)[1])
 
     @asynccontextmanager
-    async def use(self, name: str | None) -> AsyncIterator[Chosen]:
-        """The same, for as long as the context lasts."""
+    async def use(self, name: str | None, tenant_id: TenantId | None = None) -> AsyncIterator[Chosen]:
+        """The same for one tenant, for as long as the context lasts."""
         opened = self._find(name)
         opened.users += 1
         try:
-            yield _choose(opened, self.parse(name)[1])
+            yield _choose(opened, self.parse(name)[1], tenant_id)
         finally:
             opened.users -= 1
             if opened.gone:
@@ -197,12 +208,12 @@ class Models:
         async with AsyncExitStack() as stack:
             yield tuple([await stack.enter_async_context(self.use(each)) for each in self.chain(name)])
 
-    def new_health(self, name: str) -> Health:
+    def new_health(self, name: str, silence_seconds: float | None) -> AccountHealth:
         """For an account of a tenant's own."""
-        return Health(name, self._clock)
+        return AccountHealth(name, self._clock, silence_seconds=silence_seconds)
 
-    def health(self) -> tuple[ProviderHealth, ...]:
-        """How each provider is, with the server's own account."""
+    def health(self, tenant_id: TenantId | None = None) -> tuple[ProviderHealth, ...]:
+        """The health of each provider with the server's own account, for the operator or as one tenant experiences it."""
         now = self._now
         default, backing = self.parse(None)[0], {self.parse(name)[0] for name in now.fallback}
         return tuple(
@@ -212,17 +223,17 @@ class Models:
                 default_model=opened.driver.default_model,
                 base_url=_plain(opened.provider.settings.base_url),
                 role="default" if name == default else "fallback" if name in backing else None,
-                state=known.state,
-                since=known.since,
-                last_error=known.last_error,
-                retry_at=known.retry_at,
-                calls=known.calls,
-                failures=known.failures,
-                consecutive_failures=known.consecutive,
-                last_success_at=known.last_success_at,
+                state=shown.state,
+                since=shown.since,
+                last_error=counted.last_error,
+                retry_at=shown.retry_at,
+                calls=counted.calls,
+                failures=counted.failures,
+                consecutive_failures=counted.consecutive,
+                last_success_at=counted.last_success_at,
             )
             for name, opened in now.opened.items()
-            for known in (opened.health,)
+            for shown, counted in (_views(opened.health, tenant_id),)
         )
 
     def _find(self, name: str | None) -> _Opened:
@@ -235,22 +246,26 @@ class Models:
 
     def _given(self, name: str, driver: Driver) -> _Opened:
         provider = Provider(name=name, driver=name, settings=DriverSettings())
-        return _Opened(provider, Health(name, self._clock), 1, driver)
+        return _Opened(provider, AccountHealth(name, self._clock), 1, driver)
 
-    async def _open(self, provider: Provider, health: Health | None) -> _Opened:
+    async def _open(self, provider: Provider, health: AccountHealth | None) -> _Opened:
         assert self._tasks is not None
-        health = health or Health(provider.name, self._clock)
+        health = health or AccountHealth(provider.name, self._clock)
+        health.silence_seconds = provider.settings.silence
         with naming(provider.name, provider.driver):
             opened: _Opened = await self._tasks.start(self._keep, provider, health)
         return opened
 
     async def _keep(
-        self, provider: Provider, health: Health, *, task_status: anyio.abc.TaskStatus[_Opened] = anyio.TASK_STATUS_IGNORED
+        self,
+        provider: Provider,
+        health: AccountHealth,
+        *,
+        task_status: anyio.abc.TaskStatus[_Opened] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """A driver's whole life is in one task: what it starts must be ended by who has started it."""
         assert self._open_one is not None
-        settings = replace(provider.settings, limited=health.limited)
-        async with self._open_one(provider.driver, settings) as driver:
+        async with self._open_one(provider.driver, replace(provider.settings, name=provider.name)) as driver:
             over = anyio.Event()
             self._alive.add(over)
             task_status.started(_Opened(provider, health, asks_of(provider.settings), driver, over=over))
@@ -279,7 +294,7 @@ def asks_of(settings: DriverSettings) -> int:
     return 1 if settings.max_retries else ASKS
 
 
-def _known(before: _Opened, provider: Provider) -> Health | None:
+def _known(before: _Opened, provider: Provider) -> AccountHealth | None:
     """What is known of an account stays known when it is only asked in another way: also the moment that it named."""
     old, new = before.provider, provider
     same = (old.driver, old.settings.base_url, old.settings.api_key) == (
@@ -290,9 +305,18 @@ def _known(before: _Opened, provider: Provider) -> Health | None:
     return before.health if same and before.over is not None else None
 
 
-def _choose(opened: _Opened, model: str) -> Chosen:
+def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[Health, Health]:
+    """Whose state is shown, and whose calls are counted."""
+    if tenant_id is None:
+        return account.shown, account.everybody
+    health = account.of(tenant_id)
+    return health.shown, health.own
+
+
+def _choose(opened: _Opened, model: str, tenant_id: TenantId | None = None) -> Chosen:
     driver = opened.driver
-    return Chosen(driver, model or driver.default_model, opened.health, provider=opened.provider.name, asks=opened.asks)
+    health = opened.health.of(tenant_id)
+    return Chosen(driver, model or driver.default_model, health, provider=opened.provider.name, asks=opened.asks)
 
 
 def _is_backed(name: str, fallback: Sequence[str]) -> bool:

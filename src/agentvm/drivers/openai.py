@@ -15,7 +15,7 @@ from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_prom
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, load_sdk, place_of
+from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, key_remedy, load_sdk, place_of
 
 DEFAULT_MODEL = "gpt-5.4-mini"
 
@@ -97,14 +97,14 @@ def _is_openai(base_url: str | None) -> bool:
 def _failures(settings: DriverSettings) -> Failures:
     if settings.base_url is None:
         return Failures(
-            provider="openai",
-            remedy_key="check LLM_API_KEY or OPENAI_API_KEY",
+            provider=settings.name or "openai",
+            remedy_key=key_remedy(settings, "openai", "check LLM_API_KEY or OPENAI_API_KEY"),
             remedy_reach="try again; if it stays so, the operator finds why in the server's log",
             secret=settings.api_key,
         )
     return Failures(
-        provider="openai",
-        remedy_key="check LLM_API_KEY",
+        provider=settings.name or "openai",
+        remedy_key=key_remedy(settings, "openai", "check LLM_API_KEY"),
         remedy_reach="try again; if it stays so, the operator finds its address and why in the server's log",
         secret=settings.api_key,
         address=place_of(settings.base_url),

@@ -26,6 +26,13 @@ def needs_key(name: str, settings: DriverSettings) -> bool:
     return name in KEY_VARIABLES and not (name == "openai" and settings.base_url is not None)
 
 
+def default_model(driver: str) -> str | None:
+    """The model a driver answers with when nobody names one."""
+    module = importlib.import_module(DRIVERS[driver].partition(":")[0])
+    model: str | None = getattr(module, "DEFAULT_MODEL", None)
+    return model
+
+
 def open_driver(name: str, settings: DriverSettings) -> AbstractAsyncContextManager[Driver]:
     """The driver of this name, to be entered at start-up and left at shutdown. Raises DriverNotFound or MissingKey."""
     try:

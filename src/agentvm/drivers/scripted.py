@@ -96,11 +96,14 @@ def echo(prompt: Prompt) -> Iterable[Step]:
     return reply(*(word if index == 0 else f" {word}" for index, word in enumerate(words)))
 
 
+DEFAULT_MODEL = "scripted"
+
+
 class ScriptedDriver:
     """Plays a script and remembers the prompts it was given."""
 
     name = "scripted"
-    default_model = "scripted"
+    default_model = DEFAULT_MODEL
 
     def __init__(self, script: Script = echo, *, window: int = 100_000) -> None:
         self._script = script

@@ -4,7 +4,7 @@ Streams are not read through it: its typed events cost three to nine times what 
 """
 
 import importlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -13,6 +13,7 @@ from typing import Protocol
 import anyio.to_thread
 import httpx2
 
+from agentvm.drivers.account_health import note_rate_limit
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
 from agentvm.errors import ConfigInvalid
@@ -87,6 +88,11 @@ def place_of(base_url: str | None) -> str | None:
     return None if base_url is None else httpx2.URL(base_url).netloc.decode("ascii", "replace")
 
 
+def key_remedy(settings: DriverSettings, driver: str, plain: str) -> str:
+    """What to check when the key is refused: the setting of a provider with a name of its own, else `plain`."""
+    return plain if settings.name in (None, driver) else f"check llm.providers.{settings.name}.apiKey"
+
+
 def check_key(driver: str, key: Secret | None) -> None:
     """Raises ConfigInvalid for a key that no header can carry, without showing it."""
     if key is not None and not (key.reveal().isascii() and key.reveal().isprintable() and " " not in key.reveal()):
@@ -105,16 +111,12 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
         follow_redirects=False,
-        event_hooks={"response": [refuse_long_waits, *([] if settings.limited is None else [_telling(settings.limited)])]},
+        event_hooks={"response": [refuse_long_waits, _note_busy]},
     )
 
 
-def _telling(limited: Callable[[float], None]) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """A response hook: who shares the account must leave the provider alone as well, while the SDK waits to try again."""
-
-    async def tell(response: httpx2.Response) -> None:
-        wait = retry_after(response.headers)
-        if response.status_code in _BUSY and wait:
-            limited(wait)
-
-    return tell
+async def _note_busy(response: httpx2.Response) -> None:
+    """A response hook: the tenant's other calls must leave the provider alone as well, while the SDK waits to try again."""
+    wait = retry_after(response.headers)
+    if response.status_code in _BUSY and wait:
+        note_rate_limit(wait)

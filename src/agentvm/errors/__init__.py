@@ -13,11 +13,12 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
@@ -175,9 +176,13 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
+
+
+class AuthenticationOff(AccessDenied):
+    code = "authentication_off"
 
 
 class PermissionDenied(AccessDenied):
@@ -322,8 +327,15 @@ class ProviderUnreachable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
+    """`waited` is how many seconds this server waited before it gave up; None when the provider itself reported a timeout."""
+
     code = "timeout"
     retryable = True
+    waited: float | None = None
+
+    def __init__(self, message: str, *, retry_after: float | None = None, waited: float | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.waited = waited
 
 
 class ProviderProtocolError(ProviderError):

@@ -42,6 +42,8 @@ class ApiKey(Record):
     tenant_id: TenantId
     name: str
     user_id: UserId | None = None
+    role: Role | None = None
+    """The most that a key of a user acts with: the role they had when it was made. A promotion needs a new key."""
     permissions: tuple[str, ...] = ()
     containers: tuple[str, ...] | None = None
     expires_at: int | None = None

@@ -30,8 +30,6 @@ class ImageConfig(Record):
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    mcp_servers: dict[str, object] | None = None
-    """Kept for 1.x clients, which may send it; no server is started from it."""
 
 
 class Image(Record):

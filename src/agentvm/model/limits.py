@@ -67,6 +67,8 @@ class Limits:
     """Of the text of one message."""
     inline_bytes: int = MAX_INLINE_BYTES
     """Of the pictures and files that travel inside one message, as base64."""
+    import_bytes: int = 1024**3
+    """Of one import, unpacked."""
     agents: int = 20_000
     """Idle agents in memory; beyond them those that rested longest leave."""
     compaction: Compaction = Compaction()

@@ -13,18 +13,23 @@ QUICK = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000)
 class Histogram:
     """Durations in microseconds; the bounds are given in milliseconds, each belonging to its bucket."""
 
-    __slots__ = ("_bounds", "_counts", "total")
+    __slots__ = ("_bounds", "_counts", "_least", "_most", "total")
 
     def __init__(self, bounds: Sequence[int]) -> None:
         self._bounds = tuple(bound * 1_000 for bound in bounds)
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0
         """The sum of all, in microseconds."""
+        self._least, self._most = 1 << 62, 0
 
     def observe(self, micros: int) -> None:
         """A clock that was set back gives less than nothing, which counts as nothing."""
         if micros < 0:
             micros = 0
+        if micros > self._most:
+            self._most = micros
+        if micros < self._least:
+            self._least = micros
         self._counts[bisect_left(self._bounds, micros)] += 1
         self.total += micros
 
@@ -44,12 +49,19 @@ class Histogram:
         yield "+Inf", so_far + self._counts[-1]
 
     def quantile(self, part: float) -> float | None:
-        """Milliseconds that so large a part stayed within, up to the bound of its bucket; None when there are none."""
+        """Milliseconds that so large a part stayed within; None when there are none.
+
+        Within a bucket durations are taken to be spread evenly between its bounds, or between the shortest and the longest
+        duration that was observed.
+        """
         wanted, so_far = part * self.count, 0
         if not wanted:
             return None
-        for bound, count in zip(self._bounds, self._counts, strict=False):
+        lower = 0
+        for bound, count in zip((*self._bounds, self._most), self._counts, strict=True):
+            if count and so_far + count >= wanted:
+                low, high = max(lower, self._least), min(bound, self._most)
+                return round((low + max(0, high - low) * (wanted - so_far) / count) / 1_000, 3)
             so_far += count
-            if so_far >= wanted:
-                return bound / 1_000
-        return self._bounds[-1] / 1_000
+            lower = bound
+        return self._most / 1_000

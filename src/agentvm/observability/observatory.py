@@ -60,8 +60,9 @@ class Observatory:
     def report(self) -> ServerMetrics:
         return server_report(self.metrics, self.gauges())
 
-    def status(self, disk_warning: int) -> Status:
-        return judge(self.gauges(), disk_warning=disk_warning)
+    def status(self, disk_warning: int, *, addresses: bool = False) -> Status:
+        """`addresses`: with the base URLs of providers that fail, for the operator."""
+        return judge(self.gauges(), disk_warning=disk_warning, addresses=addresses)
 
 
 def known_by(health: Callable[[], tuple[ProviderHealth, ...]], named: Callable[[], Collection[str]]) -> Known:

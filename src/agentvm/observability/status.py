@@ -34,9 +34,9 @@ class Status(Record):
     checks: Sequence[Check]
 
 
-def judge(now: Gauges, *, disk_warning: int) -> Status:
-    """`disk_warning` is how many free bytes are little."""
-    checks = [_store(now), _disk(now.disk_free, disk_warning), _loop(now.loop_lag), *_providers(now.providers)]
+def judge(now: Gauges, *, disk_warning: int, addresses: bool = False) -> Status:
+    """`disk_warning` is how many free bytes are little. With `addresses` a provider that fails is shown with its base URL."""
+    checks = [_store(now), _disk(now.disk_free, disk_warning), _loop(now.loop_lag), *_providers(now.providers, addresses)]
     worst = max((check.status for check in checks), key=_GRADES.index)
     return Status(status=worst, version=VERSION, uptime_seconds=now.uptime, checks=checks)
 
@@ -76,7 +76,7 @@ def _loop(lag: float) -> Check:
     return Check(name="loop", status="ok", message=text)
 
 
-def _providers(found: Sequence[ProviderHealth]) -> Iterator[Check]:
+def _providers(found: Sequence[ProviderHealth], addresses: bool) -> Iterator[Check]:
     """Who answers by default, and who stands in; the others are looked at when somebody asks for them."""
     in_line = [one for one in found if one.role is not None]
     able = any(one.state in ("ok", "unknown") for one in in_line)
@@ -91,4 +91,5 @@ def _providers(found: Sequence[ProviderHealth]) -> Iterator[Check]:
                 how = "limits the rate of requests" if state == "limited" else "is out"
                 why = "" if one.last_error is None else f" ({one.last_error})"
                 rest = "another one stands in" if able else "nobody can stand in, so turns fail"
-                yield Check(name=name, status="warn" if able else "fail", message=f"{one.name} {how}{why}: {rest}")
+                at = f" at {one.base_url}" if addresses and one.base_url is not None else ""
+                yield Check(name=name, status="warn" if able else "fail", message=f"{one.name}{at} {how}{why}: {rest}")

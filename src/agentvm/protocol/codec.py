@@ -11,6 +11,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.protocol.bounds import Bound, Scan, check, check_length
 from agentvm.protocol.commands import Command, Reply
+from agentvm.protocol.ignored import note_ignored
 from agentvm.protocol.link import WireEvent
 from agentvm.protocol.table import ADDITIVE, COMMANDS
 
@@ -68,6 +69,11 @@ class Inbound(Record):
     after_cursor: msgspec.Raw = _NOTHING
     headers: msgspec.Raw = _NOTHING
     ack: msgspec.Raw = msgspec.field(default=_NOTHING, name="__ack")
+    payload: msgspec.Raw = msgspec.field(default=_NOTHING, name="__payload")
+    category: msgspec.Raw = _NOTHING
+    jsonrpc: msgspec.Raw = _NOTHING
+    method: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _NOTHING
 
 
 class _WithRequestId(Record):
@@ -129,7 +135,7 @@ def decode_id(member: msgspec.Raw) -> str | None:
         return None
     try:
         text = _text.decode(member)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return None
     return text if len(text) <= MAX_ID else None
 
@@ -143,7 +149,7 @@ def decode_headers(member: msgspec.Raw) -> dict[str, str]:
         for name, value in _members.decode(member).items():
             if bytes(value).startswith(b'"'):
                 found[name] = _text.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return {}
     return found
 
@@ -164,7 +170,7 @@ def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
     try:
         if name in _strict:
             _strict[name].decode(data)
-        return _commands[name].decode(data)
+        return note_ignored(name, _commands[name].decode(data), data)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"Invalid {name}_request: {_said(name, str(error))}") from None
 
@@ -181,7 +187,7 @@ def decode_request_id(data: msgspec.Raw) -> str | None:
     """Found even when the rest of the data makes no sense, so that the refusal reaches the one who asked."""
     try:
         request_id = _request_id.decode(data).request_id
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return None
     return request_id if request_id is None or len(request_id) <= MAX_REQUEST_ID else None
 

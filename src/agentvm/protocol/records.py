@@ -24,6 +24,27 @@ class LockRecord(Record):
     digest: str
 
 
+class EffectiveConfig(Record):
+    """How an image answers: its definition with its config applied and every reference followed."""
+
+    model: str
+    """`<provider>/<model>`: the image's own, else the default of its tenant or of the server."""
+    max_tokens: int
+    """Of one answer."""
+    tools: tuple[str, ...]
+    """The tools that its model is told of."""
+    system_prompt: str | None = None
+    temperature: float | None = None
+    thinking: int | None = None
+    variables: dict[str, object] | None = None
+    sandbox: str | None = None
+    """As it is written; sandboxes do not run on this server yet."""
+    knowledge: tuple[str, ...] = ()
+    """As they are written; agents cannot look things up on this server yet."""
+    unavailable: tuple[str, ...] = ()
+    """Tools that it refers to and that cannot run on this server."""
+
+
 class ImageRecord(Record):
     """An image as clients see it. `online` and `agent_id` speak of the default session's agent."""
 
@@ -47,13 +68,44 @@ class ImageRecord(Record):
     """Those of its tools that are URIs."""
     lock: tuple[LockRecord, ...] | None = None
     """Every version that its references came to, when it was built or last upgraded."""
+    config: EffectiveConfig | None = None
+    """Everything that decides how it answers; in replies about one image."""
+    warnings: tuple[str, ...] | None = None
+    """In the Python client: what the server said about the build, such as a tool that cannot run."""
+
+
+AgentStateName = Literal["idle", "running", "stopping", "stopped", "asleep"]
+"""`asleep` is not in memory, and comes back with the next message."""
 
 
 class AgentRecord(Record):
+    """An agent. `queued` are the messages that wait behind the turn that runs."""
+
     agent_id: AgentId
     container_id: ContainerId
     image_id: ImageId
-    session_id: SessionId
+    session_id: SessionId | None = None
+    state: AgentStateName | None = None
+    queued: int | None = None
+
+
+class OwnedRecord(Record):
+    """All that goes with a container, a user or a tenant that is deleted.
+
+    `bytes` are those of messages, logs, summaries, drafts and files. `kept_resources` are those of the resources that other
+    tenants are locked to: the versions they use stay for them.
+    """
+
+    containers: tuple[ContainerId, ...]
+    sessions: int
+    messages: int
+    bytes: int
+    attachments: int
+    resources: int
+    kept_resources: int
+    users: int
+    keys: int
+    secrets: int
 
 
 class SessionRecord(Session):
@@ -83,6 +135,18 @@ class FoundRecord(Record):
     before: str | None = None
     """The beginning of what was said just before."""
     after: str | None = None
+
+
+class TitleRecord(Record):
+    """A session whose title a search has found. `at` is when something was last said there."""
+
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str
+    at: int
+    snippet: str
+    """HTML: the title, escaped, with `<mark>` about the words."""
 
 
 class ResourceRecord(Record):

@@ -4,6 +4,7 @@ Everything here speaks through a `Link`. A remote link sends frames, a local one
 which, and neither can this file.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Protocol
 
@@ -106,7 +107,18 @@ class ContainerManager:
         return (await self._link.ask(ask.ContainerGet(container_id=container_id))).exists
 
     async def list(self) -> tuple[ContainerId, ...]:
-        return (await self._link.ask(ask.ContainerList())).container_ids
+        """All of them, page by page, oldest first."""
+        container_ids: list[ContainerId] = []
+        cursor: str | None = None
+        while True:
+            page = await self._link.ask(ask.ContainerList(cursor=cursor))
+            container_ids += page.container_ids
+            if (cursor := page.next_cursor) is None:
+                return tuple(container_ids)
+
+    async def delete(self, container_id: str, *, dry_run: bool = False) -> ask.ContainerDeleteReply:
+        """With all that is in it, for good; with `dry_run` only says what would go, as `owned`."""
+        return await self._link.ask(ask.ContainerDelete(container_id=container_id, dry_run=dry_run))
 
 
 class ImageManager:
@@ -118,12 +130,10 @@ class ImageManager:
     async def build(
         self, definition: Definition | str, config: ImageConfig | None = None, *, container_id: str = "default"
     ) -> ImageRecord:
-        return there(
-            (await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config))).record
-        )
+        return _warned(await self._link.ask(ask.ImageBuild(container_id=container_id, definition=definition, config=config)))
 
     async def create(self, config: ImageConfig | None = None, *, container_id: str = "default") -> ImageRecord:
-        return there((await self._link.ask(ask.ImageCreate(container_id=container_id, config=config))).record)
+        return _warned(await self._link.ask(ask.ImageCreate(container_id=container_id, config=config)))
 
     async def get(self, image_id: str) -> ImageRecord | None:
         return (await self._link.ask(ask.ImageGet(image_id=ImageId(image_id)))).record
@@ -161,7 +171,7 @@ class ImageManager:
             max_tokens=max_tokens,
             thinking=thinking,
         )
-        return there((await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates))).record)
+        return _warned(await self._link.ask(ask.ImageUpdate(image_id=ImageId(image_id), updates=updates)))
 
     async def upgrade(self, image_id: str, *, dry_run: bool = False) -> ask.ImageUpgradeReply:
         """Follows the references that name no exact version anew; with `dry_run` only says what would change."""
@@ -304,3 +314,10 @@ def _registered(record: DefinitionRecord) -> Definition:
     if record.uri is not None:
         return record
     return Definition(**{name: getattr(record, name) for name in Definition.__struct_fields__})
+
+
+def _warned(reply: ask.ImageReply) -> ImageRecord:
+    """The record with what the server warns of, which Python shows to whoever runs the program."""
+    for warning in reply.warnings or ():
+        warnings.warn(warning, UserWarning, stacklevel=3)
+    return msgspec.structs.replace(there(reply.record), warnings=reply.warnings)

@@ -90,7 +90,7 @@ class Answering:
             await self._settle()
         history = await self._history()
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
-        lineup = Lineup(candidates)
+        lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
         while not await self._try(lineup, await lineup.next(), history):
             pass
 
@@ -129,10 +129,12 @@ class Answering:
         asked.attempt.made()
         async with aclosing(chosen.driver.run(prompt)) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
+            began = anyio.current_time()
             with anyio.CancelScope(deadline=until) as silent:
                 first = await anext(outputs, None)
             if silent.cancelled_caught:
-                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again")
+                waited = anyio.current_time() - began
+                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from agentvm.drivers.models import Attempt, Chosen, is_outage
+from agentvm.drivers.models import Chosen, TenantAttempt, is_outage
 from agentvm.errors import ProviderError
 from agentvm.log import get_logger
 
@@ -25,7 +25,7 @@ class Asked:
     """Who is asked now. `instead_of` is the chosen one when it is another; `again` when this call has asked it before."""
 
     chosen: Chosen
-    attempt: Attempt
+    attempt: TenantAttempt
     place: int
     instead_of: Chosen | None = None
     again: bool = False
@@ -34,8 +34,10 @@ class Asked:
 class Lineup:
     """The candidates of one model call, in order; at least one."""
 
-    def __init__(self, candidates: Sequence[Chosen]) -> None:
+    def __init__(self, candidates: Sequence[Chosen], *, silence_seconds: float | None = None) -> None:
+        """`silence_seconds` is the operator's own timeout: giving up earlier says nothing about the provider."""
         self._candidates = candidates
+        self._silence_seconds = silence_seconds
         self._asks = [one.asks for one in candidates]
         self._first_hand: ProviderError | None = None
         """What the chosen one said to this call."""
@@ -63,7 +65,9 @@ class Lineup:
 
     def failed(self, asked: Asked, error: ProviderError) -> None:
         """It said nothing but this. Raises the error when that is not for others to make good."""
-        asked.attempt.failed(error)
+        if not asked.attempt.failed(error, silence_seconds=self._silence_seconds):
+            # It was too slow for this call, and would be so again.
+            self._asks[asked.place] = 0
         if asked.place == 0:
             if not is_outage(error):
                 raise error

@@ -12,7 +12,7 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, RecordUnreadable, SessionNotFound, ShuttingDown, ToolNotFound
+from agentvm.errors import AgentVMError, DriverNotFound, RecordUnreadable, SessionNotFound, ShuttingDown, ToolNotFound
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.turn import TurnRequest
@@ -113,6 +113,13 @@ class Runtime:
     def tool_names(self) -> tuple[str, ...]:
         """The tools that this process can run."""
         return self._ports.toolbox.names
+
+    def model_name(self, name: str | None) -> str:
+        """The whole name, `<provider>/<model>`, of a model that an image names; as written if nobody here serves it."""
+        try:
+            return self._ports.models.choose(name).name
+        except DriverNotFound:
+            return name or ""
 
     def check(self, definition: Definition) -> None:
         """Refuses a definition whose model or tools this process does not have. What it refers to is looked at by a build."""

@@ -8,18 +8,21 @@ in less: uvicorn's keeps its handshake and its last frame, and has five empty de
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from typing import Any
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
-from websockets.streams import StreamReader
 
 from agentvm.model.ids import TenantId
+from agentvm.server.descriptors import Silent
 from agentvm.server.idle import Gate, Inbox
+from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.charge import FREE_BYTES, Charge
 
@@ -32,9 +35,6 @@ nearly all of what was sent."""
 PIECE_COST_BYTES = 64
 """What a piece of a message costs beside its bytes: many small ones would fill the memory without being large."""
 
-LARGE_TEXT_BYTES = 65_536
-"""Longer messages are handed over as bytes: a single emoji makes a text four times as large."""
-
 FRAME_SECONDS = 30.0
 FRAME_MIN_BYTES = 480 * 1024
 """A message that is charged and unfinished must end, or grow by so much, within so many seconds."""
@@ -44,8 +44,12 @@ MAX_UNKNOWN = 65_536
 MAX_WAITING = 1_100
 """Messages of such a peer that may wait for their handler, and pieces of one message."""
 
+HEAD_SECONDS = 5.0
+"""How long a new connection may take until the head of its first request is complete, and a later request from its first
+byte on: whoever says nothing must not hold a descriptor."""
+
 FIRST_REQUEST = 20.0
-"""Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
+"""Seconds that the body of a request may take after its head."""
 
 UNREAD_SECONDS = 120.0
 """How long a peer may leave an answer unread while more of it waits; then the connection is aborted."""
@@ -57,58 +61,6 @@ MAX_HEAD = 65_536
 """Bytes of a request's head that are read while it has no end; what arrives in one piece may be a little more."""
 
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-
-
-class JoiningTransport:
-    """A transport whose writes leave together at the end of the loop's tick."""
-
-    __slots__ = ("_loop", "_pending", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._pending: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._pending:
-            self._loop.call_soon(self._flush)
-        self._pending.append(data)
-
-    def flush(self) -> None:
-        """Writes what waits for the end of the tick."""
-        self._flush()
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._flush()
-        self._transport.abort()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def _flush(self) -> None:
-        if self._pending:
-            joined = b"".join(self._pending)
-            self._pending.clear()
-            self._transport.write(joined)
-
-
-class UncopiedReader(StreamReader):
-    """The parser's reader, which gives a large message away instead of copying it: that takes long, and everybody waits."""
-
-    def read_exact(self, n: int) -> Generator[None, None, bytearray]:
-        if n <= LARGE_TEXT_BYTES:
-            return (yield from super().read_exact(n))
-        while len(self.buffer) < n:
-            if self.eof:
-                raise EOFError(f"stream ends after {len(self.buffer)} bytes, expected {n} bytes")
-            yield
-        taken, self.buffer = self.buffer, self.buffer[n:]
-        del taken[n:]
-        return taken
 
 
 class JoiningProtocol(WebSocketsSansIOProtocol):
@@ -167,6 +119,12 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         if self.unknown:
             # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
             self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
+
+    async def send(self, message: Any) -> None:
+        if self.close_sent and self.handshake_complete and self.initial_response is None:
+            # The peer broke the protocol and was closed while its handler was busy: for the handler it has gone.
+            raise ClientDisconnected
+        await super().send(message)
 
     def receive(self) -> Coroutine[Any, Any, Any]:
         # Not a coroutine of its own: an idle socket waits in it.
@@ -259,7 +217,8 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         self._charge.hold(0)
 
     def send_receive_event_to_app(self) -> None:
-        if not self.close_sent and sum(map(len, self.frames)) > LARGE_TEXT_BYTES:
+        if not self.close_sent and sum(map(len, self.frames)) > LARGE_BYTES:
+            # As bytes: a single emoji makes a text four times as large.
             data, self.frames = b"".join(self.frames), []
             self.queue.put_nowait({"type": "websocket.receive", "bytes": data})
             if not self.read_paused:
@@ -305,12 +264,18 @@ class PromptProtocol(HttpToolsProtocol):
     without reading all of it is not waited for.
     """
 
+    def __init__(self, config: Config, server_state: ServerState, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, server_state, *args, **kwargs)
+        self._silent: Silent | None = getattr(server_state, "silent", None)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._head: int | None = 0
         self._whole = True
         self._ending = False
-        self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+        self._patience = self.loop.call_later(HEAD_SECONDS, transport.close)
+        if self._silent is not None:
+            self._silent.enter(self, "" if self.client is None else self.client[0], transport.abort)
         self._unread: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
@@ -340,10 +305,13 @@ class PromptProtocol(HttpToolsProtocol):
         self._whole = False
         if self._patience.cancelled():
             # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
-            self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+            self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def on_headers_complete(self) -> None:
         self._head = None
+        self._patience.cancel()
+        self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+        self._spoken()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
@@ -377,7 +345,12 @@ class PromptProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
         self._read_again()
+        self._spoken()
         super().connection_lost(exc)
+
+    def _spoken(self) -> None:
+        if self._silent is not None:
+            self._silent.leave(self)
 
     def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:
         receive = cycle.receive

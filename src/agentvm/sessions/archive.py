@@ -16,19 +16,19 @@ import msgspec
 
 from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.base import Record
+from agentvm.sessions.bounds import MAX_MESSAGE_BYTES
 
 FORMATS: Final = (1, 2)
 KIND: Final = "agentvm.sessions"
 
 MAX_ARCHIVE = 512 * 1024 * 1024
 """Bytes of the file."""
-MAX_UNPACKED = 2 * 1024 * 1024 * 1024
-"""Bytes of all that is in it; a binary part counts as often as it is used.
-
-There is no bound on how well it is packed: what people say may be as monotonous as a bomb, and must come back in.
-"""
+MAX_RATIO = 200
+"""How many bytes each byte of a file may become, beyond the first `MAX_ANYHOW_BYTES`."""
+MAX_ANYHOW_BYTES = 100 * 1024 * 1024
+"""Bytes that a file may become however well it is packed: what people say may be as monotonous as a bomb."""
 MAX_FILES = 60_000
-MAX_LINE = 100 * 1024 * 1024
+MAX_LINE = MAX_MESSAGE_BYTES + 64 * 1024
 MAX_BLOB = 100 * 1024 * 1024
 MAX_MANIFEST = 16 * 1024 * 1024
 
@@ -62,6 +62,11 @@ class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     kind: Literal["agentvm.sessions"]
     counts: Counts
     files: tuple[File, ...]
+
+
+def most_unpacked(packed: int, most_bytes: int) -> int:
+    """Bytes that a file of so many bytes may become."""
+    return min(most_bytes, max(MAX_ANYHOW_BYTES, MAX_RATIO * packed))
 
 
 def session_file(number: int) -> str:

@@ -13,7 +13,7 @@ import anyio
 
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
 from agentvm.drivers.conversation import most_tokens, weigh
-from agentvm.drivers.models import Attempt, Chosen, is_outage
+from agentvm.drivers.models import Chosen, TenantAttempt, is_outage
 from agentvm.errors import ProviderError, ProviderProtocolError, Refused
 from agentvm.events.base import EventData, Scope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
@@ -103,7 +103,7 @@ class Asking:
         turn = await self._store.tenant(tenant_id).find_turn(turn_id)
         return None if turn is None else turn.user_id
 
-    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: Attempt) -> str:
+    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: TenantAttempt) -> str:
         planned = Planned(
             tenant_id=errand.tenant_id,
             user_id=errand.user_id,

@@ -29,7 +29,8 @@ def parse(raw: object) -> Iterator[Conversation]:
         mapping = one.get("mapping")
         if not isinstance(mapping, dict):
             raise Unfit("there is no `mapping`: is it from ChatGPT?", "mapping")
-        made = Conversation(text_of(one.get("title")), seconds(one.get("create_time")), seconds(one.get("update_time")))
+        about = seconds(one.get("create_time")), seconds(one.get("update_time"))
+        made = Conversation(text_of(one.get("title")), *about, text_of(one.get("conversation_id")) or text_of(one.get("id")))
         last = one.get("current_node")
         for node in branch(mapping, last if isinstance(last, str) and last in mapping else leaf(mapping, "parent"), "parent"):
             if message := dict_of(node.get("message")):

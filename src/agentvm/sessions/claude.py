@@ -16,7 +16,8 @@ def parse(raw: object) -> Iterator[Conversation]:
     for one in conversations(raw):
         if not isinstance(one.get("chat_messages"), list):
             raise Unfit("there are no `chat_messages`: is it from Claude?", "chat_messages")
-        made = Conversation(text_of(one.get("name")), iso(one.get("created_at")), iso(one.get("updated_at")))
+        about = iso(one.get("created_at")), iso(one.get("updated_at")), text_of(one.get("uuid"))
+        made = Conversation(text_of(one.get("name")), *about)
         for message in map(dict_of, one["chat_messages"]):
             at = iso(message.get("created_at"))
             match message.get("sender"):

@@ -4,11 +4,14 @@ Nothing is held but a page of messages at a time. Each session is of one moment:
 messages, are left for the next export.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 import msgspec
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
 
 from agentvm.errors import SessionNotFound
 from agentvm.model.attachment import references
@@ -18,11 +21,35 @@ from agentvm.model.message import Message, UserMessage
 from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import TenantStore
 from agentvm.storage.carry import Carrier, History
 
 CHUNK = 256 * 1024
 """Bytes that are worth sending."""
+EXPORT_BYTES = 16 * 1024 * 1024
+"""Memory that one export may need: a page of messages, and the same packed."""
+MAX_EXPORTS, MAX_EXPORTS_OF_TENANT = 16, 8
+"""At a time."""
+MAX_THREADS = 4
+"""In which exports pack: many exports must not take the threads of other work."""
+
+_threads: RunVar[CapacityLimiter] = RunVar("export_threads")
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+
+def export_budget() -> ByteBudget:
+    """Of the memory of all exports of a server."""
+    return ByteBudget(MAX_EXPORTS * EXPORT_BYTES, MAX_EXPORTS_OF_TENANT * EXPORT_BYTES)
+
+
+async def _in_thread(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
+    limiter = _threads.get(None)
+    if limiter is None:
+        limiter = CapacityLimiter(MAX_THREADS)
+        _threads.set(limiter)
+    return await anyio.to_thread.run_sync(work, *args, limiter=limiter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +130,7 @@ async def export_archive(source: Source, wanted: Sequence[Wanted]) -> AsyncItera
         for session in one.sessions:
             async for chunk in out.session(session):
                 yield chunk
-    yield await anyio.to_thread.run_sync(out.finish)
+    yield await _in_thread(out.finish)
 
 
 class _Outgoing:
@@ -130,10 +157,10 @@ class _Outgoing:
         files: list[str] = []
         with self._writer.write(session_file(self._sessions)) as member:
             member.add(line.of_session(session))
-            await anyio.to_thread.run_sync(member.add, b"".join(map(line.of_turn, history.turns)))
+            await _in_thread(member.add, b"".join(map(line.of_turn, history.turns)))
             async for page in self._source.messages(session, history):
                 there = await self._source.attached(session, page)
-                await anyio.to_thread.run_sync(self._add_page, member, page, holders, there)
+                await _in_thread(self._add_page, member, page, holders, there)
                 files += there
                 if chunk := self._writer.take():
                     yield chunk
@@ -163,7 +190,7 @@ class _Outgoing:
         if not found:
             # Deleted meanwhile. What was sent has no end yet, so nobody takes it for an archive.
             raise SessionNotFound(session.session_id)
-        await anyio.to_thread.run_sync(self._write_blobs, line.blobs_of(found[0]), digests)
+        await _in_thread(self._write_blobs, line.blobs_of(found[0]), digests)
 
     async def _add_file(self, session: Session, digest: str) -> AsyncIterator[bytes]:
         self._attached = True
@@ -174,7 +201,7 @@ class _Outgoing:
         with self._writer.write(BLOBS + digest.removeprefix("sha256:"), stored=True) as member:
             while chunk := await files.read(digest, number):
                 number += 1
-                await anyio.to_thread.run_sync(member.add, chunk)
+                await _in_thread(member.add, chunk)
                 yield self._writer.take()
         if chunk is None:
             # Deleted meanwhile, with the messages that refer to it.

@@ -4,20 +4,23 @@ Each becomes an image with one session. What they cannot say, such as what a tur
 """
 
 import base64
+import hashlib
+import os
 import re
 import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, Literal
 
 import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.definition import Definition, snapshot_of
-from agentvm.model.ids import ContainerId, ImageId, MessageId, NewId, SessionId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import (
     AssistantMessage,
@@ -34,16 +37,26 @@ from agentvm.model.message import (
     UserPart,
 )
 from agentvm.model.session import Session
+from agentvm.sessions.archive import most_unpacked
+from agentvm.sessions.bounds import MAX_SESSIONS, count_values
+from agentvm.sessions.json_items import items
 from agentvm.sessions.line import MAX_TIME, Unfit
-from agentvm.sessions.reading import invalid
+from agentvm.sessions.reading import CONVERSATIONS, UNPACKING, invalid
 from agentvm.sessions.spool import Spool
 
-MAX_FOREIGN = 256 * 1024 * 1024
-"""Bytes of a file that must be read as a whole."""
 MAX_NODES = 200_000
 """Messages of one conversation."""
-CONVERSATIONS = "conversations.json"
 DEFINITION = Definition(name="imported")
+_SNAPSHOT = snapshot_of(DEFINITION)[0]
+_UNNAMED = MessageId("")
+UNKNOWN = (
+    "Nothing is known of this file. Archives of AgentVM can be imported, and what ChatGPT, Claude and Open WebUI export; "
+    "say which with `from` if it is one of these"
+)
+
+Program = Literal["chatgpt", "claude", "openwebui"]
+_MEMBERS: Mapping[str, Program] = {"mapping": "chatgpt", "chat_messages": "claude", "chat": "openwebui"}
+"""By which member of a conversation it is known who wrote it."""
 
 Json = dict[str, Any]
 
@@ -57,11 +70,17 @@ _LONGEST_NAME = 64
 
 @dataclass(slots=True)
 class Conversation:
-    """What a conversation of another program says. Times are in ms; 0 where nobody knows."""
+    """What a conversation of another program says. Times are in ms; 0 where nobody knows.
+
+    The id of a message follows from what was said up to and with it. So a conversation that has grown since has the same ids
+    and some more, and one that was edited has others from there on.
+    """
 
     title: str
     created_at: int
     updated_at: int
+    source_id: str = ""
+    """Its id where it comes from; empty if it has none."""
     messages: list[Message] = field(default_factory=list)
     _calls: list[ToolCall] = field(default_factory=list)
 
@@ -71,23 +90,20 @@ class Conversation:
             return
         only = said[0] if len(said) == 1 else None
         content = only.text if isinstance(only, TextPart) else said
-        self.messages.append(UserMessage(id=self._id(), timestamp=self._at(at), role="user", content=content))
+        self._add(UserMessage(id=_UNNAMED, timestamp=self._at(at), role="user", content=content))
 
     def assistant(self, parts: Iterable[AssistantPart], at: int) -> None:
         if said := tuple(parts):
-            self.messages.append(AssistantMessage(id=self._id(), timestamp=self._at(at), role="assistant", content=said))
+            self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=said))
 
     def call(self, name: str, given: Json, at: int) -> None:
-        parent = self.messages[-1].id if self.messages and isinstance(self.messages[-1], AssistantMessage) else None
-        if parent is None:
-            parent = self._id()
-            self.messages.append(AssistantMessage(id=parent, timestamp=self._at(at), role="assistant", content=()))
+        if not self.messages or not isinstance(self.messages[-1], AssistantMessage):
+            self._add(AssistantMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", content=()))
+        parent = self.messages[-1].id
         called = _NAMES.sub("_", name)[:_LONGEST_NAME] or "tool"
         call = ToolCall(id=f"call_{len(self.messages)}", name=called, input=given)
         self._calls.append(call)
-        self.messages.append(
-            ToolCallMessage(id=self._id(), timestamp=self._at(at), role="assistant", tool_call=call, parent_id=parent)
-        )
+        self._add(ToolCallMessage(id=_UNNAMED, timestamp=self._at(at), role="assistant", tool_call=call, parent_id=parent))
 
     def result(self, text: str, at: int, *, failed: bool = False) -> None:
         """Of the first call that has none; a result of no call is left out."""
@@ -96,12 +112,12 @@ class Conversation:
         call = self._calls.pop(0)
         output = ToolOutput(type="error-text" if failed else "text", value=text)
         result = ToolResult(id=call.id, name=call.name, output=output)
-        self.messages.append(
-            ToolResultMessage(id=self._id(), timestamp=self._at(at), role="tool", tool_call_id=call.id, tool_result=result)
-        )
+        self._add(ToolResultMessage(id=_UNNAMED, timestamp=self._at(at), role="tool", tool_call_id=call.id, tool_result=result))
 
-    def _id(self) -> MessageId:
-        return MessageId(f"msg_{len(self.messages) + 1}")
+    def _add(self, message: Message) -> None:
+        before = self.messages[-1].id if self.messages else ""
+        said = msgspec.json.encode(msgspec.structs.replace(message, timestamp=0))
+        self.messages.append(msgspec.structs.replace(message, id=MessageId(f"msg_{digest(before.encode(), said)}")))
 
     def _at(self, at: int) -> int:
         return at or self.created_at
@@ -110,23 +126,118 @@ class Conversation:
 Parse = Callable[[object], Iterator[Conversation]]
 
 
-def read_foreign(file: BinaryIO, parse: Parse, spool: Spool, container_id: ContainerId, new_id: NewId) -> None:
+@dataclass(slots=True)
+class ForeignText:
+    """The JSON of another program's export, which can be read again and again; `most_bytes` are as many as it may have."""
+
+    _open: Callable[[], IO[bytes]]
+    _most_bytes: int
+
+    def conversations(self) -> Iterator[bytes]:
+        """Each as text, in order; `ArchiveInvalid` for what is no JSON."""
+        left = self._most_bytes
+        source = self._open()
+
+        def read(size: int) -> bytes:
+            nonlocal left
+            block = source.read(size)
+            left -= len(block)
+            if left < 0:
+                raise ArchiveTooLarge(
+                    f"it has more than {self._most_bytes:,} bytes, which is more than an import may have "
+                    "(limits.importBytes), or more than a file of its size; import it in several files"
+                )
+            return block
+
+        try:
+            yield from items(read)
+        except Unfit as error:
+            raise invalid(f"It is not JSON that can be read: {error}", CONVERSATIONS) from None
+        except ArchiveTooLarge as error:
+            raise ArchiveTooLarge(f"{CONVERSATIONS}: {error}", details={"file": CONVERSATIONS}) from None
+        except UNPACKING as error:
+            raise invalid(f"The ZIP is damaged: {shorten(str(error))}") from None
+
+
+@contextmanager
+def open_foreign(file: BinaryIO, most_bytes: int) -> Iterator[ForeignText]:
+    """The file, or the one in the ZIP that such exports come in."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    if file.read(4) != b"PK\x03\x04":
+
+        def again() -> IO[bytes]:
+            file.seek(0)
+            return file
+
+        yield ForeignText(again, most_bytes)
+        return
+    try:
+        archive = zipfile.ZipFile(file)
+    except UNPACKING as error:
+        raise invalid(f"The ZIP is damaged: {shorten(str(error))}") from None
+    with archive:
+        if CONVERSATIONS not in archive.namelist():
+            raise invalid(f"There is no {CONVERSATIONS} in the ZIP")
+        yield ForeignText(lambda: archive.open(CONVERSATIONS), most_unpacked(size, most_bytes))
+
+
+def recognise(text: ForeignText) -> Program:
+    """Who wrote it, by its first conversation."""
+    for body in text.conversations():
+        first = _decoded(body, 1)
+        shape = first if isinstance(first, dict) else {}
+        known = (program for member, program in _MEMBERS.items() if member in shape)
+        if (found := next(known, None)) is not None:
+            return found
+        raise invalid(UNKNOWN, CONVERSATIONS)
+    raise invalid("There is no conversation in it", CONVERSATIONS)
+
+
+def read_foreign(text: ForeignText, program: Program, parse: Parse, spool: Spool, container_id: ContainerId) -> None:
     """Puts the conversations on the spool; `ArchiveInvalid` says which of them does not fit."""
+    seen: Counter[str] = Counter()
+    for number, body in enumerate(text.conversations(), 1):
+        if number > MAX_SESSIONS:
+            raise ArchiveTooLarge(f"There are more than {MAX_SESSIONS:,} conversations; import them in several files")
+        raw = _decoded(body, number)
+        try:
+            # In a list: what is a list itself is no conversation.
+            for conversation in parse([raw]):
+                _put(conversation, spool, container_id, program, seen)
+        except Unfit as error:
+            raise invalid(f"Conversation {number}: {error}", CONVERSATIONS, member=error.member) from None
+        except (UnicodeError, RecursionError) as error:
+            raise invalid(f"Conversation {number}: it cannot be stored: {error}", CONVERSATIONS) from None
+
+
+def _decoded(body: bytes, number: int) -> object:
     try:
-        raw = decode(_content(file))
+        return decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"It is not JSON that can be read: {shorten(str(error))}", CONVERSATIONS) from None
-    try:
-        for conversation in parse(raw):
-            _put(conversation, spool, container_id, new_id)
-    except Unfit as error:
-        raise invalid(f"Conversation {spool.counts.images + 1}: {error}", CONVERSATIONS, member=error.member) from None
-    except (UnicodeError, RecursionError) as error:
-        raise invalid(f"Conversation {spool.counts.images}: it cannot be stored: {error}", CONVERSATIONS) from None
+        why = f"Conversation {number} is not JSON that can be read: {shorten(str(error))}"
+        raise invalid(why, CONVERSATIONS) from None
 
 
-def _put(conversation: Conversation, spool: Spool, container_id: ContainerId, new_id: NewId) -> None:
-    image_id, session_id = ImageId(new_id("img")), SessionId(new_id("sess"))
+def digest(*parts: bytes) -> str:
+    """The same for the same parts; enough of it that no two are alike by chance."""
+    known = hashlib.sha256()
+    for part in parts:
+        known.update(len(part).to_bytes(8, "big") + part)
+    return known.hexdigest()[:24]
+
+
+def _identity(conversation: Conversation, program: Program, seen: Counter[str]) -> str:
+    """Which conversation it is, however far it has come, so that the same one is known when it is imported again."""
+    first = conversation.messages[0].id if conversation.messages else ""
+    named = conversation.source_id or f"{conversation.created_at} {first}"
+    seen[named] += 1
+    return digest(program.encode(), named.encode(), str(seen[named]).encode())
+
+
+def _put(conversation: Conversation, spool: Spool, container_id: ContainerId, program: Program, seen: Counter[str]) -> None:
+    identity = _identity(conversation, program, seen)
+    image_id, session_id = ImageId(f"img_{identity}"), SessionId(f"sess_{identity}")
     name = shorten(" ".join(conversation.title.split())) or "Imported"
     created, updated = conversation.created_at, max(conversation.created_at, conversation.updated_at)
     spool.add_image(
@@ -136,7 +247,7 @@ def _put(conversation: Conversation, spool: Spool, container_id: ContainerId, ne
             session_id=session_id,
             name=name,
             definition_name=DEFINITION.name,
-            digest=snapshot_of(DEFINITION)[0],
+            digest=_SNAPSHOT,
             definition=DEFINITION,
             config=ImageConfig(),
             created_at=created,
@@ -157,36 +268,15 @@ def _put(conversation: Conversation, spool: Spool, container_id: ContainerId, ne
         spool.add_message(message)
 
 
-def _content(file: BinaryIO) -> bytes:
-    """Of the file, or of the one in the ZIP that such exports come in."""
-    file.seek(0)
-    if file.read(4) != b"PK\x03\x04":
-        file.seek(0)
-        return _bounded(file.read(MAX_FOREIGN + 1))
-    try:
-        with zipfile.ZipFile(file) as archive, archive.open(CONVERSATIONS) as member:
-            return _bounded(member.read(MAX_FOREIGN + 1))
-    except KeyError:
-        raise invalid(f"There is no {CONVERSATIONS} in the ZIP") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise invalid(f"The ZIP is damaged: {shorten(str(error))}") from None
-
-
-def _bounded(body: bytes) -> bytes:
-    if len(body) > MAX_FOREIGN:
-        raise ArchiveTooLarge(f"{CONVERSATIONS} has more than {MAX_FOREIGN:,} bytes")
-    return body
-
-
 # What others wrote is looked at member by member: a member that is not what it should be is as good as absent.
 
 
 def conversations(raw: object) -> Iterator[Json]:
     """The list, or the one that is not in a list."""
     items = raw if isinstance(raw, list) else [raw]
-    for number, item in enumerate(items, 1):
+    for item in items:
         if not isinstance(item, dict):
-            raise Unfit(f"it must be an object, and number {number} is not")
+            raise Unfit("it must be an object")
         yield item
 
 
@@ -260,8 +350,10 @@ def branch(nodes: Json, last: object, parent: str) -> list[Json]:
 def as_json(text: str) -> Json:
     """What a tool was given, if that is an object."""
     try:
-        found = decode(text.encode())
-    except (msgspec.DecodeError, RecursionError):
+        body = text.encode()
+        count_values(body)
+        found = decode(body)
+    except (msgspec.DecodeError, RecursionError, ArchiveTooLarge):
         found = None
     return found if isinstance(found, dict) else {"text": text}
 

@@ -1,98 +1,162 @@
-"""Intake — what comes in: read and checked as a whole, then written at once, or not at all."""
+"""Intake — what comes in: read and checked as a whole by a process of its own, then written at once, or not at all."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 import anyio.to_thread
 
-from agentvm.errors import InvalidInput
 from agentvm.events.base import EventData, Scope
 from agentvm.events.lifecycle import ImageCreated, SessionCreated
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, ContainerId, NewId
 from agentvm.model.image import Image
 from agentvm.model.session import Session
-from agentvm.sessions import chatgpt, claude, openwebui
-from agentvm.sessions.archive import MAX_BLOB, Counts
-from agentvm.sessions.foreign import Parse, read_foreign
-from agentvm.sessions.reading import read_archive
-from agentvm.sessions.spool import Renamed, Spool
-from agentvm.storage.carry import Carrier
+from agentvm.sessions.archive import Counts
+from agentvm.sessions.import_reader import Orders, Reading
+from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
+from agentvm.sessions.staged import Staged
+from agentvm.storage.carry import Carrier, SessionHere
 
 MOST_TOLD = 1_000
 """Images and sessions of one import that are told."""
 
-Kind = Literal["archive", "chatgpt", "claude", "openwebui"]
-
-FOREIGN: Mapping[Kind, Parse] = {"chatgpt": chatgpt.parse, "claude": claude.parse, "openwebui": openwebui.parse}
+Read = Callable[[BinaryIO, BinaryIO, Orders], Awaitable[Reading]]
+"""Reads the first file and puts what is in it on the second, a spool."""
 
 
 class ImportReport(Record, omit_defaults=False):
-    """What was imported, or would be. `renamed` are ids that were taken here, with the new ones."""
+    """What was imported, or would be; `format` is who wrote the file.
 
+    `counts` and `bytes` are of what is new. `known` sessions were here already as they are in the file, `continued` ones were
+    here and got messages. `renamed` are ids that were taken here, with the new ones.
+    """
+
+    format: str
     counts: Counts
+    known: int
+    continued: int
     containers: tuple[str, ...]
     renamed: dict[str, str]
     bytes: int
     dry_run: bool
 
 
-async def stage(
-    file: BinaryIO,
-    kind: Kind,
-    spool: Spool,
-    *,
-    container_id: ContainerId | None,
-    new_id: NewId,
-    most_attached: int = MAX_BLOB,
-) -> None:
-    """Checks everything. Others' conversations have no container of their own, so one must be named.
-
-    `most_attached` are the bytes that an attachment may have here.
-    """
-    work: Callable[[], None]
-    if kind == "archive":
-
-        def work() -> None:
-            read_archive(file, spool, most_attached)
-
-    elif container_id is None:
-        raise InvalidInput("Say where the conversations go: `container` is needed")
-    else:
-        target, parse = container_id, FOREIGN[kind]
-
-        def work() -> None:
-            read_foreign(file, parse, spool, target, new_id)
-
-    await anyio.to_thread.run_sync(work)
+async def stage(file: BinaryIO, spool: BinaryIO, orders: Orders, read: Read) -> tuple[Staged, Reading]:
+    """Checks everything. `ArchiveInvalid` or `ArchiveTooLarge` for what is not whole and sound."""
+    reading = await read(file, spool, orders)
+    return await anyio.to_thread.run_sync(lambda: Staged(spool, blobs=reading.blobs)), reading
 
 
-async def plan(spool: Spool, carrier: Carrier, *, container_id: ContainerId | None, new_id: NewId) -> Renamed:
-    """Ids are kept if they are free here; otherwise all that has them gets new ones."""
-    taken = await carrier.taken([*spool.images, *spool.sessions])
-    return Renamed(
-        images={old: new_id("img") for old in spool.images if old in taken},
-        sessions={old: new_id("sess") for old in sorted(spool.sessions) if old in taken},
+async def plan(staged: Staged, carrier: Carrier, *, container_id: ContainerId | None, new_id: NewId) -> Placement:
+    """Where everything goes: see `agentvm.sessions.placement`."""
+    images, present = await _place_images(staged, carrier, container_id, new_id)
+    sessions, known = await _Sessions(staged, carrier, container_id, new_id, images).place()
+    return Placement(
+        images=images,
+        sessions=sessions,
+        present=present,
+        known=known,
+        complete=frozenset(old for old, one in known.items() if one.messages == staged.sessions[old].messages),
         container=container_id,
     )
 
 
-def destinations(spool: Spool, container_id: ContainerId | None) -> dict[ContainerId, int]:
-    """How many images go into which container."""
-    return spool.containers if container_id is None or not spool.images else {container_id: len(spool.images)}
+async def _place_images(
+    staged: Staged, carrier: Carrier, container_id: ContainerId | None, new_id: NewId
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The new ids of those that need one, and those that are here already."""
+    waiting = {old: container_id or image.container_id for old, image in staged.images.items()}
+    placed: dict[str, str] = {}
+    present: set[str] = set()
+    for generation in range(MAX_GENERATIONS):
+        tried = {old: candidate("img", old, where, generation) for old, where in waiting.items()}
+        here = await carrier.images_here(tried.values()) if tried else {}
+        for old, name in tried.items():
+            if name in here and here[name] != waiting[old]:
+                continue
+            present |= {old} if name in here else set()
+            placed |= {old: name} if generation else {}
+            del waiting[old]
+    return placed | {old: new_id("img") for old in waiting}, frozenset(present)
 
 
-async def write(spool: Spool, renamed: Renamed, carrier: Carrier, clock: Clock) -> None:
-    await carrier.add(lambda: spool.load(renamed), clock())
+class _Sessions:
+    """The sessions of an import while it is found out where they go."""
+
+    def __init__(
+        self, staged: Staged, carrier: Carrier, container_id: ContainerId | None, new_id: NewId, images: Mapping[str, str]
+    ) -> None:
+        self._staged = staged
+        self._carrier = carrier
+        self._container_id = container_id
+        self._new_id = new_id
+        self._images = images
+
+    async def place(self) -> tuple[dict[str, str], dict[str, Known]]:
+        """The new ids of those that need one, and what is here already of the others."""
+        waiting = dict.fromkeys(self._staged.sessions)
+        placed: dict[str, str] = {}
+        known: dict[str, Known] = {}
+        for generation in range(MAX_GENERATIONS):
+            tried = {candidate("sess", old, self._home(old), generation): old for old in waiting}
+            here = await self._here(tried)
+            places = {name: self._image_and_home(old) for name, old in tried.items()}
+            for name, old in tried.items():
+                if (found := here.get(name)) is not None:
+                    if (found.image_id, found.container_id) != places[name]:
+                        continue
+                    messages = await anyio.to_thread.run_sync(self._known, old, found)
+                    if messages is None:
+                        continue
+                    known[old] = Known(messages, min(found.turns, self._staged.sessions[old].turns))
+                placed |= {old: name} if generation else {}
+                del waiting[old]
+        return placed | {old: self._new_id("sess") for old in waiting}, known
+
+    async def _here(self, tried: Mapping[str, str]) -> Mapping[str, SessionHere]:
+        """Two looks: only for those that are here is it found out which message is their last in the file."""
+        if not tried:
+            return {}
+        found = await self._carrier.sessions_here(dict.fromkeys(tried))
+        last = await anyio.to_thread.run_sync(self._last, {name: tried[name] for name in found})
+        return await self._carrier.sessions_here(last) if last else {}
+
+    def _last(self, names: Mapping[str, str]) -> dict[str, str | None]:
+        sessions = self._staged.sessions
+        return {name: self._staged.message_id(old, sessions[old].messages) for name, old in names.items()}
+
+    def _known(self, old: str, here: SessionHere) -> int | None:
+        return known_messages(here, self._staged.sessions[old].messages, self._staged.message_id(old, here.messages))
+
+    def _home(self, old: str) -> ContainerId:
+        return self._container_id or self._staged.sessions[old].container_id
+
+    def _image_and_home(self, old: str) -> tuple[str, ContainerId]:
+        image_id = self._staged.sessions[old].image_id
+        return self._images.get(image_id, image_id), self._home(old)
 
 
-async def arrivals(spool: Spool, renamed: Renamed) -> list[tuple[Scope, EventData]]:
+def destinations(staged: Staged, placement: Placement) -> dict[ContainerId, int]:
+    """How many new images go into which container; also where none is new, but something is."""
+    found: dict[ContainerId, int] = {}
+    for old, image in staged.images.items():
+        home = placement.container or image.container_id
+        found[home] = found.get(home, 0) + (old not in placement.present)
+    return found
+
+
+async def write(staged: Staged, placement: Placement, carrier: Carrier, clock: Clock) -> None:
+    if len(placement.complete) < len(staged.sessions):
+        await carrier.add(lambda: staged.load(placement), clock())
+
+
+async def arrivals(staged: Staged, placement: Placement) -> list[tuple[Scope, EventData]]:
     """What those are told who work with the containers: of each image, and of sessions besides the default ones.
 
     Of the first thousand: a device that is told more at once than it can take would be cut off, and lists have the rest.
     """
-    found = await anyio.to_thread.run_sync(lambda: list(islice(spool.arrivals(renamed), MOST_TOLD)))
+    found = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), MOST_TOLD)))
     return [(Scope(container_id=one.container_id, image_id=one.image_id), _told(one)) for one in found]
 
 
@@ -108,11 +172,35 @@ def _told(one: Image | Session) -> EventData:
     )
 
 
-def report(spool: Spool, renamed: Renamed, *, dry_run: bool) -> ImportReport:
+def report(staged: Staged, placement: Placement, reading: Reading, *, dry_run: bool) -> ImportReport:
+    known = placement.known
+    counts = Counts(
+        images=len(staged.images) - len(placement.present),
+        sessions=len(staged.sessions) - len(known),
+        messages=staged.counts.messages - sum(one.messages for one in known.values()),
+        turns=staged.counts.turns - sum(one.turns for one in known.values()),
+        blobs=0 if len(placement.complete) == len(staged.sessions) else staged.counts.blobs,
+    )
     return ImportReport(
-        counts=spool.counts,
-        containers=tuple(sorted(destinations(spool, renamed.container))),
-        renamed={**renamed.images, **renamed.sessions},
-        bytes=spool.size,
+        format=reading.kind,
+        counts=counts,
+        known=len(placement.complete),
+        continued=len(known) - len(placement.complete),
+        containers=tuple(sorted(destinations(staged, placement))),
+        renamed=placement.renamed,
+        bytes=adding(staged, placement),
         dry_run=dry_run,
     )
+
+
+def adding(staged: Staged, placement: Placement) -> int:
+    """Bytes that are new. It takes a while: use a thread."""
+    if len(placement.complete) == len(staged.sessions):
+        return 0
+    return staged.size - sum(_known_sizes(staged, placement))
+
+
+def _known_sizes(staged: Staged, placement: Placement) -> Iterator[int]:
+    for old, one in placement.known.items():
+        session = staged.sessions[old]
+        yield session.size if old in placement.complete else session.size - staged.size_behind(old, one.messages)

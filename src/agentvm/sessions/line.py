@@ -21,6 +21,7 @@ from agentvm.model.image import Image
 from agentvm.model.message import FilePart, ImagePart, Message, UserMessage
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.sessions.bounds import count_values
 
 _OF_SESSION = ("containerId", "deletedAt", "lastMessageAt", "preview")
 _OF_TURN = ("containerId", "imageId", "sessionId", "userId")
@@ -95,6 +96,7 @@ def digest_of(body: bytes) -> str:
 
 def read_line(body: bytes) -> tuple[str, Json]:
     """What kind of record it is, and its members."""
+    count_values(body)
     try:
         raw = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -107,33 +109,20 @@ def read_line(body: bytes) -> tuple[str, Json]:
 
 
 def to_image(said: Json) -> Image:
-    image: Image = _exactly(said, Image)
-    _check(image.image_id, image.session_id, image.created_at, image.updated_at)
-    return image
+    return check_image(_exactly(said, Image))
 
 
 def to_session(said: Json, container_id: str) -> Session:
     for member in _OF_SESSION:
         _refuse(said, member)
-    session: Session = _exactly({**said, "containerId": container_id}, Session)
-    _check(session.session_id, session.image_id, session.created_at, session.updated_at)
-    _check(session.pinned_at or 0, session.archived_at or 0)
-    if session.forked_from is not None:
-        _check(session.forked_from.session_id, session.forked_from.message_id)
-    return session
+    return check_session(_exactly({**said, "containerId": container_id}, Session))
 
 
 def to_turn(said: Json, session: Session) -> Turn:
     for member in _OF_TURN:
         _refuse(said, member)
     about = {"containerId": session.container_id, "imageId": session.image_id, "sessionId": session.session_id}
-    turn: Turn = _exactly({**said, **about}, Turn)
-    _check(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
-    if turn.outcome is None or turn.ended_at is None:
-        raise Unfit("a turn must have ended: only such turns are carried", "turn.outcome")
-    if not 0 <= turn.attempts < 1_000:
-        raise Unfit("that many attempts mean nothing", "turn.attempts")
-    return turn
+    return check_turn(_exactly({**said, **about}, Turn))
 
 
 def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None" = None) -> Message:
@@ -141,9 +130,7 @@ def to_message(said: Json, blob: Callable[[str], bytes], attach: "Attach | None"
     content = said.get("content")
     if said.get("subtype") == "user" and isinstance(content, list):
         said = {**said, "content": [_with_data(part, blob, attach) for part in content]}
-    message: Message = _exactly(said, Message)
-    _check(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
-    return message
+    return check_message(_exactly(said, Message))
 
 
 Attach = Callable[[str, object, object], None]
@@ -191,6 +178,33 @@ def _exactly(said: Json, kind: Any) -> Any:
         odd = sorted(str(name) for name in said.keys() | again.keys() if said.get(name, ...) != again.get(name, ...))
         raise Unfit(f"{shorten(', '.join(odd))}: something in it means nothing here, or is not written as it should be", odd[0])
     return record
+
+
+def check_image(image: Image) -> Image:
+    _check(image.image_id, image.session_id, image.created_at, image.updated_at)
+    return image
+
+
+def check_session(session: Session) -> Session:
+    _check(session.session_id, session.image_id, session.created_at, session.updated_at)
+    _check(session.pinned_at or 0, session.archived_at or 0)
+    if session.forked_from is not None:
+        _check(session.forked_from.session_id, session.forked_from.message_id)
+    return session
+
+
+def check_turn(turn: Turn) -> Turn:
+    _check(turn.turn_id, turn.message_id, turn.accepted_at, turn.ended_at or 0)
+    if turn.outcome is None or turn.ended_at is None:
+        raise Unfit("a turn must have ended: only such turns are carried", "turn.outcome")
+    if not 0 <= turn.attempts < 1_000:
+        raise Unfit("that many attempts mean nothing", "turn.attempts")
+    return turn
+
+
+def check_message(message: Message) -> Message:
+    _check(message.id, message.timestamp, *(() if message.turn_id is None else (message.turn_id,)))
+    return message
 
 
 def _check(*values: str | int) -> None:

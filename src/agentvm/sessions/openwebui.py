@@ -29,7 +29,8 @@ def parse(raw: object) -> Iterator[Conversation]:
         if not isinstance(chat, dict):
             raise Unfit("there is no `chat`: is it from Open WebUI?", "chat")
         title = text_of(one.get("title")) or text_of(chat.get("title"))
-        made = Conversation(title, seconds(one.get("created_at")), seconds(one.get("updated_at")))
+        about = seconds(one.get("created_at")), seconds(one.get("updated_at")), text_of(one.get("id"))
+        made = Conversation(title, *about)
         history = dict_of(chat.get("history"))
         nodes, listed = dict_of(history.get("messages")), [dict_of(one) for one in list_of(chat.get("messages"))]
         shown = branch(nodes, history.get("currentId"), "parentId")

@@ -32,21 +32,23 @@ from agentvm.sessions.archive import (
     MAX_FILES,
     MAX_LINE,
     MAX_MANIFEST,
-    MAX_UNPACKED,
     NAME,
     File,
     Manifest,
+    most_unpacked,
     session_file,
 )
+from agentvm.sessions.bounds import MAX_HEAD_VALUES, MAX_IMPORT_BYTES, MAX_MESSAGE_BYTES, count_values
 from agentvm.sessions.line import Unfit
-from agentvm.sessions.spool import Spool
+from agentvm.sessions.spool import Heads, Spool
 from agentvm.storage.attachments import Upload
 
-BLOCK = 256 * 1024
+CONVERSATIONS = "conversations.json"
+"""The member of the ZIP in which other programs export."""
 _END = struct.Struct("<4s4H2LH")
 _MOST_ENTRY = 46 + 128
 """Bytes of an entry of the directory, with a name of ours."""
-_UNPACKING = (
+UNPACKING = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -69,18 +71,37 @@ def invalid(why: str, file: str | None = None, number: int | None = None, member
     )
 
 
-def read_archive(file: BinaryIO, spool: Spool, most_attached: int = MAX_BLOB) -> None:
-    """Puts all that is in the archive on the spool. It takes a while: use a thread.
+class _Said(msgspec.Struct):
+    """What a manifest says of its format, whatever that is."""
 
-    `most_attached` are the bytes that an attachment may have here.
+    format: object = None
+
+
+def is_archive(file: BinaryIO) -> bool:
+    """Whether it should be read as an archive of ours: a ZIP, damaged or not, that is no export of another program."""
+    file.seek(0)
+    if not file.read(4).startswith(b"PK"):
+        return False
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return MANIFEST in archive.namelist() or CONVERSATIONS not in archive.namelist()
+    except UNPACKING:
+        return True
+
+
+def read_archive(file: BinaryIO, spool: Spool, most_attached: int = MAX_BLOB, most_bytes: int = MAX_IMPORT_BYTES) -> None:
+    """Puts all that is in the archive on the spool. It takes a while.
+
+    `most_attached` are the bytes that an attachment may have here, `most_bytes` those that all of it may become.
 
     `ArchiveInvalid` or `ArchiveTooLarge` for anything but a whole and sound one.
     """
     try:
         _check_end(file)
+        most = most_unpacked(_size(file), most_bytes)
         with zipfile.ZipFile(file) as archive:
-            _Reader(archive, spool, most_attached).read()
-    except _UNPACKING as error:
+            _Reader(archive, spool, most_attached, most).read()
+    except UNPACKING as error:
         raise invalid(f"It is no archive of sessions, or is damaged: {shorten(str(error))}") from None
 
 
@@ -119,12 +140,12 @@ def _check_end(file: BinaryIO) -> None:
 class _Reader:
     """One archive while it is read."""
 
-    def __init__(self, archive: zipfile.ZipFile, spool: Spool, most_attached: int) -> None:
+    def __init__(self, archive: zipfile.ZipFile, spool: Spool, most_attached: int, most_bytes: int) -> None:
         self._archive = archive
         self._spool = spool
         self._most_attached = most_attached
         self._attach: line.Attach | None = None
-        self._left = MAX_UNPACKED
+        self._most_bytes = self._left = most_bytes
         self._blobs: dict[str, File] = {}
         self._used: set[str] = set()
 
@@ -177,11 +198,12 @@ class _Reader:
         if len(body) > MAX_MANIFEST:
             raise ArchiveTooLarge(f"{MANIFEST} has more than {MAX_MANIFEST:,} bytes")
         try:
-            raw = msgspec.json.decode(body)
-            if isinstance(raw, dict) and raw.get("format") not in FORMATS:
-                said = shorten(repr(raw.get("format")))
-                raise invalid(f"the format is {said}, and here only 1 and 2 are known: use a newer AgentVM", MANIFEST)
-            manifest = msgspec.convert(raw, type=Manifest)
+            count_values(body, MAX_HEAD_VALUES)
+            said = msgspec.json.decode(body, type=_Said).format
+            if said not in FORMATS:
+                known = f"the format is {shorten(repr(said))}, and here only 1 and 2 are known"
+                raise invalid(f"{known}: use a newer AgentVM", MANIFEST)
+            manifest = msgspec.json.decode(body, type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise invalid(f"it cannot be read: {shorten(str(error))}", MANIFEST) from None
         there = [entry.filename for entry in self._archive.infolist()]
@@ -190,7 +212,9 @@ class _Reader:
         return manifest
 
     def _images(self, file: File) -> Iterator[Image]:
+        heads = Heads()
         for number, body in self._lines(file):
+            heads.add(body)
             kind, said = self._place(file.name, number, line.read_line, body)
             if kind != "image":
                 raise invalid(f"here only images belong, and this is: {shorten(kind)}", file.name, number, "type")
@@ -238,8 +262,14 @@ class _Reader:
             return work(given)
         except Unfit as error:
             raise invalid(str(error), file, number, error.member) from None
+        except ArchiveTooLarge as error:
+            if error.details:
+                raise
+            place = file if number is None else f"{file}, line {number}"
+            details: dict[str, object] = {"file": file} if number is None else {"file": file, "line": number}
+            raise ArchiveTooLarge(f"{place}: {error}", details=details) from None
         except InvalidInput as error:
-            if isinstance(error, ArchiveInvalid | ArchiveTooLarge):
+            if isinstance(error, ArchiveInvalid):
                 raise
             raise invalid(str(error), file, number) from None
 
@@ -261,12 +291,12 @@ class _Reader:
         if size != file.size or digest.hexdigest() != file.sha256:
             raise invalid("it is damaged: its size or digest is not that of the manifest", file.name)
 
-    def _blob(self, digest: str) -> bytes:
+    def _blob(self, digest: str, most: int = MAX_MESSAGE_BYTES) -> bytes:
         file = self._blobs.get(digest)
         if file is None:
             raise Unfit(f"the blob {shorten(digest)} is not there", "message.content")
-        if file.size > MAX_BLOB:
-            raise ArchiveTooLarge(f"{file.name} has {file.size:,} bytes, and may have {MAX_BLOB:,}")
+        if file.size > most:
+            raise ArchiveTooLarge(f"{file.name} has {file.size:,} bytes, and may have {most:,}")
         self._spend(file.size)
         with self._archive.open(file.name) as member:
             body = member.read(file.size + 1)
@@ -285,9 +315,12 @@ class _Reader:
             )
         if file is not None and not file.size:
             raise Unfit("an attachment must not be empty", "message.content")
-        self._spool.add_attachment(digest, _upload(media_type, name), self._blob)
+        self._spool.add_attachment(digest, _upload(media_type, name), partial(self._blob, most=self._most_attached))
 
     def _spend(self, size: int) -> None:
         self._left -= size
         if self._left < 0:
-            raise ArchiveTooLarge(f"The archive holds more than {MAX_UNPACKED:,} bytes; export the containers one by one")
+            raise ArchiveTooLarge(
+                f"The archive has more than {self._most_bytes:,} bytes unpacked, which is more than an import may have "
+                "(limits.importBytes), or more than a file of its size; export the containers one by one"
+            )

@@ -1,33 +1,34 @@
 """Spool — what comes in, checked and put aside on the disk until all of it is known to be good.
 
 A whole account does not fit in memory, and the database's one writer must not wait for archives to be unpacked. So what was
-checked is written to a file of our own, from which the writer takes it in one go; ids that are taken here are replaced then.
+checked is written to a file of our own. It is written by the process that reads an import, and read by the server
+(`agentvm.sessions.staged`), which trusts neither: each record is a kind, a length and JSON, within `agentvm.sessions.bounds`.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from collections.abc import Callable
+from typing import BinaryIO
 
 import msgspec
 
+from agentvm.errors.archive import ArchiveTooLarge
 from agentvm.model.base import Record
-from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId, check_container_id
+from agentvm.model.ids import check_container_id
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
+from agentvm.sessions import bounds
 from agentvm.sessions.archive import Counts
 from agentvm.sessions.line import Unfit
 from agentvm.storage.attachments import Upload
-from agentvm.storage.carry import Attached, Carried, Said
 
-IN_MEMORY = 4 * 1024 * 1024
-TOGETHER = 256
-"""Messages and turns that the writer gets at a time."""
+IMAGE, SESSION, TURN, MESSAGE, FILE = b"i", b"s", b"t", b"m", b"f"
+LENGTH_BYTES = 8
+HEAD_BYTES = 1 + LENGTH_BYTES
 
 
-class _File(Record):
+class SpooledFile(Record):
     """An attachment on the spool; its bytes follow, if it is the first with that digest."""
 
     digest: str
@@ -38,60 +39,38 @@ class _File(Record):
 
 
 _encode = msgspec.json.Encoder().encode
-_KINDS: dict[bytes, msgspec.json.Decoder[Image | Session | Message | Turn | _File]] = {
-    b"i": msgspec.json.Decoder(Image),
-    b"s": msgspec.json.Decoder(Session),
-    b"m": msgspec.json.Decoder(Message),
-    b"t": msgspec.json.Decoder(Turn),
-    b"f": msgspec.json.Decoder(_File),
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Renamed:
-    """The ids that are taken here, and what takes their place; `container` is where everything goes, if somewhere else."""
+class Heads:
+    """How much the images and sessions of one import hold in memory."""
 
-    images: Mapping[str, str] = field(default_factory=dict)
-    sessions: Mapping[str, str] = field(default_factory=dict)
-    container: ContainerId | None = None
+    def __init__(self) -> None:
+        self._bytes = self._values = 0
 
-    def image(self, image: Image) -> Image:
-        return msgspec.structs.replace(
-            image,
-            image_id=ImageId(self.images.get(image.image_id, image.image_id)),
-            session_id=SessionId(self.sessions.get(image.session_id, image.session_id)),
-            container_id=self.container or image.container_id,
-        )
-
-    def session(self, session: Session) -> Session:
-        fork = session.forked_from
-        if fork is not None:
-            origin = SessionId(self.sessions.get(fork.session_id, fork.session_id))
-            fork = msgspec.structs.replace(fork, session_id=origin)
-        return msgspec.structs.replace(
-            session,
-            session_id=SessionId(self.sessions.get(session.session_id, session.session_id)),
-            image_id=ImageId(self.images.get(session.image_id, session.image_id)),
-            container_id=self.container or session.container_id,
-            forked_from=fork,
-        )
-
-    def turn_id(self, session_id: SessionId, turn_id: TurnId) -> TurnId:
-        """A turn is named in bills, so a second session of the tenant must not have the same."""
-        renamed = self.sessions.get(session_id)
-        return turn_id if renamed is None else TurnId(f"{turn_id}_{renamed.rpartition('_')[2]}")
+    def add(self, body: bytes) -> None:
+        """`ArchiveTooLarge` when it is too much."""
+        self._bytes += len(body)
+        self._values += bounds.count_values(body, bounds.MAX_HEAD_VALUES)
+        if self._bytes > bounds.MAX_HEAD_BYTES or self._values > bounds.MAX_HEAD_VALUES:
+            raise ArchiveTooLarge(
+                f"Its images and sessions have more than {bounds.MAX_HEAD_BYTES:,} bytes without their messages; "
+                "export the containers one by one"
+            )
 
 
 class Spool:
     """Takes an image, then its sessions, each with what was said in it. `Unfit` for what does not hold together."""
 
-    def __init__(self) -> None:
-        self._file = cast("BinaryIO", tempfile.SpooledTemporaryFile(max_size=IN_MEMORY))  # `close` is ours.
+    def __init__(self, file: BinaryIO | None = None) -> None:
+        self.file: BinaryIO = tempfile.TemporaryFile() if file is None else file
         self.images: dict[str, Image] = {}
-        self.sessions: set[str] = set()
         self.counts = Counts()
         self.size = 0
+        self._sessions: set[str] = set()
+        self._with_default: set[str] = set()
+        self._heads = Heads()
         self._session: Session | None = None
+        self._session_bytes = 0
         self._attached: set[tuple[str, str]] = set()
         self._bodies: dict[str, int] = {}
         self._messages: set[str] = set()
@@ -102,32 +81,29 @@ class Spool:
         return self
 
     def __exit__(self, *details: object) -> None:
-        self._file.close()
-
-    @property
-    def containers(self) -> dict[ContainerId, int]:
-        """How many images go where."""
-        found: dict[ContainerId, int] = {}
-        for image in self.images.values():
-            found[image.container_id] = found.get(image.container_id, 0) + 1
-        return found
+        self.file.close()
 
     def add_image(self, image: Image) -> None:
         check_container_id(image.container_id)
         if image.image_id in self.images:
             raise Unfit(f"there are two images {image.image_id}", "image.imageId")
+        if len(self.images) >= bounds.MAX_SESSIONS:
+            raise ArchiveTooLarge(f"There are more than {bounds.MAX_SESSIONS:,} images; nothing was written")
         self.images[image.image_id] = image
-        self._put(b"i", image)
+        self._heads.add(self._put(IMAGE, image))
         self.counts = msgspec.structs.replace(self.counts, images=self.counts.images + 1)
 
     def add_session(self, session: Session) -> None:
-        if session.session_id in self.sessions:
+        if session.session_id in self._sessions:
             raise Unfit(f"there are two sessions {session.session_id}", "session.sessionId")
         if session.image_id not in self.images:
             raise Unfit(f"its image {session.image_id} is not there", "session.imageId")
-        self.sessions.add(session.session_id)
-        self._session, self._messages, self._turns, self._client_keys = session, set(), set(), set()
-        self._put(b"s", session)
+        if self.images[session.image_id].session_id == session.session_id:
+            self._with_default.add(session.image_id)
+        self._sessions.add(session.session_id)
+        self._session, self._session_bytes = session, 0
+        self._messages, self._turns, self._client_keys = set(), set(), set()
+        self._heads.add(self._put(SESSION, session))
         self.counts = msgspec.structs.replace(self.counts, sessions=self.counts.sessions + 1)
 
     def add_turn(self, turn: Turn) -> None:
@@ -135,16 +111,22 @@ class Spool:
             raise Unfit(f"the session has two turns {turn.turn_id}", "turn.turnId")
         if turn.client_key is not None and turn.client_key in self._client_keys:
             raise Unfit("the session has two turns with that clientKey", "turn.clientKey")
+        if len(self._turns) >= bounds.MAX_SESSION_TURNS:
+            raise ArchiveTooLarge(f"A session has more than {bounds.MAX_SESSION_TURNS:,} turns; nothing was written")
         self._turns.add(turn.turn_id)
         self._client_keys.add(turn.client_key or "")
-        self._put(b"t", turn)
+        self._put(TURN, turn)
         self.counts = msgspec.structs.replace(self.counts, turns=self.counts.turns + 1)
 
     def add_message(self, message: Message) -> None:
         if message.id in self._messages:
             raise Unfit(f"the session has two messages {message.id}", "message.id")
+        if len(self._messages) >= bounds.MAX_SESSION_MESSAGES:
+            raise ArchiveTooLarge(f"A session has more than {bounds.MAX_SESSION_MESSAGES:,} messages; nothing was written")
         self._messages.add(message.id)
-        self._put(b"m", message)
+        self._session_bytes += len(self._put(MESSAGE, message))
+        if self._session_bytes > bounds.MAX_SESSION_BYTES:
+            raise ArchiveTooLarge(f"A session has more than {bounds.MAX_SESSION_BYTES:,} bytes; nothing was written")
         self.counts = msgspec.structs.replace(self.counts, messages=self.counts.messages + 1)
 
     def add_attachment(self, digest: str, upload: Upload, read: Callable[[str], bytes]) -> None:
@@ -152,78 +134,31 @@ class Spool:
         where = "" if self._session is None else self._session.container_id
         if (where, digest) in self._attached:
             return
+        if len(self._attached) >= bounds.MAX_ATTACHMENTS:
+            raise ArchiveTooLarge(f"There are more than {bounds.MAX_ATTACHMENTS:,} attachments; nothing was written")
         body = None if digest in self._bodies else read(digest)
         if body is not None:
             self._bodies[digest] = len(body)
         size = self._bodies[digest]
-        file = _File(digest=digest, size=size, media_type=upload.media_type, name=upload.name, has_body=body is not None)
-        self._put(b"f", file)
+        file = SpooledFile(digest=digest, size=size, media_type=upload.media_type, name=upload.name, has_body=body is not None)
+        self._put(FILE, file)
         if body is not None:
             self.size += size
-            self._file.write(body)
+            self.file.write(body)
         self._attached.add((where, digest))
 
     def check(self) -> None:
         """To be asked when all is there."""
-        pairs = set(self._pairs())
         for image in self.images.values():
             # One of its own: else it would name a session that somebody else has here.
-            if (image.session_id, image.image_id) not in pairs:
+            if image.image_id not in self._with_default:
                 raise Unfit(f"the default session {image.session_id} of {image.image_id} is not there", "image.sessionId")
 
-    def load(self, renamed: Renamed) -> Iterator[Carried]:
-        """All of it, from the beginning, each time."""
-        session_id = SessionId("")
-        messages: list[Message] = []
-        turns: list[Turn] = []
-        for record in self._records():
-            if messages or turns:
-                if isinstance(record, Image | Session) or len(messages) + len(turns) >= TOGETHER:
-                    yield Said(tuple(messages), tuple(turns))
-                    messages, turns = [], []
-            match record:
-                case Image():
-                    yield renamed.image(record)
-                case Session():
-                    session_id = record.session_id
-                    yield renamed.session(record)
-                case Attached():
-                    yield record
-                case Turn():
-                    turns.append(_turned(record, renamed.turn_id(session_id, record.turn_id)))
-                case message:
-                    known = message.turn_id
-                    turn_id = None if known is None else renamed.turn_id(session_id, known)
-                    messages.append(message if turn_id == known else msgspec.structs.replace(message, turn_id=turn_id))
-        if messages or turns:
-            yield Said(tuple(messages), tuple(turns))
-
-    def arrivals(self, renamed: Renamed) -> Iterator[Image | Session]:
-        """The images, then the sessions besides their default ones, as they are written."""
-        yield from map(renamed.image, self.images.values())
-        default = {image.session_id for image in self.images.values()}
-        for record in self._records():
-            if isinstance(record, Session) and record.session_id not in default:
-                yield renamed.session(record)
-
-    def _pairs(self) -> Iterator[tuple[str, str]]:
-        return ((one.session_id, one.image_id) for one in self._records() if isinstance(one, Session))
-
-    def _put(self, kind: bytes, record: object) -> None:
+    def _put(self, kind: bytes, record: object) -> bytes:
         body = _encode(record)
+        if len(body) > bounds.MAX_MESSAGE_BYTES:
+            raise ArchiveTooLarge(f"A message has more than {bounds.MAX_MESSAGE_BYTES:,} bytes; nothing was written")
+        bounds.count_values(body)
         self.size += len(body)
-        self._file.write(kind + len(body).to_bytes(8, "big") + body)
-
-    def _records(self) -> Iterator[Image | Session | Message | Turn | Attached]:
-        self._file.seek(0)
-        while head := self._file.read(9):
-            record = _KINDS[head[:1]].decode(self._file.read(int.from_bytes(head[1:], "big")))
-            if isinstance(record, _File):
-                body = self._file.read(record.size) if record.has_body else None
-                yield Attached(record.digest, record.size, Upload(media_type=record.media_type, name=record.name), body)
-            else:
-                yield record
-
-
-def _turned(turn: Turn, turn_id: TurnId) -> Turn:
-    return turn if turn.turn_id == turn_id else msgspec.structs.replace(turn, turn_id=turn_id)
+        self.file.write(kind + len(body).to_bytes(LENGTH_BYTES, "big") + body)
+        return body

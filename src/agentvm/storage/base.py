@@ -23,7 +23,9 @@ from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.carry import Carrier
+from agentvm.storage.definitions import DefinitionStore
 from agentvm.storage.drafts import DraftStore
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
@@ -98,7 +100,7 @@ class ContainerStore(Protocol):
     async def get(self) -> Container | None: ...
 
     async def create(self, now: int) -> bool:
-        """Get-or-create; True when this call created it."""
+        """Get-or-create; True when this call created it. `ContainerErasing` while one of the same name is being erased."""
 
     async def add_image(self, image: Image, default_session: Session) -> None:
         """The image, its default session and (once per digest) its snapshot, in one commit.
@@ -142,9 +144,6 @@ class ContainerStore(Protocol):
         given. Messages that do not fit are never read into memory.
         """
 
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
-
     def log(self, session_id: SessionId) -> "LogStore": ...
 
 
@@ -168,6 +167,9 @@ class LogStore(Protocol):
 
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
+
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
 
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
@@ -193,6 +195,9 @@ class TenantStore(Protocol):
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
         """Oldest first."""
+
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        """A page of them, oldest first, and the cursor of the next page if there is one. `InvalidInput` for another cursor."""
 
     async def find_image(self, image_id: ImageId) -> ContainerId | None: ...
 
@@ -220,6 +225,7 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     directory: Directory
+    erasing: Erasing
     waiting: Callable[[], int]
     """How many reads and writes wait for others to be done."""
 
@@ -228,6 +234,8 @@ class Store(Protocol):
     def accounts(self, tenant_id: TenantId) -> Accounts: ...
 
     def resources(self, tenant_id: TenantId) -> ResourceStore: ...
+
+    def definitions(self, tenant_id: TenantId) -> DefinitionStore: ...
 
     def carrier(self, tenant_id: TenantId) -> Carrier: ...
 

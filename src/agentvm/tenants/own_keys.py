@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Chosen, Health, Models, Open, asks_of
+from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, asks_of
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
@@ -46,7 +46,7 @@ def secret_name(provider: str) -> str:
 class _Opened:
     driver: Driver
     settings: DriverSettings
-    health: Health
+    health: TenantHealth
     stack: AsyncExitStack = field(repr=False)
     users: int = 0
     retired: bool = False
@@ -141,7 +141,7 @@ class OwnKeys:
     async def _use(self, tenant_id: TenantId, name: str, key: Secret | None) -> AsyncIterator[Chosen]:
         provider, model = self._models.parse(name)
         if key is None:
-            async with self._models.use(name) as chosen:
+            async with self._models.use(name, tenant_id) as chosen:
                 yield chosen
             return
         opened, leaving = await self._open(tenant_id, provider, key)
@@ -195,8 +195,8 @@ class OwnKeys:
             self._opened.move_to_end(at)
             found.users += 1
             return found, []
-        stack, health = AsyncExitStack(), self._models.new_health(provider)
-        opening = self._open_one(driver, replace(settings, limited=health.limited))
+        stack, health = AsyncExitStack(), self._models.new_health(provider, settings.silence).of(tenant_id)
+        opening = self._open_one(driver, replace(settings, name=provider))
         made = _Opened(await stack.enter_async_context(opening), settings, health, stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
         before = self._opened.pop(at, None)

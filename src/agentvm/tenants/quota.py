@@ -26,6 +26,7 @@ from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.storage.base import Store
 from agentvm.tenants.book import MONEY, SPENT, Book, Counter, QuotaHold, refuse_beyond, renew, warn, window_of
+from agentvm.tenants.export_hold import ExportHold
 
 MAX_BOOKS = 10_000
 """Tenants whose books are in memory."""
@@ -114,6 +115,11 @@ class Quotas:
         for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
             renew(counter, now)
             counter.used += adding
+
+    async def hold_export(self, tenant_id: TenantId, user_id: UserId | None, size: int) -> ExportHold:
+        """Sets aside what an export is measured to have; `QuotaExceeded` if that is more than is left."""
+        book = await self.book(tenant_id)
+        return ExportHold(self._clock, lambda: book.applying(user_id, (EXPORTED,)), size)
 
     async def note_exported(self, tenant_id: TenantId, amount: int, began: int) -> None:
         """Bytes that left by an export which has ended: the next start shall know, too."""

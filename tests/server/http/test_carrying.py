@@ -2,6 +2,7 @@ import io
 import json
 import zipfile
 
+import anyio
 import pytest
 from msgspec.structs import replace
 from tests.server.http.fixtures import Reply, World, open_world
@@ -10,7 +11,8 @@ from tests.sessions.histories import history
 from agentvm.errors import QuotaExceeded
 from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
-from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.sessions import import_queue
 from agentvm.tenants.quota import Quotas
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +58,7 @@ async def test_a_user_takes_everything_to_another_tenant_and_nothing_is_lost() -
         assert (done.body["containers"], done.body["renamed"]) == (["shared"], {})
         assert (await world.ask("GET", "/v1/export", key=world.bolt.user)).raw == out.raw
         again = await world.ask("POST", "/v1/import", key=world.bolt.user, raw=out.raw)
-        assert set(again.body["renamed"]) == {"img_1", "img_1-default"}
+        assert (again.body["known"], again.body["counts"]["messages"], again.body["renamed"]) == (1, 0, {})
         assert await world.audit(world.bolt.tenant_id)
         assert ("session.import", "*", "ok") in await world.audit(world.bolt.tenant_id)
         assert ("session.export", "*", "ok") in await world.audit(world.acme.tenant_id)
@@ -128,7 +130,7 @@ async def test_conversations_of_others_come_in() -> None:
         assert done.body["counts"]["messages"] == 1
         page = await world.ask("GET", "/v1/export?format=markdown", key=world.acme.user)
         assert page.raw.decode().startswith("# Hi\n")
-        assert (await world.ask("POST", "/v1/import?from=claude", key=world.acme.user, raw=CLAUDE)).code == "invalid_input"
+        assert (await world.ask("POST", "/v1/import?from=claude", key=world.acme.admin, raw=CLAUDE)).code == "invalid_input"
         assert (await world.ask("POST", "/v1/import?from=word", key=world.acme.user, raw=CLAUDE)).code == "invalid_input"
 
 
@@ -150,14 +152,72 @@ async def test_quotas_count() -> None:
             return await world.ask("POST", f"/v1/import{query}", key=world.acme.admin, raw=body)
 
         for metric, hard, query in (
-            ("images_per_container", 1, ""), ("containers", 1, "?container=new"), ("storage_bytes", 10, ""),
+            ("images_per_container", 0, "?container=new"), ("containers", 1, "?container=new"),
+            ("storage_bytes", 10, "?container=new"),
         ):  # fmt: skip
             await limit(world, metric, hard)
             refused = await put(query)
             assert (refused.code, refused.body["error"]["details"]["metric"]) == ("quota_exceeded", metric)
             await limit(world, metric, 10**9)
-        assert (await put("?dryRun=true")).status == 200
-        assert (await put()).status == 200
+        # What is here already counts for nothing.
+        await limit(world, "storage_bytes", 10)
+        assert (await put()).body["known"] == 1
+        await limit(world, "storage_bytes", 10**9)
+        assert (await put("?container=new&dryRun=true")).status == 200
+        assert (await put("?container=new")).status == 200
+
+
+async def test_somebody_with_one_container_need_not_name_it_nor_say_who_wrote_the_file() -> None:
+    async with open_world() as world:
+        carl = await world.user(world.acme.tenant_id, "carl")
+        key = await world.key(world.acme.tenant_id, MEMBER, user_id=carl)
+        done = await world.ask("POST", "/v1/import", key=key, raw=CLAUDE)
+        assert (done.body["format"], len(done.body["containers"])) == ("claude", 1)
+        again = await world.ask("POST", "/v1/import", key=key, raw=CLAUDE)
+        assert (again.body["known"], again.body["continued"], again.body["bytes"]) == (1, 0, 0)
+        unknown = await world.ask("POST", "/v1/import", key=key, raw=b"[{}]")
+        assert unknown.code == "archive_invalid"
+
+
+async def test_an_import_has_only_so_many_bytes_unpacked() -> None:
+    async with open_world() as world:
+        talk = [{"name": "Hi", "chat_messages": [{"sender": "human", "text": "x" * 100_000}]}]
+        put = await world.ask("PUT", "/v1/config", {"changes": {"limits": {"importBytes": 50_000}}})
+        assert put.status == 200, put.raw
+        refused = await world.ask("POST", "/v1/import?container=shared", key=world.acme.user, raw=json.dumps(talk).encode())
+        assert (refused.status, refused.code) == (422, "archive_too_large")
+        assert "limits.importBytes" in refused.body["error"]["message"]
+
+
+async def test_a_line_that_is_too_long_is_refused_with_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_queue, "MAX_QUEUED_OF_TENANT", 0)
+    async with open_world() as world:
+        refused = await world.ask("POST", "/v1/import", key=world.acme.user, raw=CLAUDE)
+        assert (refused.status, refused.code) == (503, "server_busy")
+
+
+async def test_exports_at_the_same_time_do_not_share_what_is_left() -> None:
+    async with open_world() as world:
+        await talk(world, world.acme.tenant_id)
+        one = len((await world.ask("GET", "/v1/export", key=world.acme.user)).raw)
+        most = 4 * one + one // 2
+        await limit(world, "export_bytes_per_day", most)
+        replies: list[Reply] = []
+
+        async def export() -> None:
+            replies.append(await world.ask("GET", "/v1/export", key=world.acme.user))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(12):
+                tasks.start_soon(export)
+        sent = sum(len(reply.raw) for reply in replies if reply.status == 200)
+        # Those beyond the memory that a tenant's exports may have are told to come again.
+        assert {reply.status for reply in replies} <= {200, 429, 503}
+        assert len({reply.status for reply in replies}) > 1
+        assert one + sent <= most
+        # What was set aside and not used is free again.
+        left = await world.ask("GET", "/v1/export?session=img_1-default&format=markdown", key=world.acme.user)
+        assert left.status == 200
 
 
 async def test_as_much_may_leave_in_a_day_as_the_quota_says() -> None:

@@ -295,3 +295,46 @@ async def test_without_authentication_everybody_is_the_operator() -> None:
     async with open_world(auth=False) as world:
         assert (await put(world, {"limits.steps": 4}, key="")).status == 200
         assert world.vm.settings.limits_of(None).steps == 4
+
+
+async def test_a_derived_value_is_shown_with_its_reason() -> None:
+    async with open_world() as world:
+        model = (await world.ask("GET", "/v1/config/llm.model")).body
+        assert ("value" in model, model["effective"]) == (False, "smollm2-135m")
+        assert "default model of the driver local" in model["why"]
+        auth = (await world.ask("GET", "/v1/config/system.auth")).body
+        assert (auth["effective"], auth["value"], auth["why"]) == ("on", "on", "set by the program that started the server")
+        steps = (await world.ask("GET", "/v1/config/limits.steps")).body
+        assert (steps["effective"], steps["why"]) == (25, "the default")
+
+
+async def test_what_get_gives_can_be_edited_and_put_back() -> None:
+    async with open_world() as world:
+        await put(world, {"llm.apiKey": PLANTED})
+        whole = (await world.ask("GET", "/v1/config?view=full")).body
+        assert (await world.ask("PUT", "/v1/config", whole)).body["changed"] == []
+        whole["config"]["limits"]["steps"] = 7
+        outcome = await world.ask("PUT", "/v1/config", whole)
+        assert [one["key"] for one in outcome.body["changed"]] == ["limits.steps"]
+        assert await value(world, "limits.steps") == 7
+        one = (await world.ask("GET", "/v1/config/limits.steps")).body
+        outcome = await world.ask("PUT", "/v1/config/limits.steps", {**one, "value": 8})
+        assert (outcome.status, await value(world, "limits.steps")) == (200, 8)
+        assert (await world.ask("PUT", "/v1/config/limits.steps", {"value": None})).status == 200
+        assert await value(world, "limits.steps") == 25
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/config", {}, 400),
+        ("/v1/config", {"changes": {}, "config": {}}, 400),
+        ("/v1/config", {"config": {"limits": {"step": 1}}}, 400),
+        ("/v1/config/limits.step", {"value": 1}, 404),
+        ("/v1/config/limits.steps", {}, 400),
+        ("/v1/config/limits.steps", {"value": "many"}, 400),
+    ],
+)
+async def test_a_wrong_change_is_refused(path: str, body: object, status: int) -> None:
+    async with open_world() as world:
+        assert (await world.ask("PUT", path, body)).status == status

@@ -12,7 +12,7 @@ from agentvm.model.base import Record
 from agentvm.server.errors import status_of
 from agentvm.server.http import ROUTES, described
 from agentvm.server.http.gate import PUBLIC
-from agentvm.server.http.openapi import document, openapi_path, statuses_of
+from agentvm.server.http.openapi import document, openapi_path, readable, statuses_of
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
 from agentvm.version import VERSION
 
@@ -93,7 +93,7 @@ def test_every_schema_is_referred_to_and_every_reference_leads_somewhere() -> No
 def test_names_are_those_on_the_wire() -> None:
     schemas = described()["components"]["schemas"]
     assert "externalId" in schemas["NewUser"]["properties"]
-    assert schemas["PageOfUserView"]["properties"]["items"]["items"] == {"$ref": "#/components/schemas/UserView"}
+    assert schemas["UserPage"]["properties"]["items"]["items"] == {"$ref": "#/components/schemas/User"}
     assert set(schemas["FailureAbout"]["required"]) == {"code", "message", "details", "requestId"}
 
 
@@ -135,7 +135,7 @@ def test_what_a_get_takes_is_its_query_and_its_answer_a_page() -> None:
     assert (about["operationId"], about["summary"]) == ("tests_things", "List things")
     assert about["description"] == "Those that are there."
     schema = about["responses"]["200"]["content"]["application/json"]["schema"]
-    assert schema == {"$ref": "#/components/schemas/PageOfThing"}
+    assert schema == {"$ref": "#/components/schemas/ThingPage"}
     assert "404" not in about["responses"]
 
 
@@ -190,3 +190,10 @@ async def test_the_document_is_for_everybody_and_sent_once(path: str) -> None:
         for secret in (world.acme.tenant_id, world.operator, "acme"):
             assert secret.encode() not in reply.raw
     assert json.loads(msgspec.json.encode(described()))["openapi"] == "3.1.0"
+
+
+def test_schemas_have_names_that_people_would_give_them() -> None:
+    given = ("Page_UserView_", "UserView", "KeyGiven", "a.b.Status", "Thing", "ThingView")
+    named = {"Page_UserView_": "UserPage", "UserView": "User", "KeyGiven": "KeyRequest", "a.b.Status": "Status"}
+    assert readable(given) == named | {"Thing": "Thing", "ThingView": "ThingView"}
+    assert not [name for name in described()["components"]["schemas"] if "." in name or name.endswith(("Given", "Record"))]

@@ -11,11 +11,11 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.model.base import Record
 from agentvm.server.http import described
 from agentvm.server.http.openapi import document
-from agentvm.server.http.reference import HEADERS, STYLE, curl, page
+from agentvm.server.http.reference import HEADERS, SCRIPT, STYLE, addressed, curl, page
 from agentvm.server.http.route import Answer, Ask, Given, Routes
 
 HOSTILE = "<script>alert(1)</script>\"'&`x`"
-VOID = {"meta", "wbr"}
+VOID = {"meta", "wbr", "input"}
 
 
 class Reader(HTMLParser):
@@ -27,6 +27,7 @@ class Reader(HTMLParser):
         self.seen: set[str] = set()
         self.ids: list[str] = []
         self.links: list[str] = []
+        self.scripts: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -40,6 +41,10 @@ class Reader(HTMLParser):
             elif name in ("href", "src"):
                 self.links.append(value or "")
 
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
@@ -52,7 +57,8 @@ def operations() -> list[tuple[str, str, dict[str, Any]]]:
 def test_the_page_is_whole_in_itself() -> None:
     read = Reader(page(described()))
     assert read.open == []
-    assert not read.seen & {"script", "link", "img", "iframe", "form", "object", "embed", "base"}
+    assert read.scripts == [SCRIPT]
+    assert not read.seen & {"link", "img", "iframe", "form", "object", "embed", "base"}
     assert {link for link in read.links if not link.startswith("#")} == {"/openapi.json"}
 
 
@@ -92,15 +98,16 @@ def test_nothing_in_the_page_is_taken_for_html() -> None:
     routes.add("GET", "/v1/<x>", needs=(), takes=Asked)(odd)
     text = page(document(routes.all) | {"info": {"title": HOSTILE, "version": HOSTILE, "description": HOSTILE}})
     read = Reader(text)
-    assert (read.open, "script" in read.seen, "x" in read.seen) == ([], False, False)
+    assert (read.open, read.scripts, "x" in read.seen) == ([], [SCRIPT], False)
     assert "alert(1)" in text
 
 
 def test_the_policy_lets_the_own_style_in_and_nothing_else() -> None:
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (STYLE, SCRIPT)]
     policy = HEADERS["Content-Security-Policy"]
-    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digests[0]}'; script-src 'sha256-{digests[1]}';")
     assert f"<style>{STYLE}</style>" in page(described())
+    assert f"<script>{SCRIPT}</script>" in page(described())
     assert "unsafe" not in policy
 
 
@@ -117,20 +124,43 @@ def test_a_command_shows_how_to_ask(method: str, path: str, said: str) -> None:
     assert said in curl(described(), method, path, described()["paths"][path][method.lower()])
 
 
+@pytest.mark.parametrize(
+    ("scheme", "host", "shown"),
+    [
+        ("https", "avm.example.org", b"https://avm.example.org"),
+        ("http", "[::1]:8080", b"http://[::1]:8080"),
+        ("http", "a'; rm -rf ~ #", b"http://localhost:8080"),
+        ("http", "<script>", b"http://localhost:8080"),
+        ("javascript", "x", b"http://localhost:8080"),
+    ],
+)
+def test_the_examples_name_the_address_that_the_reader_has_used(scheme: str, host: str, shown: bytes) -> None:
+    assert addressed(b"curl 'http://localhost:8080/health'", scheme, host) == b"curl '" + shown + b"/health'"
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark"), (320, "light")])
 async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser, width: int, scheme: Any) -> None:
     config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:
-        shown = await browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme, java_script_enabled=True)
+        shown = await browser.new_page(
+            viewport={"width": width, "height": 800}, color_scheme=scheme, is_mobile=width < 600, has_touch=width < 600
+        )
         complaints: list[str] = []
         shown.on("console", lambda message: complaints.append(message.text))
         shown.on("pageerror", lambda error: complaints.append(str(error)))
         await shown.goto(f"{running.url}/docs")
-        assert await shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # By the width that was asked for: a phone's browser makes its window as wide as what it shows.
+        assert await shown.evaluate("document.documentElement.scrollWidth") <= width
         ground = await shown.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 26)")
         await shown.get_by_text("Users", exact=True).first.click()
         await shown.get_by_role("link", name="Make a user", exact=True).click()
         assert await shown.locator("#users_create h3").is_visible()
+        await shown.get_by_label("Search").fill("rotate key")
+        assert await shown.locator("#keys_rotate").is_visible()
+        assert not await shown.locator("#users_create").is_visible()
+        await shown.get_by_label("Search").fill("")
+        assert await shown.locator("#users_create").is_visible()
+        assert f"curl '{running.url}/health'" in await shown.locator("main").inner_text()
         assert complaints == []

@@ -1,13 +1,13 @@
 """The suite itself: stores with one planted fault each must not pass."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 
 import anyio
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import Store
-from agentvm.storage.carry import Attached, Carried, History, Page
+from agentvm.storage.carry import Attached, Carried, Continued, History, Page, Present, Said, SessionHere
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.testing.conformance import carry as suite
@@ -35,8 +35,39 @@ class Hasty(SqliteCarrier):
 
 
 class Forgetful(SqliteCarrier):
-    async def taken(self, ids: Collection[str]) -> frozenset[str]:
-        return frozenset()
+    async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
+        return {}
+
+
+class Absent(SqliteCarrier):
+    async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+        return {}
+
+
+class Deaf(SqliteCarrier):
+    """Hears nothing of what is said behind something that is here."""
+
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        def records() -> Iterator[Carried]:
+            known = False
+            for one in load():
+                known = isinstance(one, Continued | Present) or (known and isinstance(one, Said | Attached))
+                if not (known and isinstance(one, Said)):
+                    yield one
+
+        await super().add(records, now)
+
+
+class Careless(SqliteCarrier):
+    """Adds behind whatever is the last by now."""
+
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        records = list(load())
+        for at, one in enumerate(records):
+            if isinstance(one, Continued):
+                found = await self.sessions_here({one.session.session_id: None})
+                records[at] = Continued(one.session, found[one.session.session_id].last)
+        await super().add(lambda: iter(records), now)
 
 
 class Piecemeal(SqliteCarrier):
@@ -72,6 +103,9 @@ FAULTS = [
     (Moving, suite.check_pages),
     (Hasty, suite.check_pages),
     (Forgetful, suite.check_moves),
+    (Absent, suite.check_moves),
+    (Deaf, suite.check_continues),
+    (Careless, suite.check_continues),
     (Blind, suite.check_moves),
     (Light, suite.check_files_come_along),
     (Piecemeal, suite.check_all_or_nothing),

@@ -3,13 +3,19 @@
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId
 from agentvm.protocol.commands.base import Command, Reply
 from agentvm.protocol.commands.container import ContainerIdReply
-from agentvm.protocol.records import AgentRecord
+from agentvm.protocol.records import AgentRecord, AgentStateName
 
 
 class AgentGetReply(Reply):
+    """`queued` are the messages that wait behind the turn that runs."""
+
     exists: bool
     agent_id: AgentId | None = None
     container_id: ContainerId | None = None
+    image_id: ImageId | None = None
+    session_id: SessionId | None = None
+    state: AgentStateName | None = None
+    queued: int | None = None
 
 
 class AgentGet(Command[AgentGetReply]):

@@ -26,6 +26,8 @@ class ImageCreate(Command[ImageReply]):
     reply_type = ImageReply
     container_id: str
     config: ImageConfig | None = None
+    ignored: tuple[str, ...] = msgspec.field(default=(), name="__ignored")
+    """Fields of the request that nobody knows; see `agentvm.protocol.ignored`."""
 
 
 class ImageBuild(Command[ImageReply]):
@@ -36,6 +38,8 @@ class ImageBuild(Command[ImageReply]):
     container_id: str
     definition: str | Definition
     config: ImageConfig | None = None
+    ignored: tuple[str, ...] = msgspec.field(default=(), name="__ignored")
+    """Fields of the request that nobody knows; see `agentvm.protocol.ignored`."""
 
 
 class ImageRunReply(Reply):
@@ -90,6 +94,8 @@ class ImageUpdate(Command[ImageReply]):
     reply_type = ImageReply
     image_id: ImageId
     updates: ImageUpdates = ImageUpdates()
+    ignored: tuple[str, ...] = msgspec.field(default=(), name="__ignored")
+    """Fields of the request that nobody knows; see `agentvm.protocol.ignored`."""
 
 
 class ImageChange(Record):

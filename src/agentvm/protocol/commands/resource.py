@@ -21,6 +21,8 @@ class ResourceRegisterReply(Reply):
     uri: str
     version: str
     digest: str
+    warnings: tuple[str, ...] = ()
+    """What of it this server does not act upon."""
 
 
 class ResourceRegister(Command[ResourceRegisterReply]):

@@ -15,8 +15,11 @@ from agentvm.server.http import (
     carrying,
     compaction,
     config,
+    containers,
     drafts,
+    erasures,
     errors,
+    images,
     keys,
     logs,
     metrics,
@@ -37,13 +40,15 @@ from agentvm.server.http import (
 )
 from agentvm.server.http.gate import Asked, handler
 from agentvm.server.http.openapi import Json, document
-from agentvm.server.http.reference import HEADERS, page
+from agentvm.server.http.reference import HEADERS, addressed, page
 from agentvm.server.http.route import Route
 
 NOUNS = (
     keys,
     tenants,
     users,
+    containers,
+    erasures,
     quotas,
     usage,
     wallet,
@@ -59,6 +64,7 @@ NOUNS = (
     resource_resolve,
     resource_versions,
     resource_bundles,
+    images,
     sessions,
     attachments,
     branches,
@@ -91,7 +97,8 @@ def documents() -> list[HTTPRouteHandler]:
 
     @get("/docs", sync_to_thread=False)
     def docs(request: Asked) -> Response[bytes]:
-        return _cached(request, _as_page(), "text/html", HEADERS)
+        url = request.url
+        return _cached(request, addressed(_as_page(), url.scheme, url.netloc), "text/html", HEADERS)
 
     return [openapi_json, docs]
 

@@ -4,8 +4,10 @@ Everything that is in memory is charged to the byte budget. A peer that sends or
 bound for each piece there is one for the whole, which grows with what has come so far.
 """
 
+import functools
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from typing import Any, BinaryIO, cast
 
 import anyio
@@ -56,14 +58,17 @@ async def receive_body(request: Request[Any, Any, Any], charge: Charge) -> bytes
 
 async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any], charge: Charge) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
-    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file:
-        bound, size = route.bound, 0
-        if bound is not None and (said := request.headers.get("content-length", "")).isdigit():
-            bound(ask, int(said))
+    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
+        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
+        if route.receiving is not None:
+            bounds.append(stack.enter_context(route.receiving(ask)))
+        said, size = request.headers.get("content-length", ""), 0
+        for bound in bounds if said.isdigit() else ():
+            bound(int(said))
         async for chunk in _chunks(request):
             size += len(chunk)
-            if bound is not None:
-                bound(ask, size)
+            for bound in bounds:
+                bound(size)
             hold(charge, min(size, MAX_BODY))
             file.write(chunk)
         ask.file = cast("BinaryIO", file)

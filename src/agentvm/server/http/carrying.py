@@ -1,9 +1,12 @@
 """Carrying — `/v1/export` and `/v1/import`: sessions from one server to another, and pages of them for people."""
 
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final, Literal
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from agentvm.commands.reach import Reach
@@ -14,6 +17,8 @@ from agentvm.errors import (
     InvalidInput,
     NotFound,
     PermissionDenied,
+    QuotaExceeded,
+    ServerBusy,
     SessionNotFound,
 )
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
@@ -21,11 +26,13 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.sessions.archive import MAX_ARCHIVE
-from agentvm.sessions.export import Source, Wanted, export_archive
-from agentvm.sessions.intake import ImportReport, Kind, arrivals, destinations, plan, report, stage, write
+from agentvm.sessions.export import EXPORT_BYTES, Source, Wanted, export_archive
+from agentvm.sessions.import_reader import Kind, Orders, Reading
+from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
-from agentvm.sessions.spool import Spool
-from agentvm.tenants.quota import EXPORTED
+from agentvm.sessions.staged import Staged
+from agentvm.sharing.room import Room
+from agentvm.tenants.export_hold import ExportHold
 
 routes = Routes()
 
@@ -51,16 +58,19 @@ class ExportGiven(Given):
 
 
 class ImportGiven(Given):
-    """`container` is where everything goes; an archive of ours knows it otherwise. `from` is who wrote the file."""
+    """`container` is where everything goes; an archive of ours knows it otherwise.
+
+    `from` is who wrote the file: `auto` finds it out.
+    """
 
     container: str | None = None
-    from_: Kind = msgspec.field(default="archive", name="from")
+    from_: Kind = msgspec.field(default="auto", name="from")
     dry_run: bool = False
 
 
 @routes.add(
     "GET", "/v1/export", needs=("sessions:export",), takes=ExportGiven, action="session.export", media_type="application/zip",
-    raises=(NotFound,),
+    raises=(NotFound, QuotaExceeded, ServerBusy),
 )  # fmt: skip
 async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     """Export sessions: one, a container's, a user's, or all of them.
@@ -73,7 +83,8 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     source = Source(Reach(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
     wanted = await _wanted(ask, source)
     size = await source.measure(wanted)
-    await ask.office.quotas.refuse(ask.tenant_id, ask.principal.user_id, EXPORTED, size)
+    room = Room(ask.vm.exporting, ask.tenant_id, EXPORT_BYTES)
+    hold = await ask.office.quotas.hold_export(ask.tenant_id, ask.principal.user_id, size)
     if given.format == "archive":
         content = export_archive(source, wanted)
     else:
@@ -82,26 +93,29 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     headers = {
         "Content-Disposition": f'attachment; filename="{name}"',
         "X-Content-Type-Options": "nosniff",
+        # About how much will come: for those who show how far it is.
+        "X-AgentVM-Estimated-Bytes": str(size),
         # Should a browser show it all the same, it is a page of nobody.
         "Content-Security-Policy": "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'",
     }
-    return Answer(content=_counted(ask, content), media_type=media_type, headers=headers)
+    return Answer(content=_counted(ask, content, hold, room), media_type=media_type, headers=headers)
 
 
-async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    quotas, tenant_id, sent, began = ask.office.quotas, ask.tenant_id, 0, ask.vm.clock()
+async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: ExportHold, room: Room) -> AsyncIterator[bytes]:
+    quotas, tenant_id, began = ask.office.quotas, ask.tenant_id, ask.vm.clock()
     try:
         async for chunk in content:
-            await quotas.count(tenant_id, ask.principal.user_id, EXPORTED, len(chunk))
-            sent += len(chunk)
+            hold.spend(len(chunk))
             yield chunk
     finally:
+        hold.release()
+        room.release()
         # Also what somebody has who went away in the middle of it.
         with anyio.move_on_after(NOTE_SECONDS, shield=True):
             try:
-                await quotas.note_exported(tenant_id, sent, began)
+                await quotas.note_exported(tenant_id, hold.sent, began)
             except AgentVMError as error:
-                logger.error("export_not_counted", tenant_id=tenant_id, bytes=sent, code=error.code)
+                logger.error("export_not_counted", tenant_id=tenant_id, bytes=hold.sent, code=error.code)
 
 
 async def _wanted(ask: Ask[ExportGiven], source: Source) -> list[Wanted]:
@@ -137,14 +151,20 @@ async def _bound(ask: Ask[ExportGiven], named: str) -> frozenset[ContainerId]:
     return frozenset(await users.bound(user.user_id))
 
 
+def _receiving(ask: Ask[Nothing]) -> AbstractContextManager[Callable[[int], None]]:
+    return ask.vm.imports.receiving(ask.tenant_id)
+
+
 @routes.add(
     "POST", "/v1/import", needs=("images:write",), takes=Nothing, query=ImportGiven, body="file", most_body=MAX_ARCHIVE,
-    action="session.import", raises=(ArchiveInvalid, ArchiveTooLarge, ContainerForbidden),
+    receiving=_receiving, action="session.import",
+    raises=(ArchiveInvalid, ArchiveTooLarge, ContainerForbidden, QuotaExceeded, ServerBusy),
 )  # fmt: skip
 async def import_(ask: Ask[Nothing]) -> ImportReport:
     """Import sessions: an archive of ours, or what ChatGPT, Claude or Open WebUI exported.
 
-    All of it, or nothing. Ids are kept if they are free; otherwise they are replaced, and the answer says so.
+    All of it, or nothing; what is here already is not imported again. Ids are kept if they are free; otherwise they are
+    replaced, and the answer says so.
     """
     query: ImportGiven = ask.query
     container_id = None if query.container is None else check_container_id(query.container)
@@ -153,20 +173,45 @@ async def import_(ask: Ask[Nothing]) -> ImportReport:
         raise InvalidInput("There is nothing to import")
     if container_id is not None:
         _check_reach(ask, container_id)
+    limits = ask.vm.runtime.limits_of(ask.tenant_id)
+    orders = Orders(
+        kind=query.from_,
+        container_id=container_id or _only(ask),
+        most_bytes=limits.import_bytes,
+        most_attached=limits.attachment_bytes,
+    )
+    async with ask.vm.imports.turn(ask.tenant_id):
+        with tempfile.TemporaryFile() as spool:
+            staged, reading = await stage(ask.file, spool, orders, ask.vm.imports.process.read)
+            return await _take_in(ask, staged, reading, container_id)
+
+
+def _only(ask: Ask[Nothing]) -> ContainerId | None:
+    """The container of somebody who has one."""
+    containers = tuple(ask.principal.containers or ())
+    return ContainerId(containers[0]) if len(containers) == 1 else None
+
+
+async def _take_in(ask: Ask[Nothing], staged: Staged, reading: Reading, container_id: ContainerId | None) -> ImportReport:
+    query: ImportGiven = ask.query
     vm, carrier = ask.vm, ask.office.store.carrier(ask.tenant_id)
-    with Spool() as spool:
-        most = vm.runtime.limits_of(ask.tenant_id).attachment_bytes
-        await stage(ask.file, query.from_, spool, container_id=container_id, new_id=vm.new_id, most_attached=most)
-        renamed = await plan(spool, carrier, container_id=container_id, new_id=vm.new_id)
-        await _admit(ask, spool, container_id)
-        if query.dry_run:
-            # What would be added is not added, so it does not count.
-            await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -spool.size)
-        else:
-            await write(spool, renamed, carrier, vm.clock)
-            for scope, told in await arrivals(spool, renamed):
-                vm.runtime.tell(ask.tenant_id, scope, told)
-        return report(spool, renamed, dry_run=query.dry_run)
+    placement = await plan(staged, carrier, container_id=container_id, new_id=vm.new_id)
+    told = await anyio.to_thread.run_sync(lambda: report(staged, placement, reading, dry_run=query.dry_run))
+    await _admit(ask, destinations(staged, placement), told.bytes)
+    added = False
+    try:
+        if not query.dry_run:
+            await write(staged, placement, carrier, vm.clock)
+            added = True
+    finally:
+        if not added:
+            # What was not added does not count.
+            with anyio.CancelScope(shield=True):
+                await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -told.bytes)
+    if added:
+        for scope, event in await arrivals(staged, placement):
+            vm.runtime.tell(ask.tenant_id, scope, event)
+    return told
 
 
 def _check_reach(ask: Ask[Nothing], container_id: ContainerId) -> None:
@@ -174,11 +219,11 @@ def _check_reach(ask: Ask[Nothing], container_id: ContainerId) -> None:
         raise ContainerForbidden(container_id)
 
 
-async def _admit(ask: Ask[Nothing], spool: Spool, container_id: ContainerId | None) -> None:
+async def _admit(ask: Ask[Nothing], targets: Mapping[ContainerId, int], size: int) -> None:
     """Whether there is room for it, and whether all of it goes where the asker may write."""
     tenant, user, quotas = ask.office.store.tenant(ask.tenant_id), ask.principal.user_id, ask.office.quotas
     new = 0
-    for target, adding in destinations(spool, container_id).items():
+    for target, adding in targets.items():
         _check_reach(ask, target)
         store = tenant.container(target)
         new += await store.get() is None
@@ -189,4 +234,5 @@ async def _admit(ask: Ask[Nothing], spool: Spool, container_id: ContainerId | No
         await quotas.check(ask.tenant_id, user, "images_per_container", count, adding)
     if new:
         await quotas.check(ask.tenant_id, user, "containers", ask.accounts.quotas.count_containers, new)
-    await quotas.check(ask.tenant_id, user, "storage_bytes", ask.accounts.quotas.storage_bytes, spool.size)
+    if size:
+        await quotas.check(ask.tenant_id, user, "storage_bytes", ask.accounts.quotas.storage_bytes, size)

@@ -11,8 +11,11 @@ import msgspec
 from msgspec import Meta
 
 from agentvm.config import history
-from agentvm.config.catalogue import find, is_group, unknown
+from agentvm.config.catalogue import find, is_group, shown, unknown
 from agentvm.config.centre import Ordered, Outcome
+from agentvm.config.edits import leaves
+from agentvm.config.effective import derive
+from agentvm.config.layers import Values
 from agentvm.config.schema import config_schema
 from agentvm.config.view import SettingView, concerns_tenants, keys_of, tree, view_setting, views
 from agentvm.errors import InvalidInput, NotFound, PreconditionFailed, shorten
@@ -37,15 +40,51 @@ class ConfigGiven(Given):
 
 
 class ChangesGiven(Given):
-    """`changes` is a part of the tree, or dotted keys; null takes a change back. `revision` is the one that was seen."""
+    """`changes` is a part of the tree, or dotted keys; null takes a change back. `revision` is the one that was seen.
 
-    changes: dict[str, object]
+    Instead of `changes` there may be `config`, so that an edited answer of GET can be sent back: values that are in force
+    already, and masked secrets, stay as they are; `tenantId`, `pendingRestart` and `settings` are not read.
+    """
+
+    changes: dict[str, object] | None = None
+    config: dict[str, object] | None = None
     note: str | None = None
     dry_run: bool = False
     revision: Revision | None = None
+    tenant_id: object = None
+    pending_restart: object = None
+    settings: object = None
 
     def __repr__(self) -> str:
-        return f"ChangesGiven({', '.join(map(shorten, self.changes))}: '***')"
+        return f"ChangesGiven({', '.join(map(shorten, self.changes or self.config or {}))}: '***')"
+
+
+class SettingGiven(Given):
+    """`value` is the new value, null to take a change back. The other fields of a setting, as GET shows them, are not read."""
+
+    value: object
+    note: str | None = None
+    dry_run: bool = False
+    revision: Revision | None = None
+    key: object = None
+    effective: object = None
+    why: object = None
+    layer: object = None
+    place: object = None
+    actor: object = None
+    at: object = None
+    default: object = None
+    type: object = None
+    doc: object = None
+    applies: object = None
+    tenant: object = None
+    secret: object = None
+    variable: object = None
+    restart_pending: object = None
+    layers: object = None
+
+    def __repr__(self) -> str:
+        return "SettingGiven('***')"
 
 
 class RollbackGiven(Given):
@@ -148,11 +187,11 @@ async def get_all(ask: Ask[ConfigGiven]) -> Answer[ConfigView]:
 @routes.add("PUT", _ALL, needs=WRITE, takes=ChangesGiven, action="config.change", raises=(PreconditionFailed,))
 async def change(ask: Ask[ChangesGiven]) -> Answer[OutcomeView]:
     """Change settings: all of them, or none if one is wrong."""
-    scope = _scope(ask)
-    ask.target = _target(scope, ask.given.changes)
-    outcome = await ask.vm.settings.change(scope, ask.given.changes, _ordered(ask, ask.given))
-    ask.target = _target(scope, outcome.changed)
-    return _shown(outcome, dry_run=ask.given.dry_run)
+    given, scope = ask.given, _scope(ask)
+    if (given.changes is None) == (given.config is None):
+        raise InvalidInput("Give either `changes` or `config`, the edited settings of a GET")
+    changes = given.changes if given.config is None else _edited(given.config, ask.vm.settings.values(scope))
+    return await _change(ask, scope, changes or {})
 
 
 @routes.add("GET", f"{_ALL}/history", needs=READ, takes=HistoryGiven)
@@ -206,11 +245,11 @@ async def get_one(ask: Ask[Nothing]) -> SettingView | GroupView:
     """One setting with everything that is known about it, or all that are below a key."""
     scope, centre, key = _scope(ask), ask.vm.settings, ask.path["key"]
     values, of_tenant = centre.values(scope), scope is not None
-    pending = () if of_tenant else centre.pending
+    pending, derived = () if of_tenant else centre.pending, derive(values)
 
     def explained(one: str) -> SettingView:
         sources = centre.layers(scope, one)
-        return view_setting(one, values.get(one), sources, of_tenant=of_tenant, pending=one in pending)
+        return view_setting(one, values.get(one), sources, derived, of_tenant=of_tenant, pending=one in pending)
 
     if find(key) is not None and (not of_tenant or concerns_tenants(key)):
         return explained(key)
@@ -221,6 +260,32 @@ async def get_one(ask: Ask[Nothing]) -> SettingView | GroupView:
     return GroupView(key=key, value=tree(values, below), settings=tuple(map(explained, below)))
 
 
+@routes.add("PUT", f"{_ALL}/{{key:str}}", needs=WRITE, takes=SettingGiven, action="config.change", raises=(PreconditionFailed,))
+async def change_one(ask: Ask[SettingGiven]) -> Answer[OutcomeView]:
+    """Change one setting; `value` null takes a change back."""
+    scope, key = _scope(ask), ask.path["key"]
+    if find(key) is None and not is_group(key):
+        raise NotFound(f"{shorten(key)}: {unknown(key)}")
+    return await _change(ask, scope, {key: ask.given.value})
+
+
+async def _change(ask: Ask[Any], scope: TenantId | None, changes: Mapping[str, object]) -> Answer[OutcomeView]:
+    ask.target = _target(scope, changes)
+    outcome = await ask.vm.settings.change(scope, changes, _ordered(ask, ask.given))
+    ask.target = _target(scope, outcome.changed)
+    return _shown(outcome, dry_run=ask.given.dry_run)
+
+
+def _edited(config: Mapping[str, object], values: Values) -> dict[str, object]:
+    """The leaves of a tree that differ from the values in force, as dotted keys. Unknown ones stay, to be refused."""
+
+    def differs(key: str, value: object) -> bool:
+        setting, now = find(key), values.get(key)
+        return setting is None or now is None or shown(setting, now.value) != value
+
+    return {key: value for key, value in leaves(config) if differs(key, value)}
+
+
 def _scope(ask: Ask[Any]) -> TenantId | None:
     """None for the server's own settings."""
     if ask.principal.may("system:admin") and not ask.named:
@@ -228,7 +293,7 @@ def _scope(ask: Ask[Any]) -> TenantId | None:
     return ask.tenant_id
 
 
-def _ordered(ask: Ask[Any], given: ChangesGiven | RollbackGiven) -> Ordered:
+def _ordered(ask: Ask[Any], given: ChangesGiven | SettingGiven | RollbackGiven) -> Ordered:
     note = None if given.note is None else check_text(given.note, "note")
     return Ordered(
         actor=ask.principal.actor,

@@ -78,7 +78,7 @@ class SocketToken(Record):
     expires_at: int
 
 
-@routes.add("POST", _ALL, needs=(ADMIN,), takes=NewKey, action="key.create", statuses=(201,))
+@routes.add("POST", _ALL, needs=(ADMIN,), takes=NewKey, action="key.create", statuses=(201,), grants=True)
 async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
     """Make a key."""
     given = ask.given
@@ -122,11 +122,14 @@ async def revoke(ask: Ask[Nothing]) -> Answer[None]:
     if not _owns(ask.principal, key):
         # Who could end the operator's keys would need no permission to lock the operator out.
         check_permissions(key.permissions, ask.principal)
+        await ask.office.access.check_manages(ask.principal, key)
     await ask.office.access.revoke(ask.tenant_id, key.key_id)
     return NO_CONTENT
 
 
-@routes.add("POST", f"{_ONE}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate", statuses=(201,))
+@routes.add(
+    "POST", f"{_ONE}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate", statuses=(201,), grants=True
+)
 async def rotate(ask: Ask[Rotation]) -> Answer[KeyView]:
     """Replace a key by a new one with the same rights."""
     key = await _find(ask)

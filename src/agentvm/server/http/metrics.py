@@ -49,9 +49,9 @@ async def scrape(ask: Ask[Nothing]) -> Answer[bytes]:
 async def status(ask: Ask[Nothing]) -> Status:
     """See whether the server is well, and what to do if not.
 
-    It is the server's, so there is nothing of a tenant in it.
+    It is the server's, so there is nothing of a tenant in it. The operator also sees the address of a provider that fails.
     """
-    return ask.vm.observatory.status(ask.vm.config.limits.disk_free)
+    return ask.vm.observatory.status(ask.vm.config.limits.disk_free, addresses=ask.principal.may("system:admin"))
 
 
 def operates(principal: Principal) -> bool:

@@ -50,18 +50,18 @@ _EXTRA_HEADERS: dict[int, Json] = {
 }
 
 
-class Status(Record):
+class Liveness(Record):
     status: str
 
 
-class Health(Status):
+class Health(Liveness):
     version: str
 
 
 def document(routes: Iterable[Route]) -> Json:
     """The OpenAPI 3.1 document of these routes and of what is public, as plain data."""
     shown = [route for route in routes if not route.hidden]
-    schemas = _Schemas([Failure, Status, Health, *(kind for route in shown for kind in _kinds(route))])
+    schemas = _Schemas([Failure, Liveness, Health, *(kind for route in shown for kind in _kinds(route))])
     paths: Json = _public(schemas)
     failures: set[int] = set()
     for route in shown:
@@ -95,6 +95,19 @@ def openapi_path(route: Route) -> str:
     return re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
 
 
+def readable(names: Iterable[str]) -> dict[str, str]:
+    """Names of schemas as people would write them: UserPage, User, KeyRequest. A name that another has already stays."""
+    known, plain = set(names), dict[str, str]()
+    for name in sorted(known):
+        last = name.rpartition(".")[2]
+        page = re.fullmatch(r"Page_(\w+)_", last)
+        base = re.sub(r"(?<=\w)(View|Record)$", "", page[1] if page else last)
+        wanted = f"{base}Page" if page else re.sub(r"(?<=\w)Given$", "Request", base)
+        taken = (known - {name}) | set(plain.values())
+        plain[name] = next((one for one in (wanted, last) if one not in taken), name)
+    return plain
+
+
 class _Schemas:
     """The schema of each type by its name, and how to refer to it."""
 
@@ -102,9 +115,7 @@ class _Schemas:
         self._kinds = list(dict.fromkeys(kinds))
         refs, named = msgspec.json.schema_components(self._kinds, schema_hook=_anything, ref_template=_REF + "{name}")
         text = msgspec.json.encode([refs, named]).decode()
-        for name in named:
-            # A list of users is Page_UserView_ to msgspec.
-            plain = re.sub(r"^(\w+?)_(\w+)_$", r"\1Of\2", name)
+        for name, plain in readable(named).items():
             text = text.replace(f'"{_REF}{name}"', f'"{_REF}{plain}"').replace(f'"{name}":', f'"{plain}":')
         self._refs, self.named = msgspec.json.decode(text)
 
@@ -195,7 +206,7 @@ def _public(schemas: _Schemas) -> Json:
         about: Json = {"operationId": name, "tags": ["server"], "summary": summary, "security": [], "x-permissions": []}
         return {"get": {**about, "parameters": [], "responses": responses}}
 
-    status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Status, Health))
+    status, health = ({JSON: {"schema": schemas.of(kind)}} for kind in (Liveness, Health))
     busy: Json = {"description": "No new work is taken", "headers": _REQUEST_ID, "content": status}
     same: Json = {"description": "Not Modified", "headers": _REQUEST_ID}
     return {

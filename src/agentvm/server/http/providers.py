@@ -12,9 +12,11 @@ routes = Routes()
 async def list_all(ask: Ask[PageGiven]) -> Page[ProviderHealth]:
     """List the providers of models, and how they are.
 
-    In the order they are configured. Where they are, and how much all tenants together ask of them, is the operator's business.
+    In the order they are configured, as your own tenant's calls experience them. Where they are, and how much all tenants
+    together ask of them, is the operator's business.
     """
-    found = ask.vm.runtime.models.health()
-    if not ask.principal.may("system:admin"):
+    operator = ask.principal.may("system:admin")
+    found = ask.vm.runtime.models.health(None if operator else ask.principal.tenant_id)
+    if not operator:
         found = tuple(structs.replace(one, base_url=None, calls=None, failures=None) for one in found)
     return page_of(found, ask.given, (one.name for one in found))

@@ -6,6 +6,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import UserId
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Page, Routes
 from agentvm.tenants.quota import Book, check_quota, window_of
+from agentvm.tenants.rights import check_over
 
 routes = Routes()
 
@@ -70,7 +71,7 @@ async def put(ask: Ask[QuotaGiven]) -> QuotaView:
     ask.target = _name(given.metric, given.user_id)
     _check_own(ask, given.user_id)
     quota = check_quota(Quota(metric=given.metric, hard=given.hard, soft=given.soft, user_id=given.user_id))
-    if given.user_id is not None and await ask.accounts.users.get(given.user_id) is None:
+    if not await _check_user(ask, given.user_id):
         raise NotFound("There is no such user")
     await ask.accounts.quotas.put(quota, ask.vm.clock())
     await ask.office.quotas.reread(ask.tenant_id)
@@ -83,6 +84,7 @@ async def delete(ask: Ask[QuotaNamed]) -> Answer[None]:
     given = ask.given
     ask.target = _name(given.metric, given.user_id)
     _check_own(ask, given.user_id)
+    await _check_user(ask, given.user_id)
     if not await ask.accounts.quotas.remove(given.metric, given.user_id):
         raise NotFound("There is no such quota")
     await ask.office.quotas.reread(ask.tenant_id)
@@ -93,6 +95,14 @@ def _check_own(ask: Ask[QuotaGiven] | Ask[QuotaNamed], user_id: UserId | None) -
     """What a tenant as a whole may use is the operator's to say, or it would be no limit."""
     if user_id is None and not ask.principal.may("system:admin"):
         raise PermissionDenied("system:admin")
+
+
+async def _check_user(ask: Ask[QuotaGiven] | Ask[QuotaNamed], user_id: UserId | None) -> bool:
+    """Refuses who may not limit the user, because a limit of nothing locks out; whether there is one."""
+    user = None if user_id is None else await ask.accounts.users.get(user_id)
+    if user is not None:
+        check_over(ask.principal, user.role)
+    return user_id is None or user is not None
 
 
 async def _shown(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: Book, quota: Quota) -> QuotaView:

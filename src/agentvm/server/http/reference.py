@@ -1,7 +1,7 @@
 """Reference — the management API as one page for people, made of its OpenAPI document.
 
-The page is whole in itself: no script, nothing from elsewhere, so that it can be read where the server is and nothing else is.
-Every text is escaped, also our own.
+The page is whole in itself, with nothing from elsewhere, so that it can be read where the server is and nothing else is. Its
+one script only filters what is there. Every text is escaped, also our own.
 """
 
 import base64
@@ -16,14 +16,24 @@ from typing import Any, Final
 from agentvm.server.http.openapi import Json
 
 STYLE: Final = resources.files(__package__).joinpath("reference.css").read_text(encoding="utf-8")
-_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+SCRIPT: Final = resources.files(__package__).joinpath("reference.js").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """The source of a Content-Security-Policy that lets in this text and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
 HEADERS: Final = {
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "Referrer-Policy": "no-referrer",
 }
 SERVER: Final = "http://localhost:8080"
+"""Stands in the examples for the address of the server; see `addressed`."""
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?")
 _REF = re.compile(r"^#/components/(\w+)/(.+)$")
 _BOUNDS = {
     "minimum": "≥ {}", "maximum": "≤ {}", "minLength": "≥ {} characters", "maxLength": "≤ {} characters", "pattern": "like {}",
@@ -43,17 +53,23 @@ def page(document: Json) -> str:
         f"<style>{STYLE}</style></head><body>",
         _navigation(nouns),
         f"<main><h1>{escape(title)}</h1><p>{_text(info['description'])}</p>",
-        '<p>For programs: <a href="/openapi.json">/openapi.json</a>. In the examples, <code>$AVM_KEY</code> is a key; put the '
-        f"address of the server for <code>{SERVER}</code>.</p>",
+        '<p>For programs: <a href="/openapi.json">/openapi.json</a>. In the examples, <code>$AVM_KEY</code> is an API key.</p>',
     ]
     for noun, operations in nouns.items():
         parts.append(f'<section><h2 id="{escape(noun)}">{escape(noun.capitalize())}</h2>')
         parts += [_operation(document, method, path, about) for method, path, about in operations]
         parts.append("</section>")
-    parts.append('<section><h2 id="records">Records</h2>')
+    parts.append('<section><h2 id="schemas">Schemas</h2>')
     parts += [_record(name, schema) for name, schema in sorted(document["components"]["schemas"].items())]
-    parts.append("</section></main></body></html>\n")
+    parts.append(f"</section></main><script>{SCRIPT}</script></body></html>\n")
     return "\n".join(parts)
+
+
+def addressed(page: bytes, scheme: str, host: str) -> bytes:
+    """The page with the address that its reader has used in the examples. A host that is none leaves the page as it is."""
+    if scheme not in ("http", "https") or not _HOST.fullmatch(host):
+        return page
+    return page.replace(SERVER.encode(), f"{scheme}://{host}".encode())
 
 
 def _operations(document: Json, noun: str) -> Iterator[tuple[str, str, Json]]:
@@ -67,11 +83,15 @@ def _navigation(nouns: dict[str, list[tuple[str, str, Json]]]) -> str:
     groups = []
     for noun, operations in nouns.items():
         links = "".join(
-            f'<li><a href="#{escape(about["operationId"])}">{escape(about["summary"])}</a></li>' for _, _, about in operations
+            f'<li data-of="{escape(about["operationId"])}">'
+            f'<a href="#{escape(about["operationId"])}">{escape(about["summary"])}</a></li>'
+            for _, _, about in operations
         )
         head = f'<a href="#{escape(noun)}">{escape(noun.capitalize())}</a>'
         groups.append(f"<details><summary>{escape(noun.capitalize())}</summary><ul><li>{head}</li>{links}</ul></details>")
-    return f'<nav aria-label="Nouns">{"".join(groups)}<p><a href="#records">Records</a></p></nav>'
+    search = '<p id="searching" hidden><input id="search" type="search" aria-label="Search" placeholder="Search (press /)">'
+    search += '<output id="found"></output></p>'
+    return f'<nav aria-label="Nouns">{search}{"".join(groups)}<p><a href="#schemas">Schemas</a></p></nav>'
 
 
 def _operation(document: Json, method: str, path: str, about: Json) -> str:
@@ -96,7 +116,7 @@ def _operation(document: Json, method: str, path: str, about: Json) -> str:
 
 
 def _parameter(parameter: Json) -> list[str]:
-    notes = [] if parameter["required"] else ["may be absent"]
+    notes = [] if parameter["required"] else ["optional"]
     notes += [_text(parameter["description"])] if "description" in parameter else []
     schema = parameter["schema"]
     return [f"<code>{escape(parameter['name'])}</code>", escape(parameter["in"]), _type(schema), _notes(schema, notes)]
@@ -105,12 +125,12 @@ def _parameter(parameter: Json) -> list[str]:
 def _body(document: Json, media_type: str, schema: Json) -> str:
     if "$ref" not in schema:
         return f"<p>Body: <code>{escape(media_type)}</code></p>"
-    return _table("Body", ("member", "type", ""), _members(_resolve(document, schema)))
+    return _table("Body", ("field", "type", ""), _members(_resolve(document, schema)))
 
 
 def _members(schema: Json) -> Iterator[list[str]]:
     for name, member in schema.get("properties", {}).items():
-        notes = [] if name in schema.get("required", ()) else ["may be absent"]
+        notes = [] if name in schema.get("required", ()) else ["optional"]
         yield [f"<code>{escape(name)}</code>", _type(member), _notes(member, notes)]
 
 
@@ -118,7 +138,7 @@ def _answers(document: Json, responses: Json) -> Iterator[str]:
     """A table of those that differ, and a line of the errors, which are all alike."""
     alike = [status for status, response in responses.items() if "$ref" in response]
     told = [_answer(status, response) for status, response in sorted(responses.items()) if status not in alike]
-    yield _table("Answers", ("status", "", "content"), told)
+    yield _table("Responses", ("status", "", "content"), told)
     if alike:
         names = [f"<code>{status}</code> {escape(_resolve(document, responses[status])['description'])}" for status in alike]
         yield f'<p class="errors">Errors, each a {_type({"$ref": "Failure"})}: {", ".join(names)}.</p>'
@@ -135,8 +155,8 @@ def _answer(status: str, response: Json) -> list[str]:
 def _record(name: str, schema: Json) -> str:
     about = f"<p>{_text(schema['description'])}</p>" if "description" in schema else ""
     members = list(_members(schema))
-    table = _table("", ("member", "type", ""), members) if members else f"<p>{_type(schema)}</p>"
-    return f'<article id="record-{escape(name)}"><h3>{escape(name)}</h3>{about}{table}</article>'
+    table = _table("", ("field", "type", ""), members) if members else f"<p>{_type(schema)}</p>"
+    return f'<article id="schema-{escape(name)}"><h3>{escape(name)}</h3>{about}{table}</article>'
 
 
 def _table(title: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -152,7 +172,7 @@ def _type(schema: Any) -> str:
     match schema:
         case {"$ref": str(ref)}:
             name = escape(ref.rpartition("/")[2])
-            return f'<a href="#record-{name}">{name}</a>'
+            return f'<a href="#schema-{name}">{name}</a>'
         case {"anyOf": kinds} | {"oneOf": kinds}:
             return " or ".join(_type(kind) for kind in kinds)
         case {"enum": values}:

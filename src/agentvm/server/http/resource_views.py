@@ -38,6 +38,8 @@ class RegisteredView(Record):
     version: str
     digest: str
     resource: ResourceRecord
+    warnings: tuple[str, ...] = ()
+    """What of it this server does not act upon."""
 
 
 class ContentView(Record):
@@ -110,11 +112,12 @@ def digests_of(header: str) -> str:
     return re.sub(r"\.[0-9a-f]{16}(?=\"|,|\s|$)", "", header)
 
 
-def registered(done: Published, viewer: TenantId) -> RegisteredView:
+def registered(done: Published, viewer: TenantId, warnings: tuple[str, ...] = ()) -> RegisteredView:
     return RegisteredView(
         id=done.resource.resource_id,
         uri=f"{uri_of(done.resource, viewer)}@{done.version.version}",
         version=done.version.version,
         digest=done.version.digest,
         resource=shown(done.resource, viewer),
+        warnings=warnings,
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from agentvm.commands.resource import add, add_version, check_numbering, shown, uri_of
+from agentvm.commands.resource import add, add_version, check_numbering, shown, uri_of, warnings_about
 from agentvm.errors import DefinitionConflict, InvalidInput, PermissionDenied, PreconditionFailed
 from agentvm.errors.resource import (
     ResourceCycle,
@@ -137,7 +137,8 @@ async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
     ask.target = f"{draft.type}/{draft.name}"
     vm = ask.vm
     done = await add(ask.office, vm.resources, vm.definitions, author_of(ask), ask.principal.user_id, draft)
-    return Answer(content=registered(done, ask.tenant_id), status=201 if done.created else 200)
+    warnings = warnings_about(draft.type, draft.content, vm.runtime.tool_names)
+    return Answer(content=registered(done, ask.tenant_id, warnings), status=201 if done.created else 200)
 
 
 @routes.add("GET", _ALL, needs=READ, takes=DiscoverGiven, raises=(ResourceNotFound,))
@@ -236,7 +237,7 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         expected=None if ask.if_match is None else _one_digest(ask.if_match),
     )
     done = await add_version(ask.office, ask.vm.resources, author, ask.principal.user_id, resource.resource_id, revision)
-    return registered(done, ask.tenant_id)
+    return registered(done, ask.tenant_id, warnings_about(resource.type, given.content, ask.vm.runtime.tool_names))
 
 
 @routes.add("DELETE", _ONE, needs=WRITE, takes=DeleteGiven, action="resource.delete", raises=(ResourceInUse, ResourceNotFound))

@@ -4,6 +4,7 @@ A noun's file lists its routes. Nothing here is served: `agentvm.server.http.gat
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Annotated, Any, BinaryIO, Final, Generic, Literal, TypedDict, TypeVar, Unpack
@@ -84,6 +85,8 @@ class Ask(Generic[G]):
     request_id: str = ""
     target: str = ""
     """What the audit log says was written to; a function that makes something says what."""
+    looked_only: bool = False
+    """Nothing was written after all: a dry run is no entry of the audit log."""
 
     @property
     def office(self) -> Office:
@@ -137,6 +140,8 @@ class Route:
     """How many values its JSON may hold; else as many as all."""
     bound: Callable[[Ask[Any], int], None] | None = None
     """For a file: hears how large it says it is, then how much has come so far, and raises what refuses it."""
+    receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]] | None = None
+    """For a file: entered before it is read and left when the request is answered. What it gives hears the same as `bound`."""
     head: bool = False
     """Whether HEAD is answered as well, with the headers of GET."""
     statuses: tuple[int, ...] = ()
@@ -147,6 +152,8 @@ class Route:
     """Errors that not every route like it has; see `agentvm.server.http.openapi`."""
     hidden: bool = False
     """Served, but in no documentation."""
+    grants: bool = False
+    """Whether it gives somebody rights, which nobody may while authentication is off: they would be good once it is on."""
     function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
 
     @property
@@ -162,11 +169,13 @@ class About(TypedDict, total=False):
     most_body: int
     max_values: int
     bound: Callable[[Ask[Any], int], None]
+    receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]]
     head: bool
     statuses: tuple[int, ...]
     media_type: str
     raises: tuple[type[AgentVMError], ...]
     hidden: bool
+    grants: bool
 
 
 class Routes:

@@ -20,11 +20,21 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.carry import Attached, Carried, Said
+from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
-from agentvm.storage.sqlite.attachments import attach, drop_attachments, give_attachments
+from agentvm.storage.sqlite.attachments import (
+    PIECE,
+    add_chunks,
+    attach,
+    begin_blob,
+    complete_blob,
+    drop_attachments,
+    give_attachments,
+    give_up_blob,
+)
 from agentvm.storage.sqlite.container import insert_image, insert_session
 from agentvm.storage.sqlite.database import Database, Work
+from agentvm.storage.sqlite.erasing.begin import refuse_erasing
 from agentvm.storage.sqlite.resources.graph import is_readable
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.rows import drop_snapshot, fetch
@@ -44,6 +54,28 @@ ON CONFLICT (tenant_id, container_id) DO NOTHING
 _SET_QUARANTINE = "UPDATE sessions SET quarantine = ? WHERE tenant_id = ? AND session_id = ?"
 # What was said elsewhere before is news to nobody.
 _GIVE = "UPDATE sessions SET tenant_id = ?, answers = 0 WHERE tenant_id = ? AND image_id = ?"
+_IS_PRESENT = "SELECT 1 FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
+_KEY_OF = """
+SELECT session_key FROM sessions
+WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND session_id = ? AND deleted_at IS NULL
+"""
+_LAST = "SELECT message_id, rewind_key IS NULL FROM all_messages WHERE session_key = ? ORDER BY position DESC LIMIT 1"
+_RUNS = "SELECT 1 FROM turns WHERE session_key = ? AND outcome IS NULL"
+# What came aside, in the session that is here: what the search and the lists know of it goes along.
+_MOVE_FACTS = """
+UPDATE message_facts SET session_key = ?1 WHERE position IN (SELECT position FROM all_messages WHERE session_key = ?2)
+"""
+_MOVE_MESSAGES = "UPDATE all_messages SET session_key = ? WHERE session_key = ?"
+# Those that are here already stay behind, and go with the rest that is aside.
+_MOVE_TURNS = "UPDATE OR IGNORE turns SET session_key = ? WHERE session_key = ?"
+_CONTINUE = """
+UPDATE sessions SET
+    updated_at = max(updated_at, (SELECT updated_at FROM sessions WHERE session_key = ?2)),
+    last_message_at = (SELECT max(last_message_at) FROM sessions WHERE session_key IN (?1, ?2)),
+    preview = coalesce((SELECT preview FROM sessions WHERE session_key = ?2), preview)
+WHERE session_key = ?1
+"""
+_DROP_SESSION = "DELETE FROM sessions WHERE session_key = ?"
 _LEFT = "SELECT DISTINCT tenant_id FROM containers WHERE tenant_id >= ? AND tenant_id < ?"
 _DROP_SOME = """
 DELETE FROM all_messages
@@ -73,6 +105,7 @@ async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Ite
     finally:
         # Nothing is left there when it was given.
         with anyio.CancelScope(shield=True):
+            await database.write(_all([coming.give_up]))
             await _drop(database, coming.aside)
 
 
@@ -130,23 +163,27 @@ class _Coming:
         self._tenant_id = tenant_id
         self.aside = aside
         self._now = now
-        self._images: list[Image] = []
+        self._images: list[Image | Present] = []
+        self._continued: list[Continued] = []
         self._session: Session | None = None
+        self._begun: int | None = None
+        """The key of a file of which a part is written."""
 
     def pieces(self, carried: Iterator[Carried]) -> Iterator[Piece]:
         piece: Piece = []
         for one in carried:
             match one:
-                case Image():
+                case Image() | Present():
                     self._images.append(one)
-                    piece.append(self._put_image(one))
-                case Session():
-                    self._session = one
-                    piece.append(self._put_session(one))
+                    piece.append(self._put_image(one if isinstance(one, Image) else one.image))
+                case Session() | Continued():
+                    self._session = one if isinstance(one, Session) else one.session
+                    self._continued += [] if isinstance(one, Session) else [one]
+                    piece.append(self._put_session(self._session))
                 case Attached() if self._session is not None:
-                    # By itself: it may be large.
-                    piece.append(self._put_file(self._session, one))
-                    yield piece
+                    if piece:
+                        yield piece
+                    yield from self._file_pieces(self._session, one)
                     piece = []
                 case Said() if self._session is not None:
                     turns = one.turns
@@ -165,13 +202,47 @@ class _Coming:
     def give(self, connection: apsw.Connection) -> None:
         """To the tenant; an image anew, because its sessions name it."""
         refuse_deleted(connection, self._tenant_id)
-        for image in self._images:
-            connection.execute(_ADD_CONTAINER, (self._tenant_id, image.container_id, self._now))
-            position = insert_image(connection, self._tenant_id, image)
-            held = [one for one in image.lock if is_readable(connection, self._tenant_id, one.version_id)]
-            lock_image(connection, self._tenant_id, position, held)
-            connection.execute(_GIVE, (self._tenant_id, self.aside, image.image_id))
+        for continued in self._continued:
+            self._continue(connection, continued)
+        for one in self._images:
+            if isinstance(one, Present):
+                image_id = one.image.image_id
+                if not fetch(connection, _IS_PRESENT, (self._tenant_id, one.image.container_id, image_id)):
+                    raise Conflict(f"The image {image_id} has gone meanwhile; nothing was imported. Try again")
+            else:
+                image_id = one.image_id
+                self._give_image(connection, one)
+            connection.execute(_GIVE, (self._tenant_id, self.aside, image_id))
         give_attachments(connection, self.aside, self._tenant_id)
+
+    def give_up(self, connection: apsw.Connection) -> None:
+        """Leaves nothing of a file that was being written."""
+        if self._begun is not None:
+            give_up_blob(connection, self._begun)
+
+    def _give_image(self, connection: apsw.Connection, image: Image) -> None:
+        refuse_erasing(connection, (self._tenant_id, image.container_id))
+        connection.execute(_ADD_CONTAINER, (self._tenant_id, image.container_id, self._now))
+        position = insert_image(connection, self._tenant_id, image)
+        held = [one for one in image.lock if is_readable(connection, self._tenant_id, one.version_id)]
+        lock_image(connection, self._tenant_id, position, held)
+
+    def _continue(self, connection: apsw.Connection, one: Continued) -> None:
+        """What came aside is moved behind what is here, if that is still as it was."""
+        session = one.session
+        place = (session.container_id, session.image_id, session.session_id)
+        keys = [fetch(connection, _KEY_OF, (tenant_id, *place)) for tenant_id in (self._tenant_id, self.aside)]
+        if not keys[0] or not keys[1]:
+            raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
+        here, aside = keys[0][0][0], keys[1][0][0]
+        last = fetch(connection, _LAST, (here,))
+        if last != ([] if one.last is None else [(one.last, 1)]) or fetch(connection, _RUNS, (here,)):
+            raise Conflict(f"The session {session.session_id} went on meanwhile; nothing was imported. Try again")
+        connection.execute(_CONTINUE, (here, aside))
+        connection.execute(_MOVE_FACTS, (here, aside))
+        connection.execute(_MOVE_MESSAGES, (here, aside))
+        connection.execute(_MOVE_TURNS, (here, aside))
+        connection.execute(_DROP_SESSION, (aside,))
 
     def _put_image(self, image: Image) -> Work[None]:
         def work(connection: apsw.Connection) -> None:
@@ -187,13 +258,44 @@ class _Coming:
 
         return work
 
-    def _put_file(self, session: Session, one: Attached) -> Work[None]:
+    def _file_pieces(self, session: Session, one: Attached) -> Iterator[Piece]:
+        """By itself, and a large one in several commits: so the writer is nobody's for long."""
         body = one.body or b""
+        chunks = [body[at : at + CHUNK] for at in range(0, len(body), CHUNK)]
+        if len(chunks) <= PIECE:
+            yield [self._put_file(session, one, chunks)]
+            return
+        yield [self._begin_file(one)]
+        for first in range(0, len(chunks), PIECE):
+            yield [self._add_to_file(first, chunks[first : first + PIECE])]
+        yield [self._complete_file(one), self._put_file(session, one, [])]
+        self._begun = None
+
+    def _begin_file(self, one: Attached) -> Work[None]:
+        def work(connection: apsw.Connection) -> None:
+            self._begun = begin_blob(connection, one.size, self._now)
+
+        return work
+
+    def _add_to_file(self, first: int, chunks: Sequence[bytes]) -> Work[None]:
+        def work(connection: apsw.Connection) -> None:
+            if self._begun is not None:
+                add_chunks(connection, self._begun, first, chunks)
+
+        return work
+
+    def _complete_file(self, one: Attached) -> Work[None]:
+        def work(connection: apsw.Connection) -> None:
+            if self._begun is not None:
+                complete_blob(connection, self._begun, one.digest)
+
+        return work
+
+    def _put_file(self, session: Session, one: Attached, chunks: Sequence[bytes]) -> Work[None]:
         key = (self.aside, session.container_id)
 
         def work(connection: apsw.Connection) -> None:
-            chunks = (body[at : at + CHUNK] for at in range(0, len(body), CHUNK))
-            attach(connection, key, one.digest, one.size, chunks, one.upload, self._now)
+            attach(connection, key, one.digest, one.size, iter(chunks), one.upload, self._now)
 
         return work
 

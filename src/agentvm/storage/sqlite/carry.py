@@ -1,12 +1,14 @@
 """SqliteCarrier — moves sessions out of and into SQLite."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 
 import apsw
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
-from agentvm.storage.carry import Carried, History, Page
+from agentvm.storage.carry import Carried, History, Page, SessionHere
 from agentvm.storage.sqlite.arriving import arrive
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import TURNS, decode_turn, fetch
@@ -14,7 +16,9 @@ from agentvm.storage.sqlite.rows import TURNS, decode_turn, fetch
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE = 256
 IDS = 500
-"""Looked for at a time."""
+"""Images looked for at a time."""
+SESSIONS = 50
+"""Sessions looked for at a time: their messages are counted, and a reader is somebody else's as well."""
 
 _MEASURE = """
 WITH said AS (
@@ -32,6 +36,18 @@ WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 _REWOUND = """
 SELECT coalesce(max(rewind_key), 0) FROM sessions JOIN rewinds USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+_IMAGES_HERE = "SELECT image_id, container_id FROM images WHERE tenant_id = ? AND image_id IN ({marks})"
+_SESSION_HERE = """
+SELECT s.container_id, s.image_id,
+       (SELECT count(*) FROM messages AS m WHERE m.session_key = s.session_key),
+       (SELECT count(*) FROM turns AS t WHERE t.session_key = s.session_key),
+       (SELECT message_id FROM messages AS m WHERE m.session_key = s.session_key ORDER BY position DESC LIMIT 1),
+       s.deleted_at IS NOT NULL,
+       EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key AND rewind_key IS NOT NULL),
+       (SELECT count(*) FROM all_messages AS m JOIN all_messages AS known ON m.position <= known.position
+        WHERE m.session_key = s.session_key AND known.session_key = s.session_key AND known.message_id = ?3)
+FROM sessions AS s WHERE s.tenant_id = ?1 AND s.session_id = ?2
 """
 # The sum leaves out what is beyond a page, but never the first.
 _PAGE = """
@@ -81,20 +97,34 @@ class SqliteCarrier:
 
         return await self._database.read(read)
 
-    async def taken(self, ids: Collection[str]) -> frozenset[str]:
-        wanted = sorted(ids)
+    async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
+        wanted = sorted(image_ids)
 
-        def read(connection: apsw.Connection) -> frozenset[str]:
-            found: set[str] = set()
+        def read(connection: apsw.Connection) -> dict[str, ContainerId]:
+            found: dict[str, ContainerId] = {}
             for at in range(0, len(wanted), IDS):
                 some = wanted[at : at + IDS]
-                marks = ", ".join("?" * len(some))
-                for kind in ("image", "session"):
-                    query = f"SELECT {kind}_id FROM {kind}s WHERE tenant_id = ? AND {kind}_id IN ({marks})"
-                    found.update(str(one) for (one,) in fetch(connection, query, (self._tenant_id, *some)))
-            return frozenset(found)
+                query = _IMAGES_HERE.format(marks=", ".join("?" * len(some)))
+                rows = fetch(connection, query, (self._tenant_id, *some))
+                found.update((str(image_id), ContainerId(where)) for image_id, where in rows)
+            return found
 
         return await self._database.read(read)
+
+    async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+        found: dict[str, SessionHere] = {}
+        for at in range(0, len(wanted), SESSIONS):
+            some = list(islice(wanted.items(), at, at + SESSIONS))
+            found |= await self._database.read(partial(self._find, wanted=some))
+        return found
+
+    def _find(self, connection: apsw.Connection, wanted: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
+        found = {}
+        for session_id, message_id in wanted:
+            for row in fetch(connection, _SESSION_HERE, (self._tenant_id, session_id, message_id)):
+                where, image_id, messages, turns, last, deleted, rewound, reached = row
+                found[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
+        return found
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
         await arrive(self._database, self._tenant_id, load, now)

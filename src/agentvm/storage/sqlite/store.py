@@ -6,13 +6,14 @@ from pathlib import Path
 
 import apsw
 
-from agentvm.errors import SessionNotFound, WritesRefused
+from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
@@ -22,9 +23,12 @@ from agentvm.storage.sqlite.attachments import collect_attachments
 from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
+from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
+from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sqlite.erasing.rows import pass_journal
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
-from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, read_quarantined, read_unfinished
+from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
@@ -85,10 +89,24 @@ class SqliteTenantStore:
     async def list_containers(self) -> tuple[ContainerId, ...]:
         def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
             rows = connection.execute(
-                "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY created_at, position",
+                "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
                 (self._tenant_id,),
             )
             return tuple(ContainerId(container_id) for (container_id,) in rows)
+
+        return await self._database.read(read)
+
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        created_at, position = (0, 0) if cursor is None else _place(cursor)
+
+        def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
+            rows = connection.execute(
+                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
+                " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
+                (self._tenant_id, created_at, position, limit + 1),
+            ).fetchall()
+            more = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
+            return tuple(ContainerId(str(row[0])) for row in rows[:limit]), more
 
         return await self._database.read(read)
 
@@ -99,7 +117,9 @@ class SqliteTenantStore:
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find(
-            "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL", session_id
+            "SELECT container_id FROM sessions "
+            f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}",
+            session_id,
         )
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
@@ -149,6 +169,7 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.directory: Directory = SqliteDirectory(database)
+        self.erasing: Erasing = SqliteErasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
@@ -159,6 +180,9 @@ class SqliteStore:
 
     def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
         return SqliteResourceStore(self._database, tenant_id)
+
+    def definitions(self, tenant_id: TenantId) -> SqliteDefinitionStore:
+        return SqliteDefinitionStore(self._database, tenant_id)
 
     def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
         return SqliteCarrier(self._database, tenant_id)
@@ -192,6 +216,7 @@ class SqliteStore:
                 raise WritesRefused(frozenset(refused))
             if forget:
                 connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
+                pass_journal(connection, forget)
             if entry is None:
                 return Committed(0, frozenset(gone))
             connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
@@ -257,3 +282,11 @@ async def open_store(
     async with open_database(path, readers=readers, capacity=capacity) as database:
         await drop_left(database)
         yield SqliteStore(database)
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    created_at, _, position = cursor.partition("-")
+    for number in (created_at, position):
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise InvalidInput("Invalid cursor: pass the `nextCursor` of a previous page unchanged")
+    return int(created_at), int(position)

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from agentvm.errors import Conflict
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.message import Message, UserMessage
 from agentvm.storage.attachments import Upload, read_all
 from agentvm.storage.base import Store
-from agentvm.storage.carry import Attached, Carried, Said
+from agentvm.storage.carry import Attached, Carried, Continued, Present, Said, SessionHere
 from agentvm.testing.conformance.attachments import BODY, digest_of, referring
-from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, default_session, image, turn
+from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, default_session, image, session, turn
 from agentvm.testing.conformance.store import raises
 
 OURS, THEIRS = TenantId("acme"), TenantId("bolt")
@@ -34,8 +36,13 @@ async def check_moves(store: Store) -> None:
     assert (page.messages, page.next) == (EVERY_KIND, None)
     assert await carrier.measure(HOME) == await carrier.measure(HOME, SESSION) > 100
     assert await carrier.measure(HOME, SessionId("nobody")) == await store.carrier(THEIRS).measure(HOME) == 0
-    assert await carrier.taken([image().image_id, SESSION, "free"]) == {image().image_id, SESSION}
-    assert await store.carrier(THEIRS).taken([image().image_id, SESSION]) == frozenset()
+    assert await carrier.images_here([image().image_id, "free"]) == {image().image_id: HOME}
+    assert await store.carrier(THEIRS).images_here([image().image_id]) == {}
+    last = EVERY_KIND[-1].id
+    here = await carrier.sessions_here({SESSION: EVERY_KIND[1].id, "free": None})
+    assert here == {SESSION: SessionHere(HOME, image().image_id, len(EVERY_KIND), 1, last, False, False, 2)}
+    assert (await carrier.sessions_here({SESSION: None}))[SESSION].reached == 0
+    assert await store.carrier(THEIRS).sessions_here({SESSION: None}) == {}
     assert (await store.carrier(THEIRS).history(HOME, SESSION)).last == 0
     found = await store.tenant(OURS).container(HOME).get_image(image().image_id)
     assert found == image()
@@ -104,4 +111,38 @@ async def check_all_or_nothing(store: Store) -> None:
     assert await store.tenant(OURS).container(ContainerId("elsewhere")).get() is None
 
 
-SUITE = (check_moves, check_pages, check_files_come_along, check_all_or_nothing)
+async def check_continues(store: Store) -> None:
+    """What is here stays as it is, and gets what is new: messages behind its last one, sessions beside its own."""
+    carrier, home = store.carrier(OURS), store.tenant(OURS).container(HOME)
+    await carrier.add(some, 7)
+    new, later = referring("new", BODY), turn("turn_2", outcome="completed", ended=3)
+    file = Attached(digest_of(BODY), len(BODY), Upload(media_type="text/plain"), BODY)
+    renamed = structs.replace(image(), name="other")
+    fresh = session("fresh")
+
+    def load() -> Iterator[Carried]:
+        yield Present(renamed)
+        yield Continued(default_session(image()), EVERY_KIND[-1].id)
+        yield file
+        yield Said((new,), (ENDED, later))
+        yield fresh
+        yield Said((new,))
+
+    await carrier.add(load, 8)
+    assert await home.list_messages(SESSION) == (*EVERY_KIND, new)
+    assert [one.turn_id for one in await home.log(SESSION).list_turns()] == ["turn_1", "turn_2"]
+    assert await home.list_messages(fresh.session_id) == (new,)
+    assert await home.get_image(image().image_id) == image()
+    found = await store.tenant(OURS).sessions((HOME,)).get(SESSION)
+    assert found is not None
+    assert found.unread == 0
+    assert await read_all(home.attachments, file.digest) == BODY
+    assert await raises(AttachmentInUse, home.attachments.delete(file.digest))
+    # Somebody has said something since it was looked at, or the image has gone.
+    gone = image("gone")
+    for records in ((Present(image()), Continued(default_session(image()), EVERY_KIND[-1].id)), (Present(gone),)):
+        assert await raises(Conflict, carrier.add(lambda records=records: iter(records), 9))  # type: ignore[misc]
+    assert await home.list_messages(SESSION) == (*EVERY_KIND, new)
+
+
+SUITE = (check_moves, check_pages, check_files_come_along, check_all_or_nothing, check_continues)

@@ -1,0 +1,65 @@
+"""Demo — what is special about the embedded default model: it is tiny, knows English only, and is often wrong."""
+
+import secrets
+from collections.abc import AsyncGenerator
+
+from agentvm.drivers.base import (
+    MessageStarted,
+    MessageStopped,
+    ModelOutput,
+    Prompt,
+    TextDelta,
+    TextStarted,
+    TextStopped,
+    UsageReported,
+    UserSaid,
+)
+from agentvm.drivers.weights import DEFAULT_MODEL
+from agentvm.model.message import TextPart
+from agentvm.model.usage import NO_USAGE
+
+ANSWER_TOKENS_MAX = 400
+"""A longer answer of so small a model only repeats itself."""
+
+CHINESE_SHARE = 0.5
+"""A message whose letters are Chinese beyond this share is not given to a model that knows no Chinese."""
+
+NOTICE = "The built-in demo model (SmolLM2-135M) knows English only and is often wrong."
+REMEDY = "For real answers set LLM_API_KEY, or name a model: avm serve --model ..."
+
+_CHINESE_NOTICE = (
+    "这是内置的演示模型（SmolLM2-135M）：它只懂英文，而且经常答错，因此没有用它回答这条中文消息。"
+    "要得到真正的回答，请设置 LLM_API_KEY，或指定一个模型：avm serve --model …\n\n"
+    f"{NOTICE} {REMEDY}"
+)
+
+
+def is_demo(model: str) -> bool:
+    return model == DEFAULT_MODEL
+
+
+def is_mostly_chinese(text: str) -> bool:
+    """Whether more than half of the letters are Chinese characters."""
+    chinese = sum(1 for char in text if "\u3400" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff")
+    letters = sum(1 for char in text if char.isalpha())
+    return chinese > letters * CHINESE_SHARE
+
+
+def last_question(prompt: Prompt) -> str:
+    """The text of the last user message."""
+    for said in reversed(prompt.conversation):
+        if isinstance(said, UserSaid):
+            if isinstance(said.content, str):
+                return said.content
+            return " ".join(part.text for part in said.content if isinstance(part, TextPart))
+    return ""
+
+
+async def answer_with_notice(model: str) -> AsyncGenerator[ModelOutput, None]:
+    """An answer that says why there is none; no model is asked, and nothing is counted."""
+    yield MessageStarted(f"msg_{secrets.token_hex(12)}", model)
+    yield TextStarted()
+    yield TextDelta(_CHINESE_NOTICE)
+    yield TextStopped()
+    yield UsageReported(NO_USAGE)
+    yield MessageStopped("end_turn")

@@ -1,0 +1,39 @@
+"""Turn lines — one entry of the log for each turn that ends: who, how long, tokens, outcome. Never what was said."""
+
+from agentvm.events.base import Event
+from agentvm.events.turn import TurnRequest, TurnResponse
+from agentvm.log import get_logger
+from agentvm.model.ids import TurnId, UserId
+
+logger = get_logger(__name__)
+
+
+class TurnLines:
+    """An effector. Remembers who began each turn that runs, because the end of a turn does not say so."""
+
+    def __init__(self) -> None:
+        self._users: dict[TurnId, UserId] = {}
+
+    def react(self, event: Event) -> None:
+        match event.data:
+            case TurnRequest(turn_id=turn_id, user_id=user_id) if user_id is not None:
+                self._users[turn_id] = user_id
+            case TurnResponse() as end:
+                scope = event.scope
+                logger.info(
+                    "turn_ended",
+                    tenant_id=event.tenant_id,
+                    user_id=self._users.pop(end.turn_id, None),
+                    container_id=scope.container_id,
+                    session_id=scope.session_id,
+                    turn_id=end.turn_id,
+                    request_id=None,
+                    outcome=end.outcome,
+                    stop_reason=end.stop_reason,
+                    duration_ms=end.duration,
+                    model=end.model,
+                    input_tokens=end.usage.input_tokens,
+                    output_tokens=end.usage.output_tokens,
+                )
+            case _:
+                pass

@@ -1,0 +1,92 @@
+"""Import queue — bounds what all imports of a server take at a time: bytes on the disk, processes, and turns of a tenant.
+
+Theory of operation. While a file is being received its bytes are reserved, within a share per tenant. Then the import waits for
+its turn: one import of a tenant runs at a time, and few of all tenants. As each tenant stands in the line of all with one
+import at most, nobody waits behind many of somebody else. Whoever finds the line too long, or waits in it too long, is refused.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+
+import anyio
+
+from agentvm.errors import ServerBusy
+from agentvm.model.ids import TenantId
+from agentvm.sessions.import_process import ImportProcess
+from agentvm.sharing.byte_budget import ByteBudget
+
+MAX_AT_ONCE = 2
+MAX_QUEUED = 32
+"""Imports that run or wait, of all tenants."""
+MAX_QUEUED_OF_TENANT = 4
+QUEUE_SECONDS = 60.0
+"""How long an import waits for its turn."""
+UPLOAD_BYTES = 2 * 1024 * 1024 * 1024
+"""Bytes of all files that are received or wait to be read."""
+UPLOAD_SHARE_BYTES = 1024 * 1024 * 1024
+"""The same of one tenant."""
+
+BUSY = "Too many imports are running or waiting; try again in a minute"
+
+
+class ImportQueue:
+    """The imports of one server. Used from the event loop only."""
+
+    def __init__(
+        self,
+        process: ImportProcess | None = None,
+        *,
+        at_once: int = MAX_AT_ONCE,
+        queue_seconds: float = QUEUE_SECONDS,
+        uploads: ByteBudget | None = None,
+    ) -> None:
+        self.process = process or ImportProcess()
+        self._uploads = uploads or ByteBudget(UPLOAD_BYTES, UPLOAD_SHARE_BYTES)
+        self._slots = anyio.Semaphore(at_once)
+        self._queue_seconds = queue_seconds
+        self._queued: Counter[TenantId] = Counter()
+        self._turns: dict[TenantId, anyio.Semaphore] = {}
+
+    @contextmanager
+    def receiving(self, tenant_id: TenantId) -> Iterator[Callable[[int], None]]:
+        """Gives a function that hears how many bytes a file has so far: `ServerBusy` when there is no room for them."""
+        reserved = 0
+
+        def grow(size: int) -> None:
+            nonlocal reserved
+            if size <= reserved:
+                return
+            if not self._uploads.reserve(tenant_id, size - reserved):
+                raise ServerBusy("Too much is being uploaded for import at the moment; try again in a minute")
+            reserved = size
+
+        self._check(tenant_id)
+        try:
+            yield grow
+        finally:
+            self._uploads.release(tenant_id, reserved)
+
+    @asynccontextmanager
+    async def turn(self, tenant_id: TenantId) -> AsyncIterator[None]:
+        """`ServerBusy` when there are too many before it, or it does not come soon."""
+        self._check(tenant_id)
+        self._queued[tenant_id] += 1
+        own = self._turns.setdefault(tenant_id, anyio.Semaphore(1))
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    with anyio.fail_after(self._queue_seconds):
+                        await stack.enter_async_context(own)
+                        await stack.enter_async_context(self._slots)
+                except TimeoutError:
+                    raise ServerBusy(BUSY) from None
+                yield
+        finally:
+            self._queued[tenant_id] -= 1
+            if not self._queued[tenant_id]:
+                del self._queued[tenant_id], self._turns[tenant_id]
+
+    def _check(self, tenant_id: TenantId) -> None:
+        if self._queued[tenant_id] >= MAX_QUEUED_OF_TENANT or self._queued.total() >= MAX_QUEUED:
+            raise ServerBusy(BUSY)

@@ -1,0 +1,25 @@
+"""Room — bytes of a budget that are reserved for an answer which is still to be sent."""
+
+from agentvm.errors import ServerBusy
+from agentvm.model.ids import TenantId
+from agentvm.sharing.byte_budget import ByteBudget
+
+
+class Room:
+    """Reserved until it is released, or until nobody holds it any more: an answer that is never begun has no end."""
+
+    def __init__(self, budget: ByteBudget, tenant_id: TenantId, size: int) -> None:
+        """`ServerBusy` if there is none."""
+        self._size = 0
+        if not budget.reserve(tenant_id, size):
+            raise ServerBusy("Too many exports are running at the moment; try again in a few seconds")
+        self._budget, self._tenant_id, self._size = budget, tenant_id, size
+
+    def release(self) -> None:
+        """Again does no harm."""
+        if self._size:
+            self._budget.release(self._tenant_id, self._size)
+            self._size = 0
+
+    def __del__(self) -> None:
+        self.release()

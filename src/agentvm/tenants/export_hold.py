@@ -1,0 +1,61 @@
+"""Export hold — the bytes that are set aside for one export, so that exports at the same time cannot share the same quota."""
+
+from collections.abc import Callable
+
+from agentvm.model.ids import Clock
+from agentvm.tenants.book import Counter, refuse_beyond, renew
+
+SLACK_BYTES = 4 * 1024
+SLACK_SHARE = 4
+"""As much more than was measured is set aside, as far as there is: what is beside the messages is not measured."""
+
+
+class ExportHold:
+    """What was measured is set aside first; what leaves takes its place; what is left of it is free again at the end.
+
+    `counters` gives the limits that apply, also those that were set since. An export that turns out larger than it was
+    measured takes more as it goes on, and is cut off with `QuotaExceeded` where there is no more.
+    """
+
+    def __init__(self, clock: Clock, counters: Callable[[], list[Counter]], size: int) -> None:
+        """`QuotaExceeded` if there is not as much left."""
+        self._clock = clock
+        self._counters = counters
+        self._held = counters()
+        self._left = 0
+        self.sent = 0
+        now, room = clock(), size + size // SLACK_SHARE + SLACK_BYTES
+        for counter in self._held:
+            renew(counter, now)
+            refuse_beyond(counter, size, now)
+            if counter.quota.hard is not None:
+                room = min(room, counter.quota.hard - counter.used - counter.held)
+        self._left = room
+        for counter in self._held:
+            counter.held += room
+
+    def spend(self, size: int) -> None:
+        """Bytes that are about to leave."""
+        now = self._clock()
+        held = min(size, self._left)
+        counters = self._counters()
+        for counter in counters:
+            renew(counter, now)
+            if size > held:
+                refuse_beyond(counter, size - held, now)
+        for counter in self._held:
+            counter.held -= held
+        for counter in counters:
+            counter.used += size
+        self._left -= held
+        self.sent += size
+
+    def release(self) -> None:
+        """To be called at the end; again does no harm."""
+        for counter in self._held:
+            counter.held -= self._left
+        self._left = 0
+
+    def __del__(self) -> None:
+        # An answer that nobody began to read has no end of its own.
+        self.release()

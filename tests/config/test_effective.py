@@ -1,0 +1,58 @@
+"""What a setting comes to that nobody has set, and why."""
+
+import pytest
+from tests.config.fakes import layer
+
+from agentvm.config.catalogue import SETTINGS
+from agentvm.config.effective import derive, explain
+from agentvm.config.layers import merge
+from agentvm.model.secret import Secret
+
+
+@pytest.mark.parametrize(
+    ("given", "provider", "model", "word"),
+    [
+        ({}, "local", "smollm2-135m", "embedded"),
+        ({"llm__apiKey": Secret("k")}, "anthropic", "claude-sonnet-5", "anthropic"),
+        ({"llm__baseUrl": "http://x.test/v1"}, "openai", "gpt-5.4-mini", "openai"),
+        ({"llm__model": "openai/gpt-9", "llm__apiKey": Secret("k")}, "openai", None, "llm.model names"),
+        ({"llm__model": "weights/tiny.gguf"}, "local", None, "weights"),
+    ],
+)
+def test_who_answers_by_default_is_explained(given: dict[str, object], provider: str, model: str | None, word: str) -> None:
+    derived = derive(merge([layer(**given)]))
+    assert derived["llm.provider"].value == provider
+    assert word in derived["llm.provider"].why
+    assert (derived["llm.model"].value if "llm.model" in derived else None) == model
+
+
+def test_the_model_of_a_named_provider_is_explained() -> None:
+    given = layer(llm__provider="gw", llm__providers__gw__driver="openai", llm__providers__gw__model="m1")
+    derived = derive(merge([given, layer(llm__providers__gw__baseUrl="http://x.test/v1")]))
+    assert (derived["llm.model"].value, derived["llm.model"].why) == ("m1", "the model of llm.providers.gw")
+    assert "llm.provider" not in derived
+
+
+@pytest.mark.parametrize(("host", "auth", "unpriced"), [("127.0.0.1", "off", "on"), ("0.0.0.0", "on", "off")])
+def test_auto_is_resolved(host: str, auth: str, unpriced: str) -> None:
+    derived = derive(merge([layer(system__host=host)]))
+    assert (derived["system.auth"].value, derived["billing.allowUnpriced"].value) == (auth, unpriced)
+    assert host in derived["system.auth"].why
+    assert "system.auth" not in derive(merge([layer(system__auth="on")]))
+
+
+def test_values_that_do_not_go_together_derive_nothing() -> None:
+    assert derive(merge([layer(llm__fallback=("nobody",))])) == {}
+
+
+def test_each_layer_has_its_words_and_a_tenant_learns_no_more_than_that_the_server_chose() -> None:
+    values = merge([layer(limits__steps=5)])
+    steps = explain(SETTINGS["limits.steps"], "limits.steps", values["limits.steps"], {}, of_tenant=False)
+    assert (steps.value, steps.why) == (5, "set in the configuration file")
+    assert explain(SETTINGS["limits.steps"], "limits.steps", values["limits.steps"], {}, of_tenant=True).why == (
+        "the server's value"
+    )
+    derived = derive(values)
+    assert explain(SETTINGS["llm.model"], "llm.model", None, derived, of_tenant=True).why == "chosen by the server"
+    unset = explain(SETTINGS["retention.sessionDays"], "retention.sessionDays", None, {}, of_tenant=False)
+    assert (unset.value, "until somebody deletes it" in unset.why) == (None, True)

@@ -1,0 +1,41 @@
+import pytest
+
+from agentvm.drivers.base import MessageStopped, Prompt, TextDelta, UsageReported, UserSaid
+from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese, last_question
+from agentvm.drivers.weights import DEFAULT_MODEL
+from agentvm.model.message import ImagePart, TextPart
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    ("text", "chinese"),
+    [
+        ("你好，请介绍一下你自己", True),
+        ("请用 Python 写一个排序函数", True),
+        ("What does 你好 mean?", False),
+        ("hello", False),
+        ("", False),
+        ("12 + 30 = ?", False),
+        ("привет", False),
+    ],
+)
+def test_a_message_is_chinese_when_most_of_its_letters_are(text: str, chinese: bool) -> None:
+    assert is_mostly_chinese(text) is chinese
+
+
+def test_the_question_is_the_text_of_the_last_user_message() -> None:
+    said = (UserSaid(content="a"), UserSaid(content=(ImagePart(data="x", media_type="image/png"), TextPart(text="b"))))
+    assert last_question(Prompt(model="m", conversation=said, max_tokens=9)) == "b"
+    assert last_question(Prompt(model="m", conversation=(), max_tokens=9)) == ""
+
+
+async def test_the_notice_is_a_whole_answer_that_costs_nothing() -> None:
+    outputs = [output async for output in answer_with_notice(DEFAULT_MODEL)]
+    text = "".join(output.text for output in outputs if isinstance(output, TextDelta))
+    assert "LLM_API_KEY" in text
+    assert "演示模型" in text
+    assert isinstance(outputs[-1], MessageStopped)
+    assert [output.usage.total for output in outputs if isinstance(output, UsageReported)] == [0]
+    assert is_demo(DEFAULT_MODEL)
+    assert not is_demo("other")

@@ -1,0 +1,100 @@
+import anyio
+import pytest
+
+from agentvm.errors import ServerBusy
+from agentvm.model.ids import TenantId
+from agentvm.sessions import import_queue
+from agentvm.sessions.import_queue import ImportQueue
+from agentvm.sharing.byte_budget import ByteBudget
+
+pytestmark = pytest.mark.anyio
+
+ACME, BOLT, CORE = TenantId("acme"), TenantId("bolt"), TenantId("core")
+WAIT = 5.0
+
+
+class Running:
+    """Imports that take as long as the test likes."""
+
+    def __init__(self, queue: ImportQueue) -> None:
+        self._queue = queue
+        self.begun: list[str] = []
+        self._ends: dict[str, anyio.Event] = {}
+
+    async def run(self, tenant_id: TenantId, name: str) -> None:
+        self._ends[name] = anyio.Event()
+        async with self._queue.turn(tenant_id):
+            self.begun.append(name)
+            await self._ends[name].wait()
+
+    def end(self, name: str) -> None:
+        self._ends[name].set()
+
+
+async def test_one_of_a_tenant_runs_at_a_time_and_others_do_not_wait_behind_its_next() -> None:
+    running = Running(ImportQueue(at_once=2))
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            for tenant_id, name in ((ACME, "a1"), (ACME, "a2"), (ACME, "a3"), (BOLT, "b1"), (CORE, "c1")):
+                tasks.start_soon(running.run, tenant_id, name)
+                await anyio.wait_all_tasks_blocked()
+            assert running.begun == ["a1", "b1"]
+            running.end("b1")
+            await anyio.wait_all_tasks_blocked()
+            assert running.begun == ["a1", "b1", "c1"]
+            running.end("a1")
+            await anyio.wait_all_tasks_blocked()
+            assert running.begun == ["a1", "b1", "c1", "a2"]
+            for name in ("a2", "a3", "c1"):
+                running.end(name)
+        assert running.begun[-1] == "a3"
+
+
+async def test_a_line_that_is_too_long_is_refused_also_before_a_file_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_queue, "MAX_QUEUED", 3)
+    monkeypatch.setattr(import_queue, "MAX_QUEUED_OF_TENANT", 2)
+    queue = ImportQueue(at_once=1)
+    running = Running(queue)
+    with anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            for name in ("a1", "a2"):
+                tasks.start_soon(running.run, ACME, name)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(ServerBusy):
+                await running.run(ACME, "a3")
+            with pytest.raises(ServerBusy), queue.receiving(ACME):
+                pass
+            tasks.start_soon(running.run, BOLT, "b1")
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(ServerBusy):
+                await running.run(CORE, "c1")
+            for name in ("a1", "a2", "b1"):
+                running.end(name)
+        async with queue.turn(CORE):
+            pass
+
+
+async def test_whoever_waits_too_long_is_refused_and_leaves_the_line() -> None:
+    queue = ImportQueue(at_once=1, queue_seconds=0.01)
+    with anyio.fail_after(WAIT):
+        async with queue.turn(ACME):
+            for tenant_id in (ACME, BOLT):
+                with pytest.raises(ServerBusy):
+                    async with queue.turn(tenant_id):
+                        raise AssertionError("it was not its turn")
+        async with queue.turn(BOLT):
+            pass
+
+
+async def test_bytes_of_uploads_have_a_share_and_are_free_again() -> None:
+    queue = ImportQueue(uploads=ByteBudget(100, 60))
+    with queue.receiving(ACME) as grow:
+        grow(50)
+        grow(20)
+        grow(60)
+        with pytest.raises(ServerBusy):
+            grow(61)
+        with queue.receiving(BOLT) as other, pytest.raises(ServerBusy):
+            other(41)
+    with queue.receiving(ACME) as grow:
+        grow(60)
