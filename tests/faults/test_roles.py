@@ -219,7 +219,7 @@ async def test_f30_a_key_that_may_only_send_reads_nothing_by_any_command_or_even
         await desk.ask("message_send", imageId=ids["imageId"], content=HIDDEN[1])
         await desk.hear("turn_response")
         await desk.ask("session_set_title", sessionId=ids["sessionId"], title=HIDDEN[0])
-        deleting = ("session_delete", "image_delete", "agent_destroy", "agent_destroy_all")
+        deleting = ("container_delete", "session_delete", "image_delete", "agent_destroy", "agent_destroy_all")
         for name in [name for name in COMMANDS if name not in deleting]:
             await sender.ask(name, **{**REQUESTS[name], **{key: ids[key] for key in REQUESTS[name] if key in ids}})
         other = (await desk.ask("session_create", imageId=ids["imageId"], title=HIDDEN[0]))["session"]

@@ -20,6 +20,7 @@ from agentvm.model.message import (
     ToolResult,
     ToolResultMessage,
     UserMessage,
+    content_size,
     decode_message,
     encode_message,
     measure,
@@ -131,3 +132,9 @@ def test_a_message_is_measured_by_its_text_and_by_what_is_inside() -> None:
     assert measure((TextPart(text="abc"), picture, paper)) == (3 + 2 + len("image/png") + len("application/pdf"), 4 + 24)
     with pytest.raises(InvalidInput, match="base64"):
         measure((ImagePart(data="\u4e2d" * 100_000, media_type="image/png"),))
+
+
+def test_the_size_of_what_was_said_counts_texts_and_data() -> None:
+    picture = ImagePart(data="abcd", media_type="image/png")
+    assert content_size("hello") == 5
+    assert content_size((TextPart(text="hello"), picture)) == 9

@@ -102,10 +102,7 @@ def chat(
         model = config.default_model
     if session is not None and not local:
         session = session_named(session, server_address(url), given_key(key_file, url))
-    if local:
-        runtime = open_local(config)
-    else:
-        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
+    runtime = open_local(config) if local else open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

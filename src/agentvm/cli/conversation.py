@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
-from agentvm.errors import AgentVMError, SessionNotFound
+from agentvm.errors import AgentVMError, Refused, SessionNotFound
 from agentvm.model.image import ImageConfig
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
@@ -16,6 +16,9 @@ MAX_LISTED = 20
 """Sessions that `/sessions` shows: each without a title costs a request."""
 
 MAX_LABEL = 60
+
+REFUSED = frozenset({"quota_exceeded", "wallet_empty", "model_unpriced"})
+"""Codes of turns that ended before the model was asked anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class Conversation:
         self._session: SessionHandle | None = None
         self._agent: AgentHandle | None = None
         self._attached: list[UserPart] = []
+        self._untouched: str | None = None
+        """The image that was made for this conversation, as long as nothing was answered in it."""
 
     @property
     def session(self) -> SessionHandle:
@@ -61,6 +66,7 @@ class Conversation:
         """A session of an image of its own, so that it follows the server's default model unless one was chosen."""
         image = await self._agentx.images.create(ImageConfig(model=self._model), container_id=self._container_id)
         await self.resume(image.session_id)
+        self._untouched = image.image_id
 
     async def resume(self, session_id: str) -> None:
         session = await self._agentx.sessions.get(session_id)
@@ -94,16 +100,35 @@ class Conversation:
 
     async def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of the turn; what was shown is read."""
+        if self._agent is None and self._session is not None:
+            # What it was in is gone with what was refused.
+            await self.start()
         if self._agent is None:
             raise RuntimeError("open() or start() comes first")
         content = (*self._attached, TextPart(text=text)) if self._attached else text
         self._attached = []
-        async with aclosing(self._agent.stream(content)) as events:
-            async for event in events:
-                yield event
+        refused = False
+        try:
+            async with aclosing(self._agent.stream(content)) as events:
+                async for event in events:
+                    refused = refused or (event.type == "error_occurred" and event.data.get("code") in REFUSED)
+                    yield event
+        except Refused:
+            refused = True
+            raise
+        finally:
+            await self._settle(refused=refused)
         with suppress(AgentVMError):
             # A server from before there were marks, or a key that may not set any: nothing is lost by it.
             await self._agentx.sessions.mark_read(self.session.session_id)
+
+    async def _settle(self, *, refused: bool) -> None:
+        """Of a first message that was refused nothing is left behind."""
+        made, self._untouched = self._untouched, None
+        if refused and made is not None:
+            self._agent = None
+            with suppress(AgentVMError):
+                await self._agentx.images.delete(made)
 
     async def interrupt(self) -> None:
         """Stops the running turn. By session and not by agent: after a reconnection the agent may be another."""

@@ -13,11 +13,16 @@ from agentvm.model.ids import SessionId
 from agentvm.protocol import commands as ask
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
+ROW_BYTES = 100
+"""What a session without anything in it takes."""
+
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
     peer = call.peer
     check_title(command.title)
     store, image = await call.image(command.image_id)
+    size = ROW_BYTES + len((command.title or "").encode())
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, size)
     session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
     await store.add_session(session)
     heard = peer.subscribe(session)

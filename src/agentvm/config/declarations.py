@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from agentvm.model.account import Allowance
 from agentvm.model.attachment import MAX_BYTES
 from agentvm.model.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES
 from agentvm.model.money import Rate
@@ -73,6 +74,15 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[Milliseconds | None, setting("As `defaults.timeout`, for this provider, whatever the tenant says.")] = (
         None
     )
+    own_keys: Annotated[
+        Switch | None,
+        setting(
+            "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
+        ),
+    ] = None
+    max_concurrent: Annotated[
+        Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):
@@ -331,6 +341,17 @@ class RetentionGroup(Group, frozen=True, kw_only=True):
     ] = None
 
 
+class PlanGroup(Group, frozen=True, kw_only=True):
+    limits: Annotated[
+        Allowance | None,
+        setting("What a tenant with this plan may use as a whole, by metric: `{tokens_per_day: 100000, containers: 50}`."),
+    ] = None
+    users: Annotated[
+        Allowance | None,
+        setting("What each of its users may use, by metric, unless a limit of their own says otherwise."),
+    ] = None
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -343,3 +364,4 @@ class Root(Group, frozen=True, kw_only=True):
     compaction: CompactionGroup = CompactionGroup()
     otel: OtelGroup = OtelGroup()
     retention: RetentionGroup = RetentionGroup()
+    plans: dict[str, PlanGroup] = msgspec.field(default_factory=dict)

@@ -24,6 +24,7 @@ from agentvm.config.together import (
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
+from agentvm.model.account import Plan
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
@@ -47,6 +48,8 @@ class ProviderConfig:
     """Not shown: it may carry credentials."""
     timeout: float | None = None
     """Seconds that it may be silent; None for what the turn's own limits say."""
+    max_concurrent: int | None = None
+    """Model calls at a time, of all tenants together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,8 @@ class ServerConfig:
     """Keys by driver, for those that `llm_api_key` does not serve."""
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
     """Providers by names of your own, for `llm_provider`, `fallback`, and images that name them."""
+    own_keys: Mapping[str, bool] = field(default_factory=dict)
+    """Whether tenants may use a key of their own, by provider; where it is not said, see `takes_own_keys`."""
     fallback: tuple[str, ...] = ()
     """Who is asked, in this order, when the default provider is out."""
     model_dir: Path | None = None
@@ -118,6 +123,8 @@ class ServerConfig:
     """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
     allow_unpriced: bool | None = None
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    """Plans of your own, or in the place of those that there are: see `agentvm.tenants.plans`."""
     titles: TitlesBy = "first-words"
     """How a session without a title gets one after its first exchange."""
     otel: OtelConfig = OtelConfig()
@@ -213,8 +220,21 @@ class ServerConfig:
             base_url=base_url,
             timeout=self.limits.turn_seconds,
             silence=entry.timeout,
+            max_calls=entry.max_concurrent,
             model_dir=self.model_dir,
         )
+
+    def takes_own_keys(self, provider: str) -> bool:
+        """Whether a tenant may use a key of its own with a provider.
+
+        Unless it is said: at a vendor's own address yes, where the key is one of the tenant's account; at an address of the
+        operator's no, where any key would do and the operator bears the cost.
+        """
+        said = self.own_keys.get(provider)
+        if said is not None:
+            return said
+        # The tenant's key for a provider named after its driver goes to the vendor, whatever address the server itself uses.
+        return provider not in self.providers or provider in DRIVERS or self.driver_settings(provider).base_url is None
 
     def bystander_settings(self, name: str) -> DriverSettings:
         """What a provider is opened with that is not the default one: the default one's key and address are not for it."""

@@ -3,6 +3,7 @@
 import errno
 import functools
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -25,6 +26,8 @@ from agentvm.server.descriptors import Silent
 from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER
+
+SWITCH_SECONDS = 0.001
 
 HEARTBEAT = 30.0
 """Seconds between pings, and that a pong may take: a dead peer is noticed within two."""
@@ -73,6 +76,8 @@ class Listener:
     async def listen(self, host: str, port: int) -> AsyncIterator[int]:
         """Yields the port once peers can connect; leaving ends every connection."""
         bound = bind(host, port)
+        # A thread of the database that decodes rows gives way to the event loop after this long.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         self.app.bound_to = host
         self.app.gate.streams.reopen()
         config = uvicorn.Config(

@@ -81,7 +81,7 @@ async def test_with_a_user_go_their_limits() -> None:
         assert (await world.ask("PUT", "/v1/quotas", quota, key=acme.admin)).status == 200
         assert (await world.ask("DELETE", f"/v1/users/{acme.user_id}", key=acme.admin)).status == 204
         book = await world.vm.office.quotas.book(acme.tenant_id)
-        assert book.counters == {}
+        assert [key for key in book.counters if key[1] is not None] == []
 
 
 async def test_who_administers_some_containers_binds_nobody_to_others() -> None:

@@ -32,7 +32,7 @@ MOST_DROPPED_BYTES = 64 * 1024 * 1024
 MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 """How much of what was stored and then not needed may wait for the next collection."""
 
-_GIVEN_UP = 1
+GIVEN_UP = 1
 """As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
 
 _FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
@@ -48,11 +48,11 @@ _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
 _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
-_GIVE_UP = f"UPDATE blobs SET begun_at = {_GIVEN_UP} WHERE digest = ?"
+_GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
 _COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
 _GIVE_UP_KEY = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
-_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {_GIVEN_UP}"
-_DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {_GIVEN_UP}"
+_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP}"
+_DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {GIVEN_UP}"
 _GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
@@ -145,7 +145,7 @@ class SqliteAttachmentStore:
             if fetch(connection, _ALL_GIVEN_UP, ())[0][0] > MAX_GIVEN_UP_BYTES:
                 connection.execute(_DROP_GIVEN_UP)
             name = f"upload:{secrets.token_hex(16)}"
-            connection.execute(_ADD_BLOB, (name, size, max(now, _GIVEN_UP + 1)))
+            connection.execute(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
             return name
 
         begun = await self._database.write(begin)
@@ -229,7 +229,7 @@ def attach(
 
 def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
     """The key of bytes that come piece by piece and are nobody's yet."""
-    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, _GIVEN_UP + 1)))
+    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, GIVEN_UP + 1)))
     return connection.last_insert_rowid()
 
 

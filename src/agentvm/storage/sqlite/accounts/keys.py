@@ -41,7 +41,7 @@ class SqliteKeyStore:
     """See `agentvm.storage.accounts.KeyStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, key: ApiKey, digest: bytes) -> None:
