@@ -149,7 +149,9 @@ class World:
         return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_messages(self.image.session_id)
 
     async def turns(self) -> tuple[Turn, ...]:
-        return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_turns(self.image.session_id)
+        return (
+            await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).log(self.image.session_id).list_turns()
+        )
 
 
 def types(events: Sequence[dict[str, Any]], turn_id: str | None = None) -> list[str]:

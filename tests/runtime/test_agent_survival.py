@@ -205,7 +205,7 @@ async def test_a_turn_whose_session_was_deleted_before_the_crash_ends_without_a_
             while await world.store.list_unfinished():
                 await anyio.lowlevel.checkpoint()
         home = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
-        assert [turn.outcome for turn in await home.list_turns(other)] == ["interrupted"]
+        assert [turn.outcome for turn in await home.log(other).list_turns()] == ["interrupted"]
         assert driver.prompts == []
 
 

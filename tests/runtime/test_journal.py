@@ -119,11 +119,11 @@ async def test_messages_and_turns_are_rows_when_their_events_are_told() -> None:
         container = desk.store.tenant(DEFAULT_TENANT).container(C1)
         log = await desk.open()
         await desk.emit(log, UserMessage(message=HELLO), begin())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.turn_id, turn.outcome, turn.attempts, turn.accepted_at) == (ONE, None, 0, 10)
         again = TurnResumed(turn_id=ONE, message_id=MessageId("m1"), attempt=2, timestamp=20)
         await desk.emit(log, again, TextDelta(text="x"), SilentMessage(message=EMPTY), end())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.outcome, turn.attempts, turn.usage, turn.ended_at) == ("completed", 2, USAGE, 25)
         assert await container.list_messages(log.session_id) == (HELLO, EMPTY)
         assert desk.cursors() == [1, 2, 3, 4, 5]

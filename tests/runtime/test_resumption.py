@@ -124,7 +124,7 @@ async def test_a_session_in_quarantine_is_not_read_and_its_turn_ends(prepared: P
     notes: list[str] = []
     async with open_world(ScriptedDriver(), path=prepared.path, watch=lambda store: Watched(store, None, notes)) as world:
         await finished(world.store)
-        ended = await world.store.tenant(DEFAULT_TENANT).container(ContainerId("c1")).list_turns(SessionId("a"))
+        ended = await world.store.tenant(DEFAULT_TENANT).container(ContainerId("c1")).log(SessionId("a")).list_turns()
         assert [turn.outcome for turn in ended] == ["failed"]
     assert {note for note in notes if note.endswith(" a")} <= {"counted a"}
 

@@ -170,7 +170,7 @@ async def test_a_history_that_cannot_be_read_sets_its_session_aside_and_others_g
             while await world.store.list_unfinished():
                 await anyio.lowlevel.checkpoint()
         outcomes = [
-            [turn.outcome for turn in await container.list_turns(session_id)]
+            [turn.outcome for turn in await container.log(session_id).list_turns()]
             for session_id in (world.image.session_id, other.session_id)
         ]
         assert outcomes == [["completed"], ["failed"]]

@@ -51,7 +51,7 @@ class Past:
             container_id = await store.tenant(tenant_id).find_session(SessionId(session))
             if container_id is None:
                 raise NotFound("There is no such session")
-            turns = await store.tenant(tenant_id).container(ContainerId(container_id)).list_turns(SessionId(session))
+            turns = await store.tenant(tenant_id).container(ContainerId(container_id)).log(SessionId(session)).list_turns()
             return [_plain(turn) for turn in turns[::-1][:limit]]
 
         return self._run(look)

@@ -104,7 +104,7 @@ class Branches:
         if not content:
             raise InvalidInput("content must not be empty")
         await self.speaker.check_attached(origin.container_id, content)
-        size = len(msgspec.json.encode(content))
+        size = self.speaker.measure(content)
         return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
 
     async def regenerate(

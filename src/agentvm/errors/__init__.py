@@ -95,6 +95,10 @@ class UnknownCommand(InvalidInput):
     code = "unknown_command"
 
 
+class InputTooLarge(InvalidInput):
+    code = "input_too_large"
+
+
 class Unprocessable(InvalidInput):
     code = "unprocessable"
 

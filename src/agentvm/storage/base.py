@@ -162,14 +162,14 @@ class ContainerStore(Protocol):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
-    async def list_recent_messages(self, session_id: SessionId, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
-        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether older ones exist.
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
 
-        The newest message is always returned, also if it alone is larger. Messages that do not fit are never read into memory.
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is
+        given. Messages that do not fit are never read into memory.
         """
-
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
 
     def log(self, session_id: SessionId) -> "LogStore": ...
 
@@ -197,6 +197,9 @@ class LogStore(Protocol):
 
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
+
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
 
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""

@@ -50,7 +50,7 @@ async def use_everything(store: SqliteStore) -> None:
     await home.set_title(SESSION, "t", now=2)
     await home.list_messages(SESSION)
     await home.list_recent_messages(SESSION, 1_000)
-    await home.list_turns(SESSION)
+    await home.log(SESSION).list_turns()
     await store.tenant(ACME).list_containers()
     await store.tenant(ACME).find_image(IMAGE)
     await store.tenant(ACME).find_session(SESSION)

@@ -49,7 +49,9 @@ class UnboundedTenant(SqliteTenantStore):
 
 
 class UnboundedContainer(SqliteContainerStore):
-    async def list_recent_messages(self, session_id: SessionId, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
         return await self.list_messages(session_id), False
 
 

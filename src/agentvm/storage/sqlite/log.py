@@ -13,7 +13,7 @@ from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, Reading, Recalled, SessionWrite
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session
+from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session, read_turns
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions.summaries import read_turn, recall, refuse, store_summary
 
@@ -108,6 +108,11 @@ class SqliteLogStore:
             return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
 
         return await self._database.read(read)
+
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+        tenant_id, container_id, session_id = self._scope
+        return await self._database.read(lambda connection: read_turns(connection, (tenant_id, container_id), session_id))
 
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none."""

@@ -103,25 +103,31 @@ ORDER BY position LIMIT ?
 RECENT_MESSAGES = """
 WITH RECURSIVE
     home AS MATERIALIZED (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
-    recent (position, total) AS (
-        SELECT position, length(body) FROM messages
-        WHERE position = (SELECT max(position) FROM messages WHERE session_key = (SELECT session_key FROM home))
+    newest AS MATERIALIZED (
+        SELECT max(position) AS position FROM messages WHERE session_key = (SELECT session_key FROM home)
+    ),
+    recent (position, total, number) AS (
+        SELECT position, length(body), 1 FROM messages
+        WHERE position = (SELECT position FROM newest) AND length(body) <= ?
         UNION ALL
-        SELECT older.position, recent.total + length(older.body)
+        SELECT older.position, recent.total + length(older.body), recent.number + 1
         FROM recent CROSS JOIN messages AS older ON older.position = (
             SELECT max(position) FROM messages
             WHERE session_key = (SELECT session_key FROM home) AND position < recent.position
         )
-        WHERE recent.total + length(older.body) <= ?
+        WHERE recent.total + length(older.body) <= ? AND recent.number < ?
     )
 SELECT position, body, NULL FROM recent JOIN messages USING (position)
 UNION ALL
 SELECT 0, NULL, EXISTS (
     SELECT 1 FROM messages
-    WHERE session_key = (SELECT session_key FROM home) AND position < (SELECT min(position) FROM recent)
+    WHERE session_key = (SELECT session_key FROM home)
+    AND position < coalesce((SELECT min(position) FROM recent), (SELECT position + 1 FROM newest))
 )
 ORDER BY position
 """
+
+_ANYTHING = 2**62
 
 
 def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
@@ -172,9 +178,10 @@ def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId, 
 
 
 def read_recent_messages(
-    connection: apsw.Connection, key: Key, session_id: SessionId, max_bytes: int
+    connection: apsw.Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
 ) -> tuple[tuple[Message, ...], bool]:
-    (_, _, truncated), *found = fetch(connection, RECENT_MESSAGES, (*key, session_id, max_bytes))
+    bounds = (max_bytes if strict else _ANYTHING, max_bytes, _ANYTHING if limit is None else limit)
+    (_, _, truncated), *found = fetch(connection, RECENT_MESSAGES, (*key, session_id, *bounds))
     return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
 
 

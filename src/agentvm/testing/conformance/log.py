@@ -151,6 +151,11 @@ async def check_recent_messages_stop_at_the_byte_budget(store: Store) -> None:
     assert await home.list_recent_messages(SESSION, 0) == ((texts[-1],), True)
     await home.log(SESSION).record(messages=[message("large", "x" * 50_000), message("small")], now=3)
     assert await home.list_recent_messages(SESSION, 35_000) == ((message("small"),), True)
+    assert await home.list_recent_messages(SESSION, 0, strict=True) == ((), True)
+    few, truncated = await home.list_recent_messages(SESSION, 1_000_000, limit=3)
+    assert ([one.id for one in few], truncated) == (["m9", "large", "small"], True)
+    assert await home.list_recent_messages(SESSION, 1_000_000, strict=True) == (await home.list_messages(SESSION), False)
+    assert await home.list_recent_messages(SessionId("gone"), 1_000, strict=True) == ((), False)
 
 
 async def check_recent_messages_leave_out_those_taken_back(store: Store) -> None:
