@@ -4,11 +4,10 @@ The code is contract, the text is for people. A message names the thing and, whe
 
     AgentVMError
     ├── InvalidInput            what the peer sent cannot be understood
-    │   ├── UnknownCommand · ResourceUriInvalid
+    │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
     │   └── Unprocessable       well formed, but what it says does not hold together
-    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
-    │       ├── ResourceVisibilityConflict · PromptUnresolved
-    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
+    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
+    │       └── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
@@ -22,9 +21,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
-    │   ├── HistoryTooLarge
-    │   ├── QuotaExceeded · WalletEmpty
-    │   └── ModelUnpriced
+    │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
@@ -32,11 +29,10 @@ The code is contract, the text is for people. A message names the thing and, whe
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey
     ├── ProviderError           the model's side failed (see `retryable`)
-    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited
-    │   ├── ProviderOverloaded · ProviderUnreachable · ProviderTimeout · ProviderProtocolError
+    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
+    │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
-    ├── ToolFailed
-    ├── TurnLimitReached
+    ├── ToolFailed · TurnLimitReached
     └── ChannelError            the client's side of a socket
         └── ChannelClosed · RequestTimeout · RemoteError
 """
@@ -93,10 +89,6 @@ class InvalidInput(AgentVMError):
 
 class UnknownCommand(InvalidInput):
     code = "unknown_command"
-
-
-class InputTooLarge(InvalidInput):
-    code = "input_too_large"
 
 
 class Unprocessable(InvalidInput):
@@ -182,10 +174,6 @@ class Unauthenticated(AccessDenied):
     code = "unauthenticated"
 
 
-class AuthenticationOff(AccessDenied):
-    code = "authentication_off"
-
-
 class PermissionDenied(AccessDenied):
     code = "permission_denied"
 
@@ -268,22 +256,6 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
-
-
-class ServerBusy(Refused):
-    code = "server_busy"
-
-
-class QueryTimeout(Refused):
-    """What was asked for takes longer to find than one asker may keep the database busy."""
-
-    code = "query_timeout"
-
-
-class HistoryTooLarge(Refused):
-    """What would have to be read of a session is more than is held in memory for one request."""
-
-    code = "history_too_large"
 
 
 class NotAvailable(AgentVMError):
@@ -388,10 +360,6 @@ class ModelUnavailable(ProviderError):
 
 class ToolFailed(AgentVMError):
     code = "tool_failed"
-
-
-class TurnLimitReached(AgentVMError):
-    code = "turn_limit_reached"
 
 
 class ChannelError(AgentVMError):
