@@ -124,6 +124,9 @@ class Quotas:
             for quota in quotas:
                 # In place: calls that have set something aside know the counter.
                 if (known := book.counters.get((quota.metric, quota.user_id))) is not None:
+                    if quota.metric == "storage_bytes" and known.quota != quota:
+                        # Another limit is held against what is there now, not a minute ago.
+                        known.begins = 0
                     known.quota = quota
             for counter in new:
                 book.add(counter)
