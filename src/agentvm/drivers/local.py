@@ -21,7 +21,6 @@ from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese, last_question
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.sending import report
 from agentvm.drivers.sent import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
@@ -122,7 +121,7 @@ def open_pool() -> httpx2.AsyncClient:
         transport=httpx2.AsyncHTTPTransport(verify=False, limits=limits),
         timeout=None,
         trust_env=False,
-        event_hooks={"request": [report, hold_body], "response": [forget_body]},
+        event_hooks={"request": [hold_body], "response": [forget_body]},
     )
 
 

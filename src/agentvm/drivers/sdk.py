@@ -16,7 +16,6 @@ import httpx2
 from agentvm.drivers.account_health import note_rate_limit
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
-from agentvm.drivers.sending import report
 from agentvm.drivers.sent import forget_body, hold_body
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
@@ -121,7 +120,7 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
         follow_redirects=False,
-        event_hooks={"request": [report, hold_body], "response": [refuse_long_waits, _note_busy, forget_body]},
+        event_hooks={"request": [hold_body], "response": [refuse_long_waits, _note_busy, forget_body]},
     )
 
 

@@ -4,11 +4,9 @@ Who makes a call watches it; a driver that speaks HTTP reports when the last byt
 stopped before has used nothing, one that is stopped after it has been read. A driver that reports nothing sends at once.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-
-import httpx2
 
 _watched: ContextVar["Sending | None"] = ContextVar("watched", default=None)
 
@@ -47,22 +45,6 @@ def will_report() -> None:
         call.will_report()
 
 
-async def report(request: httpx2.Request) -> None:
-    """A request hook: the call is told when all of the request was written."""
-    if (call := _watched.get()) is not None and isinstance(request.stream, httpx2.AsyncByteStream):
-        request.stream = _Reported(request.stream, call)
-
-
-class _Reported(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, call: Sending) -> None:
-        self._inner = inner
-        self._call = call
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._inner:
-            yield chunk
-        # Asked for more, so what there was is written.
-        self._call.sent()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+def watched() -> Sending | None:
+    """The call that the current task makes, if somebody watches it."""
+    return _watched.get()

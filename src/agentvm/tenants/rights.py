@@ -63,7 +63,10 @@ def check_over(principal: Principal, role: Role) -> None:
     if principal.may("system:admin"):
         return
     if role == "owner" and principal.role != "owner":
-        raise AccessDenied("Only an owner of the tenant, or the operator, may do this to an owner or make one")
+        raise AccessDenied(
+            "Only an owner of the tenant, or the operator, may do this to an owner or make one; an owner's key must have been "
+            "made since they are one"
+        )
     if role in ("admin", "owner") and not principal.may("tenants:admin"):
         raise PermissionDenied("tenants:admin")
 

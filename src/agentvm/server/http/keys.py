@@ -66,6 +66,7 @@ class Whoami(Record):
     user: str | None = None
     """The tenant's own name for them."""
     role: str | None = None
+    """That they act with: at most their own, and less with a key from before they were promoted."""
     key_id: KeyId | None = None
     permissions: tuple[str, ...]
     containers: tuple[str, ...] | None = None
@@ -152,7 +153,7 @@ async def whoami(ask: Ask[Nothing]) -> Whoami:
         tenant=None if tenant is None else tenant.slug,
         user_id=one.user_id,
         user=None if user is None else user.external_id,
-        role=None if user is None else user.role,
+        role=one.role,
         key_id=one.key_id,
         permissions=tuple(name for name in PERMISSIONS if one.may(name)),
         containers=one.containers,

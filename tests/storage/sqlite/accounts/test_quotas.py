@@ -39,7 +39,7 @@ async def test_everything_that_is_stored_counts(store: SqliteStore) -> None:
         before, counted = counted, await quotas.storage_bytes()
         assert counted - before >= least
 
-    large = msgspec.structs.replace(image().config, mcp_servers={"a": "x" * 10_000})
+    large = msgspec.structs.replace(image().config, variables={"a": "x" * 10_000})
     built = msgspec.structs.replace(image(), config=large)
     await here.create(1)
     await here.add_image(built, default_session(built))

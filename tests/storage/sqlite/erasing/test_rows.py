@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
+    "search_pending",
 )  # fmt: skip
 OF_TENANTS = (
     "users", "bindings", "api_keys", "quotas", "secrets", "definitions", "setting_changes", "exports", "resources",
@@ -51,7 +52,7 @@ async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(databas
         """
         return {name for (name,) in fetch(connection, query, ())}
 
-    stay = {"audit", "credits", "ledger", "tenants", "wallets"}
+    stay = {"asked", "audit", "credits", "ledger", "tenants", "wallets"}
     shadows = {"resource_fts"}
     assert await database.read(named) - stay - shadows == (set(OF_CONTAINERS) | set(OF_TENANTS)) & await database.read(named)
 
@@ -99,6 +100,25 @@ async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_me
     assert await other.attachments.read(kept.digest, 0) == bytes(CHUNK)
     assert (await count(database, "blobs"))["blobs"] == 1
     assert chunks[-1] == chunks[0] == len(content) // CHUNK
+
+
+async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_container_too(
+    database: Database, store: SqliteStore
+) -> None:
+    await fill(store)
+
+    def ask(connection: apsw.Connection) -> None:
+        connection.execute(
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (HOME,)
+        )
+
+    await database.write(ask)
+    await store.erasing.delete_container(ACME, HOME, now=9)
+    await erase(store)
+    query = "SELECT container_id FROM asked UNION SELECT container_id FROM ledger"
+    names = await database.read(lambda connection: fetch(connection, query, ()))
+    assert len(names) == 1
+    assert names[0][0].startswith(ERASED_NAME)
 
 
 async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: Database, store: SqliteStore) -> None:

@@ -27,7 +27,7 @@ class SqliteAskedStore:
     """See `agentvm.storage.accounts.AskedStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, call: AskedCall) -> None:

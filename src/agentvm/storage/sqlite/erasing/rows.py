@@ -60,6 +60,8 @@ _BLOB_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
 _DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
 _LEDGER = "SELECT position, container_id FROM ledger WHERE tenant_id = ? AND position > ? ORDER BY position LIMIT ?"
 _RENAME = "UPDATE ledger SET container_id = ? WHERE position = ?"
+_ASKED = "SELECT DISTINCT container_id FROM asked WHERE {where}"
+_RENAME_ASKED = "UPDATE asked SET container_id = ? WHERE tenant_id = ? AND container_id = ?"
 _SET_LEDGER_PLACE = "UPDATE erasures SET ledger_place = ? WHERE erasure_key = ?"
 _DROP_CONTAINERS = "DELETE FROM containers WHERE position IN (SELECT position FROM containers WHERE {where} LIMIT ?)"
 _DROP_MARKS = """
@@ -248,6 +250,7 @@ def _drop_accounts(connection: apsw.Connection, job: Job) -> Advanced | None:
 def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
     found = fetch(connection, _LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
     if not found:
+        _rename_asked(connection, job)
         return None
     for position, container_id in found:
         if container_id.startswith(ERASED_NAME) or job.container_id not in (None, container_id):
@@ -255,6 +258,13 @@ def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
         connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
     connection.execute(_SET_LEDGER_PLACE, (found[-1][0], job.erasure_key))
     return MORE
+
+
+def _rename_asked(connection: apsw.Connection, job: Job) -> None:
+    """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
+    for (container_id,) in fetch(connection, _ASKED.format(where=job.where), job.scope):
+        if not container_id.startswith(ERASED_NAME):
+            connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
 
 
 def pseudonym(salt: bytes, container_id: str) -> str:
