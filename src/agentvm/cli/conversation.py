@@ -137,7 +137,7 @@ class Conversation:
 
     async def _enter(self, session: SessionHandle) -> None:
         self._agent = await session.resume()
-        self._session = session
+        self._session, self._untouched = session, None
 
     async def _describe(self, session: SessionHandle) -> Listed:
         label = session.record.title or first_words(await session.messages())

@@ -38,9 +38,10 @@ The code is contract, the text is for people. A message names the thing and, whe
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import ClassVar, Literal, Self
+
+from agentvm.errors.quota import quota_text
 
 _LONGEST_NAME = 200
 
@@ -195,36 +196,13 @@ class Refused(AgentVMError):
     code = "refused"
 
 
-def _in_numbers(count: int) -> str:
-    return f"{count:,}"
-
-
-def _in_dollars(nano: int) -> str:
-    return f"${nano / 1_000_000_000:,.6f}".rstrip("0").rstrip(".")
-
-
-_LIMITS = {
-    "tokens_per_day": "Daily token limit",
-    "tokens_per_month": "Monthly token limit",
-    "budget_per_month": "Monthly budget",
-    "requests_per_minute": "Limit of requests a minute",
-    "storage_bytes": "Limit of stored bytes",
-    "export_bytes_per_day": "Daily limit of exported bytes",
-}
-"""What people call a limit; those that are not here have only their name."""
-
-
 class QuotaExceeded(Refused):
     """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
 
     code = "quota_exceeded"
 
     def __init__(self, metric: str, *, limit: int, used: int, adding: int = 1, reset_at: int | None = None) -> None:
-        said = _in_dollars if metric.startswith("budget") else _in_numbers
-        left, needs = said(max(0, limit - used)), f"; this request needs at least {said(adding)}" if adding > 1 else ""
-        day = "" if metric.endswith("_per_day") else "%Y-%m-%d "
-        wait = "" if reset_at is None else f" until {datetime.fromtimestamp(reset_at / 1000, UTC):{day}%H:%M} UTC"
-        super().__init__(f"{_LIMITS.get(metric, f'Limit {metric}')}: {left} of {said(limit)} left{wait}{needs}")
+        super().__init__(quota_text(metric, limit=limit, used=used, adding=adding, reset_at=reset_at))
         self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at

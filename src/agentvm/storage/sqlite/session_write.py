@@ -70,7 +70,7 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*pieces, tuple(some)] if some else pieces
 
 
-def _turn_row(turn: Turn) -> tuple[apsw.SQLiteValue, ...]:
+def _turn_row(turn: Turn) -> tuple[object, ...]:
     return (
         turn.turn_id,
         turn.message_id,
