@@ -20,8 +20,10 @@ from agentvm.model.message import (
     UserMessage,
     decode_message,
     encode_message,
+    rough_size,
 )
 from agentvm.model.usage import Usage
+from agentvm.testing.conformance.records import EVERY_KIND
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = texts.map(MessageId)
@@ -119,3 +121,10 @@ def test_messages_have_the_shapes_1x_clients_read() -> None:
 def test_the_text_of_an_answer_leaves_its_thinking_out() -> None:
     content = (ThinkingPart(reasoning="hm"), TextPart(text="a"), TextPart(text="b"))
     assert AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=content).text == "ab"
+
+
+def test_the_rough_size_of_a_message_is_that_of_what_it_holds() -> None:
+    for message in EVERY_KIND:
+        assert 0 <= rough_size(message) <= len(encode_message(message))
+    long = UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * 1_000)
+    assert rough_size(long) == 1_000

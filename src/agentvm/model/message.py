@@ -112,6 +112,23 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
+def rough_size(message: Message) -> int:
+    """About how many bytes a message takes in memory; cheap, whatever it holds."""
+    match message:
+        case UserMessage(content=str(text)) | ErrorMessage(content=text):
+            return len(text)
+        case UserMessage(content=parts):
+            return sum(
+                len(part.text if isinstance(part, TextPart) else part.data) for part in parts if not isinstance(part, str)
+            )
+        case AssistantMessage(content=parts):
+            return sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
+        case ToolResultMessage(tool_result=result):
+            return len(result.output.value)
+        case ToolCallMessage():
+            return 0
+
+
 def encode_message(message: Message) -> bytes:
     return _encoder.encode(message)
 

@@ -327,12 +327,18 @@ class Agent:
             accepted = self.inbox.popleft()
             with self._handling(accepted):
                 try:
-                    await take_up(self._ports, self.tenant_id, accepted)
-                    await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                    await self._take_up(accepted)
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
                 accepted.over.set()
+
+    async def _take_up(self, accepted: Accepted) -> None:
+        """What the turn has done and used before a restart. That is charged also if it cannot go on."""
+        try:
+            await take_up(self._ports, self.tenant_id, accepted)
+        finally:
+            await settle_up(self._ports, self.tenant_id, self.image, accepted)
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
@@ -340,8 +346,7 @@ class Agent:
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):
-                await take_up(self._ports, self.tenant_id, accepted)
-                await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                await self._take_up(accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self.voice.log()
                 if accepted.resumed:
