@@ -30,7 +30,6 @@ from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.resumption import begin_again, take_up
-from agentvm.runtime.settlement import settle_up
 from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
@@ -327,18 +326,11 @@ class Agent:
             accepted = self.inbox.popleft()
             with self._handling(accepted):
                 try:
-                    await self._take_up(accepted)
+                    await take_up(self._ports, self.tenant_id, self.image, accepted)
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
                 accepted.over.set()
-
-    async def _take_up(self, accepted: Accepted) -> None:
-        """What the turn has done and used before a restart. That is charged also if it cannot go on."""
-        try:
-            await take_up(self._ports, self.tenant_id, accepted)
-        finally:
-            await settle_up(self._ports, self.tenant_id, self.image, accepted)
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
@@ -346,7 +338,7 @@ class Agent:
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):
-                await self._take_up(accepted)
+                await take_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self.voice.log()
                 if accepted.resumed:

@@ -15,12 +15,14 @@ from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextD
 from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId, TenantId
+from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import recovery, suspects, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
+from agentvm.runtime.settlement import settle_up
 from agentvm.runtime.turn import PendingCall, TurnState
 from agentvm.storage.base import LogStore, SessionWrite
 
@@ -61,8 +63,18 @@ async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], 
         accepted.counted = True
 
 
-async def take_up(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
-    """Finds out what the turn has done. `SessionQuarantined` for one of a session that is set aside: that is not read."""
+async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
+    """Finds out what the turn has done and used; that is charged also if it cannot go on.
+
+    `SessionQuarantined` for one of a session that is set aside: that is not read.
+    """
+    try:
+        await _look(ports, tenant_id, accepted)
+    finally:
+        await settle_up(ports, tenant_id, image, accepted)
+
+
+async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     left = accepted.left
     if left is None:
         return
