@@ -2,6 +2,7 @@
 
 EVENT_NOTES: dict[str, str] = {
     "container_created": "A container is new.",
+    "container_deleted": "A container was deleted with all that was in it, for good; a client forgets it.",
     "image_created": "An image was built.",
     "image_updated": "An image was renamed, described or built anew.",
     "image_deleted": "An image and its histories are gone; one that went with its last session comes back with it.",
@@ -69,6 +70,9 @@ COMMAND_NOTES: dict[str, str] = {
     "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
     "container_list": "Lists the containers within reach, oldest first, at most 1,000 per page; `nextCursor` is the "
     "`cursor` of the next page.",
+    "container_delete": "Deletes a container with all that is in it, for good; its turns are stopped first. Emits "
+    "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
+    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with `container_erasing`.",
     "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
     "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
     "`resources:read`.",
@@ -113,7 +117,9 @@ COMMAND_NOTES: dict[str, str] = {
     "session_history": "The messages of a session page by page, from either end, or around one of them. A cursor is the place "
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
-    "must be in a message; one of three letters or more may be the beginning of a longer one. Fails with `invalid_input`.",
+    "must be in a message; one of three letters or more may be the beginning of a longer one. "
+    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails "
+    "with `invalid_input`.",
     "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
     "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
     "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "

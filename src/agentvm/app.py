@@ -19,7 +19,7 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
-from agentvm.live import Live, Rules, open_models, open_oidc, open_retainer, open_watched, tend
+from agentvm.live import Live, Rules, open_eraser, open_models, open_oidc, open_retainer, open_watched, tend
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
@@ -336,9 +336,11 @@ async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
 
 async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
     await vm.office.access.ensure_default_tenant()
-    _hear_of_ends(vm, ended)
+    # Whose rights end is sent away; what runs for them is stopped, and what is deleted is erased.
+    ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
-    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run):
+    eraser = open_eraser(vm.office, vm.runtime, vm.stop_turns)
+    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run, eraser.run):
         tasks.start_soon(keep)
     tasks.start_soon(beside.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)
@@ -348,12 +350,6 @@ async def _follow(settings: Centre, live: Live, log_level: str, own_keys: OwnKey
     """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
     await live.follow(replace(settings.config, log_level=log_level), settings.config)
     settings.bind(live, own_keys.unusable)
-
-
-def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
-    """Whose rights end is sent away, and what runs for them is stopped."""
-    ended.append(vm.dismiss)
-    vm.office.people.stop = vm.stop_turns
 
 
 async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:

@@ -26,13 +26,14 @@ from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
+from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite.datadir import DATABASE
 from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
-from agentvm.tenants.people import Guarded
+from agentvm.tenants.people import Guarded, Stop
 from agentvm.tenants.price import Prices
 
 if TYPE_CHECKING:
@@ -239,6 +240,21 @@ class Resident:
         present = self._runtime.roster.get(tenant_id, container_id, session_id)
         if present is not None:
             await self._runtime.stop_agent(present)
+
+
+class Erased:
+    """What memory knows of things that are being erased; see `agentvm.sessions.erasing.Presence`."""
+
+    def __init__(self, runtime: Runtime, stop: Stop) -> None:
+        self.stop = stop
+        self.forget = runtime.forget_session
+
+
+def open_eraser(office: Office, runtime: Runtime, stop: Stop) -> Eraser:
+    """Erases what is deleted, and what was when the server was last stopped."""
+    eraser = Eraser(office.store, Erased(runtime, stop))
+    office.people.stop, office.people.erase = stop, eraser.wake
+    return eraser
 
 
 def open_retainer(settings: Centre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:

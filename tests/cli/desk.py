@@ -41,6 +41,8 @@ def standing(variables: dict[str, str], given: str) -> Iterator[None]:
     for name in kept:
         if name.startswith(("AVM_", "LLM_")):
             del os.environ[name]
+    # Nobody's profiles, unless the test has some of its own.
+    os.environ["XDG_CONFIG_HOME"] = os.devnull
     os.environ.update(variables)
     sys.stdin = io.StringIO(given)
     try:
@@ -51,9 +53,12 @@ def standing(variables: dict[str, str], given: str) -> Iterator[None]:
         os.environ.update(kept)
 
 
-def avm(*arguments: str, url: str, key: str | None = None, given: str = "") -> Done:
-    """Runs a command to its end, in this thread."""
-    variables = {"AVM_URL": url} if key is None else {"AVM_URL": url, "AVM_KEY": key}
+def avm(
+    *arguments: str, url: str | None, key: str | None = None, given: str = "", variables: dict[str, str] | None = None
+) -> Done:
+    """Runs a command to its end, in this thread. `variables` are set besides those of the URL and the key."""
+    named = {"AVM_URL": url, "AVM_KEY": key, **(variables or {})}
+    variables = {name: value for name, value in named.items() if value is not None}
     with standing(variables, given), redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = run(arguments)
     return Done(code, out.getvalue(), err.getvalue())

@@ -43,7 +43,7 @@ def test_an_error_names_its_code_and_its_request() -> None:
 def test_who_is_not_let_in_is_told_how_to_give_a_key(key: str | None) -> None:
     with answering(refusing(401, "unauthenticated", "Authentication is needed")) as (url, asked):
         done = avm("whoami", url=url, key=key)
-    assert done.code == 1
+    assert done.code == 4
     assert "AVM_KEY=<key>" in done.err
     assert "--key-file" in done.err
     assert KEY not in done.err
@@ -59,7 +59,7 @@ def test_nobody_there_says_to_start_a_server() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     done = avm("whoami", url=f"http://127.0.0.1:{port}", key=KEY)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (3, "")
     assert done.err.startswith(f"Error: Cannot connect to http://127.0.0.1:{port}: ")
     assert f"avm serve --port {port}" in done.err
     assert KEY not in done.err
@@ -78,7 +78,7 @@ def test_a_server_that_hangs_up_is_explained() -> None:
         thread.start()
         done = avm("whoami", url=f"http://127.0.0.1:{rude.getsockname()[1]}")
         thread.join()
-    assert done.code == 1
+    assert done.code == 3
     assert "Cannot connect" in done.err
 
 
@@ -114,25 +114,27 @@ def test_an_address_that_is_none_is_wrong_and_a_key_in_it_is_not_repeated() -> N
 def test_the_sockets_address_is_understood_too() -> None:
     with answering(lambda asked: (200, {"tenant": "acme"})) as (url, asked):
         for address in (url.replace("http", "ws") + "/ws", url.removeprefix("http://"), f"{url}/"):
-            assert avm("whoami", url=address).out == "Tenant      acme\nContainers  all of the tenant\n"
+            said = f"Server      {url}\nTenant      acme\nContainers  all of the tenant\n"
+            assert avm("whoami", url=address).out == said
     assert {one.path for one in asked} == {"/v1/auth/whoami"}
 
 
 def test_a_key_over_an_open_network_is_warned_of() -> None:
     done = avm("whoami", url="http://unknown.invalid", key=KEY)
-    assert done.code == 1
+    assert done.code == 3
     assert done.err.startswith("Warning: your key goes over the network unencrypted")
 
 
 def test_a_deletion_without_anybody_to_ask_is_wrong_usage_and_does_nothing() -> None:
-    with answering(lambda asked: (200, {"slug": "acme"})) as (url, asked):
+    with answering(lambda asked: (200, {"slug": "acme", "keyId": "k1"})) as (url, asked):
         assert avm("key", "revoke", "k1", url=url).code == 2
         declined = avm("key", "revoke", "k1", url=url, given="n\n")
         assert (declined.code, "Nothing was done." in declined.err) == (1, True)
-        assert asked == []
+        assert {one.method for one in asked} == {"GET"}
+        asked.clear()
         assert avm("key", "revoke", "k1", url=url, given="y\n").code == 0
         assert avm("tenant", "delete", "acme", "--yes", url=url).code == 0
-    assert [one.method for one in asked] == ["DELETE", "GET", "DELETE"]
+    assert [one.method for one in asked] == ["GET", "DELETE", "GET", "DELETE"]
 
 
 @pytest.mark.parametrize("name", ["", ".", ".."])

@@ -34,7 +34,7 @@ async def test_a_file_goes_up_and_comes_back(tmp_path: Path) -> None:
         assert (await desk.record("attachment", "get", reference, "-o", str(copy), "--force"))["bytes"] == len(BODY)
         assert "is deleted" in await desk.ok("attachment", "delete", reference, "--yes")
         gone = await desk.avm("attachment", "get", reference, "-o", str(tmp_path / "none"))
-        assert (gone.code, "attachment_not_found" in gone.err) == (1, True)
+        assert (gone.code, "attachment_not_found" in gone.err) == (5, True)
         assert not (tmp_path / "none").exists()
         assert "no files" in (await desk.avm("attachment", "list", "--container", "notes")).err
 

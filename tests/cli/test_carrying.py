@@ -95,7 +95,7 @@ async def test_a_page_is_written_or_printed(tmp_path: Path) -> None:
 async def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
     async with open_desk() as desk:
         done = await desk.avm("export", "--session", "nobody", "-o", str(tmp_path / "x.zip"))
-        assert (done.code, "session_not_found" in done.err) == (1, True)
+        assert (done.code, "session_not_found" in done.err) == (5, True)
         (tmp_path / "bad").write_text("[{}]")
         done = await desk.avm("import", str(tmp_path / "bad"), "--from", "claude", "--container", "c")
         assert (done.code, "chat_messages" in done.err) == (1, True)
@@ -108,7 +108,7 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     for command in (["export", "-o", str(tmp_path / "x")], ["import", str(tmp_path / "a")]):
         done = avm(*command, url="http://127.0.0.1:9")
-        assert (done.code, "Cannot connect" in done.err) == (1, True)
+        assert (done.code, "Cannot connect" in done.err) == (3, True)
 
 
 def test_the_questions_are_as_they_should_be(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ async def test_a_lost_connection_and_its_return_are_announced(tmp_path: Path) ->
 
 def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
     done = run_avm("chat", "--url", "ws://127.0.0.1:9/ws", env=environment(tmp_path), given="hello\n")
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (3, "")
     assert "avm serve --port 9" in done.stderr
     assert "avm chat --local" in done.stderr
 

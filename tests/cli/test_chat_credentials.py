@@ -61,7 +61,7 @@ async def test_the_operators_key_chats_in_the_container_default(guarded: Running
 async def test_no_key_and_a_wrong_one_are_explained_and_end_the_chat(guarded: RunningServer, tmp_path: Path, key: str) -> None:
     env = environment(tmp_path, AVM_KEY=key)
     done = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--url", guarded.url, env=env, given="hello"))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (4, "")
     assert "AVM_KEY=<key>" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "avm_wrong" not in done.stderr
@@ -76,7 +76,7 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
         await keyboard.see("Connection lost for good")
         keyboard.press("hello?\n")
         await keyboard.see("Error: The server no longer accepts these credentials")
-        assert await keyboard.wait() == 1
+        assert await keyboard.wait() == 4
 
 
 async def test_a_key_for_containers_by_pattern_has_to_say_which(guarded: RunningServer, tmp_path: Path) -> None:
@@ -90,4 +90,4 @@ async def test_a_key_for_containers_by_pattern_has_to_say_which(guarded: Running
     done = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--container", "team-a", env=env, given="hello"))
     assert (done.returncode, done.stdout) == (0, "hello\n")
     refused = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--container", "other", env=env, given="hello"))
-    assert (refused.returncode, refused.stderr) == (1, "Error: Container other is not yours\n")
+    assert (refused.returncode, refused.stderr) == (4, "Error: Container other is not yours\n")

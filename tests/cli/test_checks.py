@@ -6,6 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tests.cli.fake_server import answering, refusing
 
 from agentvm.cli import checks
 from agentvm.config import ServerConfig
@@ -103,14 +104,14 @@ def test_the_model_and_its_address_are_named() -> None:
 
 def test_a_package_that_is_missing_matters_to_the_driver_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "PACKAGES", {"local": "no_such_package", "openai": "json"})
-    assert [finding.status for finding in checks.check_packages("openai")] == ["warn", "ok"]
+    assert [finding.status for finding in checks.check_packages("openai")] == ["ok", "ok"]
     assert [finding.status for finding in checks.check_packages("local")] == ["fail", "ok"]
 
 
 def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
     config = ServerConfig(model_dir=tmp_path)
     assert checks.check_weights(config, "local", "").status == "fail"
-    assert checks.check_weights(config, "anthropic", "claude").status == "warn"
+    assert checks.check_weights(config, "anthropic", "claude").status == "ok"
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF, but not the one")
     assert checks.check_weights(config, "local", "").status == "fail"
     assert checks.check_weights(config, "local", "mine").status == "fail"
@@ -133,6 +134,34 @@ def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypa
     assert checks.check_weights(ServerConfig(model_dir=tmp_path), "local", "").status == "fail"
     monkeypatch.setattr(Path, "exists", refuse)
     assert checks.check_data_dir(tmp_path).status == "fail"
+
+
+def test_a_server_that_is_well_is_told_without_a_warning(tmp_path: Path) -> None:
+    told = {"version": "9.9", "status": "ok", "checks": [{"name": "disk", "status": "warn", "message": "almost full"}]}
+    answers = {"/v1/auth/whoami": {"auth": "on"}, "/v1/status": told}
+    with answering(lambda asked: (200, answers[asked.path])) as (url, asked):
+        findings = checks.examine_running(url, tmp_path, KEY)
+        assert findings is not None
+        assert [(finding.name, finding.status) for finding in findings] == [("server", "ok"), ("auth", "ok"), ("disk", "warn")]
+    assert asked[0].key == "Bearer sk-hidden"
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "unauthenticated"), (403, "permission_denied")])
+def test_who_may_not_see_how_a_server_is_hears_that_it_runs(status: int, code: str, tmp_path: Path) -> None:
+    with answering(refusing(status, code, "No")) as (url, _):
+        findings = checks.examine_running(url, tmp_path, None)
+        assert findings is not None
+        (finding,) = findings
+    assert (finding.name, finding.status) == ("server", "ok")
+
+
+def test_a_server_that_holds_its_data_and_does_not_answer_is_a_failure(tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:1"
+    assert checks.examine_running(nowhere, tmp_path, None) is None
+    with lock_data_dir(tmp_path):
+        findings = checks.examine_running(nowhere, tmp_path, None)
+        assert findings is not None
+        assert [finding.status for finding in findings] == ["fail"]
 
 
 def test_a_free_port_is_free() -> None:

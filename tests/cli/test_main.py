@@ -7,7 +7,7 @@ import pytest
 from tests.cli.program import WAIT, environment, run_avm
 
 from agentvm.cli import main
-from agentvm.errors import ConfigInvalid, NotFound
+from agentvm.errors import ConfigInvalid, DataDirInUse, NotFound
 
 LOADED_BY_HELP = """
 import sys
@@ -42,7 +42,9 @@ def run_broken(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
 def test_help_loads_nothing_but_click_and_the_version(tmp_path: Path) -> None:
     command, env = [sys.executable, "-c", LOADED_BY_HELP], environment(tmp_path)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=WAIT, check=True)
-    assert done.stderr.strip() == "['agentvm', 'agentvm.cli', 'agentvm.cli.main', 'agentvm.version'] ['click']"
+    assert done.stderr.strip() == (
+        "['agentvm', 'agentvm.cli', 'agentvm.cli.exit_codes', 'agentvm.cli.main', 'agentvm.version'] ['click']"
+    )
     assert "Run the server." in done.stdout
 
 
@@ -67,6 +69,18 @@ def test_wrong_usage_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["serve", "--port", "eighty"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["sesion", "list"], "session"), (["tenants"], "tenant"), (["session", "serch"], "search")]
+)
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(words) == 2
+    said = capsys.readouterr().err
+    assert "Did you mean" in said
+    assert f"'{meant}'" in said
+
+
 def test_an_error_agentvm_can_explain_is_one_line_and_exit_code_1(
     break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,14 +91,23 @@ def test_an_error_agentvm_can_explain_is_one_line_and_exit_code_1(
 def test_what_an_error_quotes_cannot_command_the_terminal(
     break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_broken(break_with, NotFound("\x1b]0;owned\x07 is gone\nTry another")) == 1
+    assert run_broken(break_with, ConfigInvalid("\x1b]0;owned\x07 is gone\nTry another")) == 1
     assert capsys.readouterr().err == "Error: \\x1b]0;owned\\x07 is gone\nTry another\n"
 
 
 def test_a_group_of_explained_errors_is_explained(break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("two", [NotFound("a is gone"), ExceptionGroup("one", [NotFound("b is gone")])])
-    assert run_broken(break_with, group) == 1
+    assert run_broken(break_with, group) == 5
     assert capsys.readouterr().err == "Error: a is gone\nError: b is gone\n"
+
+
+def test_a_data_directory_in_use_is_told_with_the_flag_that_helps(
+    break_with: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = DataDirInUse("Use remote_runtime()", details={"fact": "It is in use.", "dataDir": "x"})
+    assert run_broken(break_with, error) == 1
+    said = "Error: It is in use. Stop that server, or give this one a directory of its own with --data-dir.\n"
+    assert capsys.readouterr().err == said
 
 
 def test_a_bug_is_exit_code_70_and_says_how_to_see_the_trace(

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,19 @@ from agentvm.errors import ConfigInvalid
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AVM_HOST", "AVM_PORT", "AVM_DATA_DIR", "LLM_PROVIDER", "LLM_MODEL", "LLM_API_KEY", "LLM_BASE_URL"):
+    monkeypatch.setenv("XDG_CONFIG_HOME", os.devnull)
+    for name in (
+        "AVM_URL",
+        "AVM_KEY",
+        "AVM_PROFILE",
+        "AVM_HOST",
+        "AVM_PORT",
+        "AVM_DATA_DIR",
+        "LLM_PROVIDER",
+        "LLM_MODEL",
+        "LLM_API_KEY",
+        "LLM_BASE_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -28,8 +28,8 @@ async def test_a_limit_is_set_shown_and_removed() -> None:
         (("set", "tokens_per_year", "--hard", "1"), 2),
         (("set", "tokens_per_day", "--hard", "many"), 2),
         (("set", "tokens_per_day", "--hard", "1", "--soft", "2"), 1),
-        (("set", "tokens_per_day", "--hard", "1", "--user", "nobody"), 1),
-        (("remove", "tokens_per_day", "--yes"), 1),
+        (("set", "tokens_per_day", "--hard", "1", "--user", "nobody"), 5),
+        (("remove", "tokens_per_day", "--yes"), 5),
     ],
 )
 async def test_what_cannot_be_done_is_explained(arguments: tuple[str, ...], code: int) -> None:

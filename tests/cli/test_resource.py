@@ -130,7 +130,7 @@ async def test_tags_point_and_versions_are_withdrawn_and_come_back(tmp_path: Pat
         await desk.ok("resource", "yank", "prompts/sales", "2.0.0", "--undo")
         assert (await desk.record("resource", "show", "prompts/sales"))["version"]["version"] == "2.0.0"
         await desk.ok("resource", "tag", "prompts/sales", "stable", "--remove")
-        assert (await desk.avm("resource", "show", "prompts/sales@stable")).code == 1
+        assert (await desk.avm("resource", "show", "prompts/sales@stable")).code == 5
 
 
 async def test_what_others_use_is_not_deleted_without_force(tmp_path: Path) -> None:
@@ -150,14 +150,14 @@ async def test_what_others_use_is_not_deleted_without_force(tmp_path: Path) -> N
     ("arguments", "code", "said"),
     [
         (("show", "nothing"), 1, "is no resource URI"),
-        (("show", "prompts/nothing"), 1, "Resource not found"),
-        (("show", "prompts/assistant@^7"), 1, "Resource not found"),
+        (("show", "prompts/nothing"), 5, "Resource not found"),
+        (("show", "prompts/assistant@^7"), 5, "Resource not found"),
         (("resolve", "prompts/assistant", "--arg", "x"), 2, "must be like name=Ada"),
         (("resolve", "prompts/assistant", "--arg", "x:={"), 2, "must be JSON"),
         (("tag", "prompts/x", "stable"), 2, "VERSION"),
         (("tag", "prompts/x", "stable", "1.0.0", "--remove"), 2, "VERSION"),
-        (("delete", "prompts/assistant", "--yes"), 1, "ships with the server"),
-        (("yank", "prompts/assistant", "1.0.0"), 1, "ships with the server"),
+        (("delete", "prompts/assistant", "--yes"), 4, "ships with the server"),
+        (("yank", "prompts/assistant", "1.0.0"), 4, "ships with the server"),
         (("export", "prompts/assistant", "-o", "/dev/null/x"), 1, "Cannot write"),
         (("import", "-", "--on-conflict", "overwrite"), 2, "new-version"),
         (("list", "--type", "poems"), 1, "is no type of resource"),
@@ -191,4 +191,4 @@ def test_text_of_others_does_not_command_the_terminal() -> None:
 def test_a_refusal_is_shown_as_it_is() -> None:
     with answering(refusing(403, "permission_denied", "You may not: resources:write")) as (url, _):
         done = avm("resource", "yank", "prompts/x", "1.0.0", url=url)
-    assert (done.code, "resources:write (permission_denied" in done.err) == (1, True)
+    assert (done.code, "resources:write (permission_denied" in done.err) == (4, True)

@@ -213,7 +213,7 @@ async def test_a_pull_takes_the_name_for_the_folder_and_overwrites_no_other(
         assert "译者" in (tmp_path / "translator-zh/prompt.md").read_text()
         refused = await desk.avm("resource", "pull", "prompts/assistant", "translator-zh")
         assert (refused.code, "holds prompts/translator-zh already" in refused.err) == (1, True)
-        assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 1
+        assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 5
 
 
 async def test_a_pull_overwrites_what_was_changed_only_by_force(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ import pytest
 from tests.cli.desk import avm
 from tests.cli.fake_server import answering
 
+from agentvm.cli.additions import added
+
 ONE = {
     "sessionId": "sess_1", "imageId": "img_1", "containerId": "c1", "title": "Trip", "createdAt": 1, "updatedAt": 2,
     "lastMessageAt": 1_700_000_000_000, "preview": "hello\x1b[31m", "unread": 3, "pinnedAt": 5,
@@ -26,11 +28,11 @@ def test_sessions_are_listed_with_what_is_unread() -> None:
 def test_what_was_said_is_found_and_shown_as_text() -> None:
     with answering(lambda asked: (200, {"items": [HIT], "total": 1})) as (url, asked):
         done = avm("session", "search", "上海", "--role", "user", "--since", "7d", url=url)
-        nothing = avm("session", "search", "上海", "--json", url=url)
+        as_json = avm("session", "search", "上海", "--json", url=url)
     assert done.code == 0
     assert "a 上海 <b>" in done.out
     assert "sess_1 msg_1" in done.out
-    assert nothing.json == [HIT]
+    assert as_json.json == added([{"kind": "message", **HIT}])
     assert "role=user" in asked[0].path
 
 
@@ -65,7 +67,7 @@ def test_messages_of_every_kind_are_shown() -> None:
 def test_a_session_is_changed(arguments: tuple[str, ...], body: str) -> None:
     with answering(lambda asked: (200, ONE)) as (url, asked):
         assert avm("session", *arguments, url=url).code == 0
-        assert avm("session", *arguments, "--json", url=url).json == ONE
+        assert avm("session", *arguments, "--json", url=url).json == added(ONE)
     assert asked[0].body == body
 
 
@@ -77,12 +79,37 @@ def test_a_message_of_several_lines_is_shown_as_such() -> None:
     assert done.out == "1970-01-01 00:00  m1  user: one\n  two\\x1b[31m\n"
 
 
+def test_titles_are_found_too_and_shown_before_what_was_said() -> None:
+    title = {"sessionId": "sess_2", "title": "上海 trip", "at": 1, "snippet": "<mark>上海</mark> trip"}
+    pages: list[dict[str, object]] = [
+        {"items": [HIT], "titles": [title], "total": 2, "nextCursor": "more"},
+        {"items": [HIT], "total": 2},
+    ]
+    with answering(lambda asked: (200, pages["cursor=more" in asked.path])) as (url, asked):
+        done = avm("session", "search", "上海", url=url)
+        as_json = avm("session", "search", "上海", "--json", url=url).json
+    first, *rest = done.out.splitlines()
+    assert first == "上海 trip  1970-01-01 00:00  title  sess_2"
+    assert len(rest) == 4
+    assert [one["kind"] for one in as_json] == ["title", "message", "message"]
+    assert len(asked) == 4
+
+
 def test_a_session_is_marked_as_read() -> None:
     with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, asked):
-        assert avm("session", "read", "s", url=url).out == "s is read.\n"
-        assert avm("session", "read", "s", "--json", url=url).json == {**ONE, "unread": 0}
+        assert avm("session", "mark-read", "s", url=url).out == "s is read.\n"
+        assert avm("session", "mark-read", "s", "--json", url=url).json == added({**ONE, "unread": 0})
     assert (asked[0].method, asked[0].body) == ("POST", "{}")
     assert asked[0].path.endswith("/v1/sessions/s/read")
+
+
+def test_the_old_name_of_mark_read_still_works_and_is_not_listed() -> None:
+    with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, _):
+        assert avm("session", "read", "s", url=url).out == "s is read.\n"
+        listed = avm("session", "--help", url=url).out.partition("Commands:")[2]
+    assert [line.split()[0] for line in listed.splitlines() if "read" in line.split()[:1] or "mark-read" in line] == [
+        "mark-read"
+    ]
 
 
 def test_the_list_of_commands_cuts_none_of_them_short() -> None:
@@ -106,7 +133,7 @@ def test_what_a_session_came_to_is_made_and_listed() -> None:
     }  # fmt: skip
     with answering(lambda asked: (200, made)) as (url, asked):
         done = avm("session", "compact", "sess_1", url=url)
-        assert avm("session", "compact", "sess_1", "--json", url=url).json == made
+        assert avm("session", "compact", "sess_1", "--json", url=url).json == added(made)
     assert done.out.splitlines()[0] == "They met."
     assert "\x1b" not in done.out
     assert asked[0].path.endswith("/v1/sessions/sess_1/compact")

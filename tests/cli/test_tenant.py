@@ -14,7 +14,7 @@ async def test_a_tenant_is_made_changed_and_deleted() -> None:
         assert (changed["slug"], changed["description"], "plan" in changed) == ("wonder", "Tea", False)
         assert "Name           爱丽丝公司\n" in await desk.ok("tenant", "show", made["tenantId"])
         assert await desk.ok("tenant", "delete", "wonder", "--yes") == "The tenant wonder is deleted.\n"
-        assert (await desk.avm("tenant", "show", "wonder")).code == 1
+        assert (await desk.avm("tenant", "show", "wonder")).code == 5
 
 
 async def test_a_suspended_tenant_is_shut_out_until_it_is_resumed() -> None:
@@ -23,7 +23,7 @@ async def test_a_suspended_tenant_is_shut_out_until_it_is_resumed() -> None:
         key = (await desk.ok("key", "create", "k", "--tenant", "acme")).strip()
         await desk.ok("whoami", key=key)
         assert (await desk.record("tenant", "suspend", "acme"))["status"] == "suspended"
-        assert (await desk.avm("whoami", key=key)).code == 1
+        assert (await desk.avm("whoami", key=key)).code == 4
         assert (await desk.record("tenant", "resume", "acme"))["status"] == "active"
         await desk.ok("whoami", key=key)
 

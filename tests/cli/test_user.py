@@ -35,7 +35,7 @@ async def test_a_suspended_user_is_shut_out_until_they_are_resumed() -> None:
         await desk.ok("user", "create", "alice")
         key = (await desk.ok("key", "create", "k", "--user", "alice")).strip()
         assert (await desk.record("user", "suspend", "alice"))["status"] == "suspended"
-        assert (await desk.avm("whoami", key=key)).code == 1
+        assert (await desk.avm("whoami", key=key)).code == 4
         await desk.ok("user", "resume", "alice")
         await desk.ok("whoami", key=key)
 

@@ -24,6 +24,16 @@ async def test_sessions_are_browsed_searched_and_read_by_page() -> None:
         assert marked == {"sessionId": image["sessionId"], "unread": 0}
 
 
+async def test_a_search_finds_titles_too() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        await desk.ask("session_set_title", sessionId=image["sessionId"], title="Trip to Shanghai")
+        found = await desk.ask("session_search", q="shanghai")
+        assert (found["found"], found["total"]) == ([], 0)
+        (title,) = found["titles"]
+        assert (title["sessionId"], title["snippet"]) == (image["sessionId"], "Trip to <mark>Shanghai</mark>")
+
+
 async def test_other_devices_hear_what_is_done_with_a_session() -> None:
     async with open_desk() as desk:
         image = await desk.create_image()

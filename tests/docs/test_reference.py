@@ -114,7 +114,7 @@ def test_every_environment_variable_is_documented_and_read() -> None:
     rows = re.findall(r"^\| (`[A-Z].*?`) \|", table, re.MULTILINE)
     documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "src" / "agentvm").rglob("*.py")]
-    found = {name for text in sources for name in re.findall(r'environ(?:\.get\(|, )"(\w+)"', text)}
+    found = {name for text in sources for name in re.findall(r'(?:environ(?:\.get\(|, )|envvar=)"(\w+)"', text)}
     assert documented == found | set(VARIABLES)
     readme = re.findall(r"^\| `([A-Z_]+)` \|", read("README.md"), re.MULTILINE)
     assert set(readme) <= documented
@@ -130,7 +130,8 @@ def leaves(command: click.Command, path: str = "avm") -> Iterator[tuple[str, cli
     for name in command.list_commands(context):
         child = command.get_command(context, name)
         assert child is not None
-        yield from leaves(child, f"{path} {name}")
+        if not child.hidden:
+            yield from leaves(child, f"{path} {name}")
 
 
 def test_every_command_line_and_flag_is_documented() -> None:

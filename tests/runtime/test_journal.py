@@ -159,6 +159,28 @@ async def test_an_entry_is_kept_while_any_session_needs_it_and_not_longer() -> N
         assert len(await desk.store.read_journal()) == 1
 
 
+async def test_what_a_deleted_session_has_in_the_journal_is_dropped_though_no_turn_ends() -> None:
+    async with open_desk() as desk:
+        one = await desk.open()
+        await desk.emit(one, begin(), TextDelta(text="what was said"))
+        desk.journal.forget(DEFAULT_TENANT, one.session_id)
+        with anyio.fail_after(5):
+            while await desk.store.read_journal():
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_what_another_session_has_in_the_journal_stays_when_one_is_deleted() -> None:
+    async with open_desk() as desk:
+        one, two = await desk.open(), await desk.open(desk.other)
+        await desk.emit(one, begin(), TextDelta(text="what was said"))
+        await desk.emit(two, begin(TWO), turn_id=TWO)
+        desk.journal.forget(DEFAULT_TENANT, one.session_id)
+        with anyio.fail_after(5):
+            while (await desk.store.read_journal())[0][0] != two.entry:
+                await anyio.lowlevel.checkpoint()
+        assert [log.session_id for log in await read_tails(desk.store)] == [two.session_id]
+
+
 async def test_what_happens_outside_a_turn_goes_straight_into_the_log() -> None:
     async with open_desk() as desk:
         log = await desk.open()

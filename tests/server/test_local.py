@@ -10,7 +10,7 @@ from agentvm.client.remote import remote_runtime
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
-from agentvm.errors import ConfigInvalid, Conflict
+from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.protocol.link import WireEvent
 from agentvm.protocol.verbs import AgentX, RuntimeView, ServerManager
@@ -28,6 +28,22 @@ def in_memory(driver: Driver | None = None) -> LocalRuntime:
 def server_of(agentx: AgentX) -> ServerManager:
     assert agentx.server is not None
     return agentx.server
+
+
+async def test_beside_a_running_server_a_local_runtime_says_in_pythons_words_what_to_do(tmp_path: Path) -> None:
+    config = ServerConfig(data_dir=tmp_path, port=0, grace=0)
+    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+        with pytest.raises(DataDirInUse) as refused:
+            async with create_agentx(local_runtime(config)):
+                pass
+        said = str(refused.value)
+        assert f'remote_runtime("{server.ws_url}")' in said
+        assert "data_dir=None" in said
+        assert "--data-dir" not in said
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})):
+        with pytest.raises(DataDirInUse, match=r"remote_runtime\(url\)"):
+            async with create_agentx(local_runtime(config)):
+                pass
 
 
 async def test_a_local_runtime_runs_turns_without_listening() -> None:

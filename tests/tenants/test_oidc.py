@@ -296,6 +296,19 @@ async def test_who_the_provider_vouches_for_is_entered_at_first_sight() -> None:
     await with_issuer(act)
 
 
+async def test_who_was_deleted_and_comes_again_is_somebody_else_with_nothing_of_theirs() -> None:
+    async def act(issuer: Issuer) -> None:
+        world = World(oidc=issuer.oidc, clock=issuer.clock)
+        before = await world.access.authenticate(issuer.sign())
+        assert before.user_id is not None
+        await world.people.delete_user(ACME, before.user_id)
+        after = await world.access.authenticate(issuer.sign())
+        assert after.user_id != before.user_id
+        assert set(after.containers or ()).isdisjoint(before.containers or ())
+
+    await with_issuer(act)
+
+
 async def test_two_first_requests_enter_one_user() -> None:
     async def act(issuer: Issuer) -> None:
         world = World(oidc=issuer.oidc, clock=issuer.clock)

@@ -236,7 +236,17 @@ async def test_turns_that_are_resumed_for_a_tenant_that_is_gone_end_without_a_ca
     second = ScriptedDriver()
     async with open_agentvm(config, drivers={"scripted": second}) as vm:
         with anyio.fail_after(5):
-            for agent in vm.runtime.roster:
-                await agent.rest()
+            # Its turns end, and then it is erased.
+            while await vm.office.store.list_unfinished():
+                await anyio.lowlevel.checkpoint()
         assert second.prompts == []
-        assert await vm.office.store.list_unfinished() == ()
+
+
+async def test_what_is_deleted_is_told_to_who_erases_it() -> None:
+    world, told = World(), list[str]()
+    world.people.erase = lambda: told.append("erase")
+    alice = world.add_user()
+    assert await world.people.delete_user(ACME, alice.user_id)
+    assert not await world.people.delete_user(ACME, alice.user_id)
+    assert await world.people.delete_tenant(ACME)
+    assert told == ["erase", "erase"]

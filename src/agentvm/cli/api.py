@@ -12,7 +12,17 @@ import click
 import httpx2
 import msgspec
 
-from agentvm.cli.options import KEY_REMEDY, given_key, key_file_option, server_address, server_remedy, url_option
+from agentvm.cli.exit_codes import DENIED, FAILED, NETWORK, NOT_FOUND, QUOTA
+from agentvm.cli.options import (
+    KEY_REMEDY,
+    given_key,
+    key_file_option,
+    profile_option,
+    server_address,
+    server_remedy,
+    url_option,
+)
+from agentvm.cli.progress import SILENT, Progress, at_terminal, read_blocks
 from agentvm.cli.table import Item, Show, plain, when
 from agentvm.errors import QuotaExceeded, Unauthenticated
 from agentvm.model.address import is_loopback
@@ -23,10 +33,11 @@ TIMEOUT = 30.0
 """Seconds until a server that says nothing is given up."""
 LONG = 600.0
 """The same for what is large."""
-BLOCK = 1 << 16
 PAGE = 1000
 """Items asked for at once."""
 _MAX_SHOWN = 500
+_EXIT_CODES = {401: DENIED, 402: QUOTA, 403: DENIED, 404: NOT_FOUND, 429: QUOTA}
+"""By the status of an answer; any other is `FAILED`."""
 
 P = ParamSpec("P")
 Query = dict[str, str | int | None]
@@ -35,20 +46,34 @@ Query = dict[str, str | int | None]
 class RequestFailed(click.ClickException):
     """The server refused, or could not be asked. `code` is its stable code, where it gave one."""
 
-    def __init__(self, message: str, code: str | None = None) -> None:
+    def __init__(self, message: str, code: str | None = None, *, exit_code: int = FAILED) -> None:
         super().__init__(message)
         self.code = code
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it of the class, and reads it of the instance.
 
 
 class Unreachable(RequestFailed):
     """Nobody answers there."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, exit_code=NETWORK)
+
 
 class Api:
     """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
 
-    def __init__(self, url: str, key: Secret | None, *, tenant: str | None = None, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: Secret | None,
+        *,
+        tenant: str | None = None,
+        timeout: float = TIMEOUT,
+        progress: Progress = SILENT,
+    ) -> None:
         self.url = url
+        self._progress = progress
+        self.key = key
         self.tenant = tenant
         headers = {"User-Agent": f"avm/{VERSION}", "Accept": "application/json"}
         if key is not None:
@@ -109,6 +134,10 @@ class Api:
     def delete(self, *path: str, **query: str | int | None) -> None:
         self.ask("DELETE", path, query)
 
+    def delete_dryly(self, *path: str) -> Item:
+        """What would go, if it were deleted."""
+        return _object(self.ask("DELETE", path, {"dryRun": "true"}))
+
     def ask(
         self,
         method: str,
@@ -131,21 +160,29 @@ class Api:
     def download(self, target: BinaryIO, *path: str, **query: str | int | None) -> int:
         """What is too large to hold goes into the file as it comes; how many bytes. A transfer that breaks off is a failure."""
         size = 0
+        # On the same terminal it would stand in the middle of what is printed.
+        progress = SILENT if target.isatty() else self._progress
         with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query), timeout=LONG) as answer:
             if not answer.is_success:
                 answer.read()
                 raise _failure(answer, self.url)
+            length = answer.headers.get("content-length", "")
+            whole = int(length) if length.isdigit() and "content-encoding" not in answer.headers else None
             for chunk in answer.iter_bytes():
                 target.write(chunk)
                 size += len(chunk)
+                progress("Receiving", size, whole)
+        progress.clear()
         return size
 
     def upload(self, source: BinaryIO, *path: str, media_type: str | None = None, **query: str | int | None) -> Item:
         """Sends a file as it is read."""
         headers = {} if media_type is None else {"Content-Type": media_type}
         wanted = self._wanted(query)
+        blocks = read_blocks(source, self._progress)
         with self._explained():
-            answer = self._client.post(_place(path), params=wanted, content=_blocks(source), headers=headers, timeout=LONG)
+            answer = self._client.post(_place(path), params=wanted, content=blocks, headers=headers, timeout=LONG)
+        self._progress.clear()
         if not answer.is_success:
             raise _failure(answer, self.url)
         return _object(answer.content)
@@ -159,7 +196,7 @@ class Api:
             yield
         except httpx2.TimeoutException:
             raise RequestFailed(
-                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log."
+                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log.", exit_code=NETWORK
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
@@ -169,23 +206,40 @@ def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[.
     """Gives a command its server and its way to answer, and the options that say which: all of them have the same."""
 
     @url_option
+    @profile_option
     @key_file_option
     @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
     @functools.wraps(command)
     def run(*args: P.args, **given: P.kwargs) -> Any:
         url, key_file, as_json = (given.pop(name) for name in ("url", "key_file", "as_json"))
         tenant = given.pop("tenant", None)
-        key = given_key(key_file if isinstance(key_file, Path) else None)
-        address = server_address(url if isinstance(url, str) else None)
-        if key is not None and address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
-            click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
-        with Api(address, key, tenant=tenant if isinstance(tenant, str) else None) as api:
+        wanted = url if isinstance(url, str) else None
+        address = server_address(wanted)
+        key = given_key(key_file if isinstance(key_file, Path) else None, wanted)
+        if key is not None:
+            warn_of_open_network(address)
+        named = tenant if isinstance(tenant, str) else None
+        with Api(address, key, tenant=named, progress=at_terminal(quiet=bool(as_json))) as api:
+            # Late: it needs what is above.
+            from agentvm.cli.names import resolve_all
+
+            resolve_all(api, given)
             return command(api, Show(bool(as_json)), *args, **given)
 
     return run
 
 
-tenant_option = click.option("--tenant", help="Id or slug of the tenant; for the operator, who is not asking about their own.")
+def warn_of_open_network(address: str) -> None:
+    """To be called before a key is sent there."""
+    if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
+        click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
+
+
+tenant_option = click.option(
+    "--tenant",
+    envvar="AVM_TENANT",
+    help="Id, slug or name of the tenant, for the operator, who is not asking about their own (AVM_TENANT).",
+)
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
@@ -211,11 +265,6 @@ def _place(path: tuple[str, ...]) -> str:
     return "/v1/" + "/".join(quote(part, safe="") for part in path)
 
 
-def _blocks(source: BinaryIO) -> Iterator[bytes]:
-    while block := source.read(BLOCK):
-        yield block
-
-
 def _object(content: bytes) -> Item:
     if not content:
         return {}
@@ -233,7 +282,8 @@ def _failure(answer: httpx2.Response, url: str) -> RequestFailed:
     code, message = plain(error.get("code") or answer.status_code), plain(error.get("message") or "refused")[:_MAX_SHOWN]
     request = f", request {plain(error['requestId'])[:100]}" if error.get("requestId") else ""
     remedy = _remedy(code, error.get("details"))
-    return RequestFailed(f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else ""), code)
+    text = f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else "")
+    return RequestFailed(text, code, exit_code=_EXIT_CODES.get(answer.status_code, FAILED))
 
 
 def _remedy(code: str, details: object) -> str:

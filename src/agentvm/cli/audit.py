@@ -5,6 +5,7 @@ from itertools import islice
 import click
 
 from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
+from agentvm.cli.names import KEY, USER, names_of
 from agentvm.cli.table import Columns, Show, moment
 
 EXAMPLES = """\b
@@ -36,4 +37,13 @@ def audit() -> None:
 def list_entries(api: Api, show: Show, action: str | None, limit: int) -> None:
     """List what was done, newest first."""
     entries = api.pages("audit", cursor="before", action=action, limit=min(limit, PAGE))
-    show.items(islice(entries, limit), COLUMNS, none="Nothing was done.")
+    found = list(islice(entries, limit))
+    if not show.as_json:
+        names = {**names_of(api, USER), **names_of(api, KEY)}
+        found = [{**item, **{member: _named(item.get(member), names) for member in ("actor", "target")}} for item in found]
+    show.items(found, COLUMNS, none="Nothing was done.")
+
+
+def _named(text: object, names: dict[object, object]) -> str:
+    """Ids of users and keys, each with the name it has for people."""
+    return "/".join(f"{part} ({names[part]})" if names.get(part) else part for part in str(text or "").split("/"))

@@ -1,7 +1,6 @@
 """avm backup — a data directory as one file, also while its server runs."""
 
 import os
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +9,10 @@ import click
 
 from agentvm.cli import program
 from agentvm.cli.options import config_option, configure, data_dir_option
+from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show
 from agentvm.errors import ConfigInvalid, NotAvailable
-from agentvm.storage.sqlite.backup import SERVER_KEY, Made, Progress, make_backup, silent
+from agentvm.storage.sqlite.backup import SERVER_KEY, Made, make_backup
 
 EXAMPLES = """\b
 Examples:
@@ -25,8 +25,6 @@ SECRETS = (
     "The backup holds the server's key: whoever has it can open every secret in it and be anybody. Keep it where you would "
     "keep the key, and encrypt it."
 )
-TICK = 0.2
-"""Seconds between two words of progress."""
 
 
 @click.command(epilog=EXAMPLES)
@@ -50,7 +48,7 @@ def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bo
         clock=lambda: time.time_ns() // 1_000_000,
         with_key=with_key,
         force=force,
-        progress=progress_of(as_json=as_json),
+        progress=at_terminal(quiet=as_json, of_bytes=False),
     )
     show(made, with_key=with_key, as_json=as_json)
 
@@ -80,21 +78,3 @@ def show(made: Made, *, with_key: bool, as_json: bool) -> None:
         click.echo(f"There is no {SERVER_KEY}: the key is given as AVM_SERVER_KEY. Keep that one yourself.", err=True)
     elif not as_json:
         click.echo(f"It is without {SERVER_KEY}, which its keys and secrets need: keep that elsewhere, or give --with-key.")
-
-
-def progress_of(*, as_json: bool = False) -> Progress:
-    """For a person at a terminal, on one line; silent for everybody else."""
-    if as_json or not sys.stderr.isatty():
-        return silent
-    told, at = "", 0.0
-
-    def tell(what: str, done: int, of: int) -> None:
-        nonlocal told, at
-        now = time.monotonic()
-        if what != told or now - at >= TICK or done >= of:
-            told, at = what, now
-            click.echo(f"\r\x1b[K{what} {100 * done // max(of, 1)} %", nl=False, err=True)
-            if done >= of:
-                click.echo("\r\x1b[K", nl=False, err=True)
-
-    return tell

@@ -5,6 +5,7 @@ import time
 import click
 
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.names import IMAGE, NamedOption, session_argument
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain
 
 EXAMPLES = """\b
@@ -25,9 +26,9 @@ wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the 
 
 
 @click.command("fork", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--message", help="Up to and with that message; also one that was taken back.")
-@click.option("--image", help="For that image of the same container.")
+@click.option("--image", cls=NamedOption, kind=IMAGE, help="For that image of the same container.")
 @click.option("--title", help="Its title.")
 @tenant_option
 @asks_server
@@ -41,7 +42,7 @@ def fork(api: Api, show: Show, session_id: str, message: str | None, image: str 
 
 
 @click.command("rewind", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--to", "last", metavar="MESSAGE", help="The last message that stays.")
 @click.option("--before", metavar="MESSAGE", help="The first message that is taken back.")
 @interrupt_option
@@ -64,7 +65,7 @@ def rewind(api: Api, show: Show, session_id: str, last: str | None, before: str 
 
 
 @click.command("rewinds", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def rewinds(api: Api, show: Show, session_id: str) -> None:
@@ -74,7 +75,7 @@ def rewinds(api: Api, show: Show, session_id: str) -> None:
 
 
 @click.command("edit", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.argument("message_id", metavar="MESSAGE")
 @click.argument("text")
 @interrupt_option
@@ -91,7 +92,7 @@ def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, inte
 
 
 @click.command("regenerate", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--message", help="The answer to be made anew; by default the last.")
 @interrupt_option
 @wait_option

@@ -27,6 +27,7 @@ from agentvm.cli.options import (
     given_url,
     key_file_option,
     loop_options,
+    profile_option,
     server_address,
     server_remedy,
 )
@@ -55,11 +56,12 @@ DEFAULT_CONTAINER = "default"
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--url", help="Server to connect to (AVM_URL; ws://127.0.0.1:8080/ws, where AVM_PORT names another port).")
+@click.option("--url", help="Server to connect to (AVM_URL, the profile's, the one that runs here, ws://127.0.0.1:8080/ws).")
+@profile_option
 @key_file_option
 @click.option("--local", is_flag=True, help="Run the agent in this process, without a server.")
 @click.option("--container", help="Container whose sessions to use (default, or the one your key is for).")
-@click.option("--session", help="Id of the session to resume.")
+@click.option("--session", help="Session to resume: its id, the beginning of it, or last.")
 @click.option("--model", help=f"{MODEL_HELP} Starts a new session.")
 @click.option(
     "--attach",
@@ -98,10 +100,12 @@ def chat(
     config = configure(model=model, data_dir=data_dir)
     if local and model is not None:
         model = config.default_model
+    if session is not None and not local:
+        session = session_named(session, server_address(url), given_key(key_file, url))
     if local:
         runtime = open_local(config)
     else:
-        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file))
+        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -113,13 +117,22 @@ def chat(
         agentx = stack.enter_context(portal.wrap_async_context_manager(runtime))
         conversation = portal.call(partial(begin, agentx, container, session, model=model, fresh=message is not None))
         for file in files:
-            address = None if local else server_address(server_url(given_url(url), config.port))
-            conversation.attach(part_of(file, address, given_key(key_file), conversation.container_id))
+            address = None if local else server_address(url)
+            conversation.attach(part_of(file, address, given_key(key_file, url), conversation.container_id))
         terminal = Terminal(portal, conversation, Screen(live=live, color=ctx.color), live=live)
         # Left before the connection is: its end is then no news.
         stack.callback(agentx.on("disconnected", lambda event: terminal.announce(describe_loss(event))))
         stack.callback(agentx.on("connected", lambda event: terminal.announce("Connected again.")))
         return terminal.run() if message is None else terminal.answer(message)
+
+
+def session_named(name: str, address: str, key: Secret | None) -> str:
+    """The id of a session that is called `last`, or by the beginning of its id."""
+    from agentvm.cli.api import Api
+    from agentvm.cli.names import SESSION, id_of
+
+    with Api(address, key) as api:
+        return id_of(api, SESSION, name)
 
 
 def part_of(file: Path, address: str | None, key: Secret | None, container_id: str) -> UserPart:

@@ -16,14 +16,18 @@ import apsw
 import httpx2
 
 from agentvm.cli import program
+from agentvm.cli.api import Api, RequestFailed
+from agentvm.cli.exit_codes import DENIED
 from agentvm.cli.model import is_whole
 from agentvm.cli.serve import describe_model, describe_unpriced
+from agentvm.cli.table import Item, plain
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
+from agentvm.model.secret import Secret
 from agentvm.observability.console import LEVELS, check_level
 from agentvm.storage.sqlite.datadir import lock_data_dir
 from agentvm.tenants.keys import parse_key
@@ -67,6 +71,37 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
     yield from check_address(config.host, config.port)
     yield from check_auth(config)
     yield check_log_level(config.log_level)
+
+
+def examine_running(url: str, data_dir: Path, key: Secret | None) -> Iterator[Finding] | None:
+    """What the server says that runs there; None when there is none after all."""
+    try:
+        with Api(url, key, timeout=PATIENCE) as api:
+            who, told = api.get("auth", "whoami"), api.get("status")
+    except RequestFailed as error:
+        if error.exit_code != DENIED:
+            return _silent(url, data_dir)
+        text = f"AgentVM runs at {url} on {data_dir}; it tells how it is to those who may see it"
+        return iter([Finding(name="server", status="ok", text=f"{text} (avm login, or AVM_KEY)")])
+    return _told(url, data_dir, who, told)
+
+
+def _silent(url: str, data_dir: Path) -> Iterator[Finding] | None:
+    if check_data_dir(data_dir).status != "warn":
+        # Nobody holds the directory: what says so was left behind by a crash.
+        return None
+    text = f"{data_dir} is in use by a server that should answer at {url}, and does not"
+    return iter([Finding(name="server", status="fail", text=text, remedy="See its log, and start it again.")])
+
+
+def _told(url: str, data_dir: Path, who: Item, told: Item) -> Iterator[Finding]:
+    text = f"AgentVM {plain(told.get('version'))} runs at {url} on {data_dir}"
+    yield Finding(name="server", status="ok", text=text)
+    off = "off: every program on this machine can read every conversation"
+    yield Finding(name="auth", status="ok", text=off if who.get("auth") == "off" else "on: peers need a key")
+    for check in told.get("checks", ()):
+        status: Status = {"warn": "warn", "fail": "fail"}.get(check.get("status"), "ok")  # type: ignore[assignment]  # One of them.
+        yield Finding(name=plain(check.get("name")), status=status, text=plain(check.get("message")))
 
 
 def check_python() -> Finding:
@@ -154,7 +189,8 @@ def check_packages(driver: str) -> Iterator[Finding]:
         if there:
             yield Finding(name="package", status="ok", text=f"{package} is installed")
         else:
-            yield Finding(name="package", status="warn", text=f"{package} is not installed, for {name} models", remedy=remedy)
+            text = f"{package} is not installed; only {name} models need it ({remedy})"
+            yield Finding(name="package", status="ok", text=text)
 
 
 def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
@@ -167,6 +203,8 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
         whole = path is None or wanted != DEFAULT_MODEL or is_whole(path)
     except OSError as error:
         return Finding(name="weights", status=problem, text=str(error), remedy="Choose another directory with AVM_MODEL_DIR.")
+    if path is None and driver != "local":
+        return Finding(name="weights", status="ok", text=f"{wanted} is not installed; {driver} models do not need it")
     if path is None:
         source = "" if wanted == DEFAULT_MODEL else " <URL or path of its GGUF file>"
         return Finding(

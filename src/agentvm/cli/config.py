@@ -79,7 +79,7 @@ def get_value(api: Api, show: Show, key: str, offline: bool, config: Path | None
         # A program that asks for one value must not take another for it.
         raise Unreachable(f"{error.message}\nWhat one would start with here: avm config get {key} --offline") from None
     if show.as_json:
-        show.json(item.get("effective"))
+        show.json(item.get("effective"), exact=True)
     elif item.get("effective") is not None:
         click.echo(effective_value(item))
     else:

@@ -3,6 +3,7 @@
 import click
 
 from agentvm.cli.api import Api, asks_server
+from agentvm.cli.names import session_argument
 from agentvm.cli.table import Columns, Show, moment, plain, when
 
 EXAMPLES = """\b
@@ -27,7 +28,7 @@ def draft() -> None:
 
 
 @draft.command("set")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.argument("text")
 @device_option
 @click.option("--if-updated-at", type=click.IntRange(min=0), metavar="MS", help="Only if it is still of that moment.")
@@ -43,7 +44,7 @@ def set_draft(api: Api, show: Show, session_id: str, text: str, device: str | No
 
 
 @draft.command("show")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @asks_server
 def show_drafts(api: Api, show: Show, session_id: str) -> None:
     """Show your drafts in a session, the newest first."""
@@ -69,7 +70,7 @@ def list_drafts(api: Api, show: Show, container: str | None, limit: int) -> None
 
 
 @draft.command("remove")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @device_option
 @asks_server
 def remove(api: Api, show: Show, session_id: str, device: str | None) -> None:

@@ -6,24 +6,25 @@ import time
 import click
 
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.names import KEY, USER, find, names_of
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 from agentvm.cli.user import find_user
 from agentvm.cli.when import future, span
-from agentvm.tenants.keys import make_key
+from agentvm.tenants.keys import make_key, parse_key
 
 EXAMPLES = """\b
 Examples:
   AVM_ADMIN_KEY=$(avm key new) avm serve --auth on     with an operator's key of your own
   avm key create laptop --user alice                   alice's own key, shown once
   avm key create backup --permission sessions:read --permission sessions:export --expires 30d
-  avm key rotate KEY_ID --grace 1h                     a new key; the old one ends in an hour
-  avm key revoke KEY_ID                                ends at once, with its connections
+  avm key rotate laptop --grace 1h                     a new key; the old one ends in an hour
+  avm key revoke laptop                                ends at once, with its connections
 """
 
 COLUMNS: Columns = {
     "ID": "keyId",
     "NAME": "name",
-    "USER": "userId",
+    "USER": "user",
     "CONTAINERS": listed("containers"),
     "STATE": lambda item: state_of(item),
     "CREATED (UTC)": moment("createdAt"),
@@ -85,29 +86,40 @@ def create_key(
 def list_keys(api: Api, show: Show, user: str | None) -> None:
     """List keys, newest first; never the keys themselves."""
     user_id = None if user is None else str(find_user(api, user)["userId"])
-    show.items(api.pages("auth", "keys", userId=user_id), COLUMNS, none="There are no keys.")
+    names = {} if show.as_json else names_of(api, USER)
+    keys = api.pages("auth", "keys", userId=user_id)
+    named = ({**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in keys)
+    show.items(keys if show.as_json else named, COLUMNS, none="There are no keys.")
 
 
 @key.command("rotate")
-@click.argument("key_id")
+@click.argument("key_id", metavar="KEY")
 @click.option("--grace", type=span, default="0s", metavar="SPAN", help="How long the old key stays good: 1h, 7d (not at all).")
 @tenant_option
 @asks_server
 def rotate_key(api: Api, show: Show, key_id: str, grace: int) -> None:
-    """Make a new key with the rights of an old one, and end that."""
-    _show_once(api.post("auth", "keys", key_id, "rotate", body={"graceSeconds": grace}), show)
+    """Make a new key with the rights of an old one, and end that. KEY is its id or its name."""
+    _show_once(api.post("auth", "keys", str(_find(api, key_id)["keyId"]), "rotate", body={"graceSeconds": grace}), show)
 
 
 @key.command("revoke")
-@click.argument("key_id")
+@click.argument("key_id", metavar="KEY")
 @yes_option
 @tenant_option
 @asks_server
 def revoke_key(api: Api, show: Show, key_id: str, yes: bool) -> None:
-    """End a key at once, with its connections."""
-    confirm(f"Revoke the key {plain(key_id)}? Whoever uses it is cut off, and it cannot be undone.", yes=yes)
+    """End a key at once, with its connections. KEY is its id or its name."""
+    found = _find(api, key_id)
+    key_id, called = str(found["keyId"]), plain(found.get("name"))
+    confirm(f"Revoke the key {plain(key_id)} ({called})? Whoever uses it is cut off, and it cannot be undone.", yes=yes)
     api.delete("auth", "keys", key_id)
-    show.done(f"The key {plain(key_id)} is revoked.")
+    show.done(f"The key {plain(key_id)} ({called}) is revoked.")
+
+
+def _find(api: Api, named: str) -> Item:
+    """By id, name, a unique beginning of the id, or the key itself, of which then only the id is sent."""
+    parsed = parse_key(named)
+    return find(api, KEY, named if parsed is None else parsed.key_id)
 
 
 def state_of(item: Item) -> str:

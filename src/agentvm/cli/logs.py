@@ -7,7 +7,9 @@ from itertools import islice
 import click
 import msgspec
 
+from agentvm.cli.additions import added
 from agentvm.cli.api import PAGE, Api, Query, asks_server, tenant_option
+from agentvm.cli.names import SESSION, TURN, NamedOption
 from agentvm.cli.table import Item, Show, plain
 from agentvm.cli.when import past
 
@@ -31,8 +33,8 @@ _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 @click.option("--since", type=past, help="Not before: 2h, 2026-11-15 or 2026-11-15T10:00.")
 @click.option("--until", type=past, help="Before that.")
 @click.option("--request", help="About this request.")
-@click.option("--turn", help="About this turn.")
-@click.option("--session", help="About this session.")
+@click.option("--turn", cls=NamedOption, kind=TURN, help="About this turn.")
+@click.option("--session", cls=NamedOption, kind=SESSION, help="About this session.")
 @click.option("--container", help="About this container.")
 @click.option("--event", help="Of this name.")
 @click.option("--grep", "text", metavar="TEXT", help="With this text, in whatever case.")
@@ -64,7 +66,7 @@ def _print_all(entries: Iterable[Item], show: Show) -> None:
 def _print(entry: Item, show: Show) -> None:
     """One line each: JSON too, so that it can be read while it grows."""
     if show.as_json:
-        click.echo(msgspec.json.encode(entry).decode())
+        click.echo(msgspec.json.encode(added(entry)).decode())
         return
     level = str(entry.get("level", ""))
     shown = click.style(f"{plain(level).upper():<8}", fg=_COLOURS.get(level))

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from agentvm.cli import program
-from agentvm.errors import ConfigInvalid
+from agentvm.cli import profiles, program
+from agentvm.errors import ConfigInvalid, NotFound
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 
@@ -45,12 +45,28 @@ set_option = click.option(
     metavar="KEY=VALUE",
     help="Any setting but a secret: limits.steps=10; repeatable.",
 )
-url_option = click.option("--url", help="Server to ask (AVM_URL; http://127.0.0.1:8080, where AVM_PORT names another port).")
+url_option = click.option(
+    "--url", help="Server to ask (AVM_URL, the profile's, the one that runs here, http://127.0.0.1:8080)."
+)
 key_file_option = click.option(
     "--key-file", type=click.Path(path_type=Path), help="File that holds your key, instead of AVM_KEY."
 )
 
-KEY_REMEDY = "Give a key that is in force: AVM_KEY=<key>, or --key-file <path>."
+
+def _choose_profile(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+    # Kept beside the parameters: the key and the URL are looked up where a command needs them, not handed through each.
+    ctx.meta[_PROFILE] = value
+
+
+profile_option = click.option(
+    "--profile",
+    expose_value=False,
+    callback=_choose_profile,
+    help="Server and key that `avm login` has stored under this name (AVM_PROFILE; default).",
+)
+
+KEY_REMEDY = "Give a key that is in force: avm login, AVM_KEY=<key>, or --key-file <path>."
+_PROFILE = "agentvm.profile"
 
 MAX_KEY_FILE = 65_536
 """Bytes; whatever is longer is another file than was meant. A token of an identity provider may be long."""
@@ -113,16 +129,28 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def given_key(key_file: Path | None) -> Secret | None:
-    """Who is asking: the file's content, else AVM_KEY. There is no flag for it: everybody on a machine can list flags."""
-    if key_file is None:
-        text, where = os.environ.get("AVM_KEY") or "", "AVM_KEY"
-    else:
-        text, where = _read_key(key_file), f"The key file {key_file}"
+def given_key(key_file: Path | None, url: str | None = None) -> Secret | None:
+    """Who is asking: the content of the file, AVM_KEY, or the key of the profile. A named profile goes before AVM_KEY.
+
+    There is no flag for it: everybody on a machine can list flags. A profile's key goes to the profile's server and to no
+    other; `url` is the `--url` that the command was given.
+    """
+    if key_file is not None:
+        return check_key(_read_key(key_file), f"The key file {key_file}")
+    named = chosen_profile() is not None
+    variable = os.environ.get("AVM_KEY", "").strip()
+    if variable and not named:
+        return check_key(variable, "AVM_KEY")
+    profile = current_profile()
+    if profile is not None and profile.key is not None and _is_address_of(profile, url, named=named):
+        return profile.key
+    return check_key(variable, "AVM_KEY") if variable else None
+
+
+def check_key(text: str, where: str) -> Secret:
+    """The key that a file or a variable holds; `ConfigInvalid` when the text can be none."""
     text = text.strip()
     if not text:
-        if key_file is None:
-            return None
         raise ConfigInvalid(f"{where} is empty; it must hold a key")
     if not text.isascii() or not text.isprintable() or " " in text:
         # Not shown: it may be a key with something beside it.
@@ -131,15 +159,67 @@ def given_key(key_file: Path | None) -> Secret | None:
 
 
 def given_url(url: str | None) -> str | None:
-    """The flag, else AVM_URL."""
-    return url or os.environ.get("AVM_URL") or None
+    """The server to ask: the flag, a named profile's, AVM_URL, the default profile's, or the one that runs here.
+
+    None when there is none of these: then a server listens where it does by default.
+    """
+    if url is not None and chosen_profile() is not None:
+        raise click.UsageError("Give --url or --profile, not both: a profile has a URL of its own.")
+    if not (direct := _direct_url(url)) and (profile := current_profile()) is not None:
+        return profile.url
+    return direct or local_server()
+
+
+def chosen_profile() -> str | None:
+    """What `--profile` of the running command says."""
+    context = click.get_current_context(silent=True)
+    found = None if context is None else context.meta.get(_PROFILE)
+    return found if isinstance(found, str) and found else None
+
+
+def profile_name() -> str:
+    return chosen_profile() or os.environ.get("AVM_PROFILE") or profiles.DEFAULT
+
+
+def current_profile() -> profiles.Profile | None:
+    """The profile in force; None when none is stored. `NotFound` for one that was named and is not there."""
+    name = profile_name()
+    found = profiles.load_all()
+    if name in found:
+        return found[name]
+    if name == profiles.DEFAULT:
+        return None
+    known = f"; there are {', '.join(sorted(found))}" if found else ""
+    raise NotFound(f"There is no profile {name}{known}. To store one: {program()} login --profile {name}")
+
+
+def _direct_url(url: str | None) -> str | None:
+    if url or chosen_profile() is not None:
+        return url
+    return os.environ.get("AVM_URL") or None
+
+
+def _is_address_of(profile: profiles.Profile, url: str | None, *, named: bool) -> bool:
+    direct = _direct_url(url)
+    return named or direct is None or parse_address(direct) == parse_address(profile.url)
 
 
 def server_address(url: str | None) -> str:
-    """Where the HTTP API is; the socket's address is understood too, since a chat is told the same."""
-    wanted = given_url(url)
-    if wanted is None:
-        return f"http://127.0.0.1:{local_port()}"
+    """Where the HTTP API is."""
+    return address_or_default(given_url(url))
+
+
+def login_address(url: str | None, stored: str | None) -> str:
+    """The server to log in to: the one that is named, AVM_URL, the one that the profile has, or the one that runs here."""
+    return address_or_default(_direct_url(url) or stored or local_server())
+
+
+def address_or_default(wanted: str | None) -> str:
+    return f"http://127.0.0.1:{local_port()}" if wanted is None else parse_address(wanted)
+
+
+def parse_address(wanted: str) -> str:
+    """The address of the HTTP API; the socket's is understood too, since a chat is told the same."""
     try:
         parts = urlsplit(wanted if "://" in wanted else f"http://{wanted}")
         scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
@@ -161,6 +241,20 @@ def local_port() -> int:
         return load().port
     except ConfigInvalid:
         return from_environment().port
+
+
+def local_server() -> str | None:
+    """The server that runs on the data directory; None when none does, or when AVM_PORT says where to look."""
+    from agentvm.config import load
+    from agentvm.server.announcement import running_server
+
+    if os.environ.get("AVM_PORT"):
+        return None
+    try:
+        data_dir = load().data_dir
+    except ConfigInvalid:
+        return None
+    return None if data_dir is None else running_server(data_dir)
 
 
 def server_remedy(url: str) -> str:

@@ -5,6 +5,7 @@ from decimal import Decimal, InvalidOperation
 import click
 
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.names import USER, names_of
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 from agentvm.cli.user import find_user
 from agentvm.model.account import METRICS
@@ -24,7 +25,7 @@ MOST = 2**53 - 1
 
 COLUMNS: Columns = {
     "METRIC": "metric",
-    "USER": "userId",
+    "USER": "user",
     "HARD": lambda item: shown(item, "hard"),
     "SOFT": lambda item: shown(item, "soft"),
     "USED": lambda item: shown(item, "used"),
@@ -45,7 +46,7 @@ def list_quotas(api: Api, show: Show, user: str | None) -> None:
     """List what can be limited, the limits, and what is used of them."""
     user_id = None if user is None else str(find_user(api, user)["userId"])
     items = api.get("quotas", userId=user_id).get("items", [])
-    show.items(items, COLUMNS, none="There are no limits.")
+    show.items(items if show.as_json else _with_names(api, items), COLUMNS, none="There are no limits.")
 
 
 @quota.command("set", epilog=EXAMPLES)
@@ -69,7 +70,7 @@ def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | N
     if show.as_json:
         show.json(answer)
     else:
-        show.items([answer], COLUMNS, none="")
+        show.items(_with_names(api, [answer]), COLUMNS, none="")
 
 
 @quota.command("remove")
@@ -84,6 +85,11 @@ def remove_quota(api: Api, show: Show, metric: str, user: str | None, yes: bool)
     confirm(f"Remove the limit {metric}?", yes=yes)
     api.delete("quotas", metric=metric, userId=user_id)
     show.done(f"The limit {metric} is removed.")
+
+
+def _with_names(api: Api, items: list[Item]) -> list[Item]:
+    names = names_of(api, USER) if any(item.get("userId") for item in items) else {}
+    return [{**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in items]
 
 
 def shown(item: Item, member: str) -> str:

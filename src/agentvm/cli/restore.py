@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from agentvm.cli import program
-from agentvm.cli.backup import progress_of
 from agentvm.cli.options import configure, data_dir_option
+from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show, when
 from agentvm.errors import NotAvailable
 from agentvm.storage.sqlite.backup import SERVER_KEY, Manifest
@@ -32,7 +32,7 @@ def restore(backup: Path, data_dir: Path | None, check: bool, force: bool, as_js
 
     It is verified first; then all of it is put in place, or nothing. No server may run there.
     """
-    progress = progress_of(as_json=as_json)
+    progress = at_terminal(quiet=as_json, of_bytes=False)
     if check:
         with tempfile.TemporaryDirectory(prefix="avm-check-", dir=backup.absolute().parent) as scratch:
             show_checked(backup, check_backup(backup, Path(scratch), progress), as_json=as_json)

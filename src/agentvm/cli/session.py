@@ -7,8 +7,9 @@ from itertools import islice
 import click
 
 from agentvm.cli import branches
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, Query, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.draft import draft
+from agentvm.cli.names import IMAGE, SESSION, NamedOption, session_argument
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, when
 from agentvm.cli.when import past
 
@@ -67,7 +68,7 @@ session.add_command(draft)
 
 @session.command("list", epilog=EXAMPLES)
 @click.option("--container", help="Only of that container.")
-@click.option("--image", help="Only of that image.")
+@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
 @click.option("--archived", is_flag=True, help="Those that are archived, instead of the others.")
 @click.option("--all", "both", is_flag=True, help="Also those that are archived.")
 @click.option("--pinned", is_flag=True, help="Only those that are pinned.")
@@ -111,7 +112,7 @@ def list_sessions(
 
 
 @session.command("show")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def show_session(api: Api, show: Show, session_id: str) -> None:
@@ -120,7 +121,7 @@ def show_session(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("messages", epilog=EXAMPLES)
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.option("--newest", is_flag=True, help="The newest first.")
 @click.option("--around", metavar="MESSAGE", help="Those around that message.")
 @click.option("--rewind", help="What that rewind took back, in place of what stands.")
@@ -156,8 +157,8 @@ def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | 
 @session.command("search", epilog=EXAMPLES)
 @click.argument("text")
 @click.option("--container", help="Only in that container.")
-@click.option("--image", help="Only of that image.")
-@click.option("--session", "within", metavar="SESSION", help="Only in that session.")
+@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
+@click.option("--session", "within", cls=NamedOption, kind=SESSION, metavar="SESSION", help="Only in that session.")
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what they said.")
 @click.option("--tool", help="Only results of that tool.")
 @click.option("--since", type=past, metavar="TIME", help="Said then or later: 7d, 2026-11-01.")
@@ -178,36 +179,43 @@ def search(
     until: int | None,
     limit: int,
 ) -> None:
-    """Search what was said, the best first."""
-    found = api.pages(
-        "sessions",
-        "search",
-        cursor="cursor",
-        following="nextCursor",
-        limit=min(limit, 100),
-        q=text,
-        container=container,
-        image=image,
-        session=within,
-        role=role,
-        tool=tool,
-        since=since,
-        until=until,
-    )
-    some = list(islice(found, limit))
+    """Search what was said, the best first, and titles.
+
+    With --json each has a `kind`: `title` or `message`.
+    """
+    query: Query = {
+        "q": text,
+        "container": container,
+        "image": image,
+        "session": within,
+        "role": role,
+        "tool": tool,
+        "since": since,
+        "until": until,
+        "limit": min(limit, 100),
+    }
+    page = api.get("sessions", "search", **query)
+    titles: list[Item] = page.get("titles", [])[:limit]
+    some: list[Item] = page.get("items", [])
+    while len(some) < limit and page.get("nextCursor") is not None:
+        page = api.get("sessions", "search", **query, cursor=page["nextCursor"])
+        some += page.get("items", [])
+    some = some[:limit]
     if show.as_json:
-        show.json(some)
+        show.json([{"kind": "title", **one} for one in titles] + [{"kind": "message", **one} for one in some])
         return
+    for one in titles:
+        click.echo(f"{_marked(str(one['snippet']))}  {when(one['at'])}  title  {one['sessionId']}")
     for hit in some:
         click.secho(f"{plain(hit['title'] or hit['sessionId'])}  ", bold=True, nl=False)
         click.echo(f"{when(hit['at'])}  {hit['role']}  {hit['sessionId']} {hit['messageId']}")
         click.echo(f"  {_marked(str(hit['snippet']))}")
-    if not some:
+    if not some and not titles:
         click.echo("Nothing was found.", err=True)
 
 
 @session.command("rename")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @click.argument("title", required=False)
 @tenant_option
 @asks_server
@@ -217,7 +225,7 @@ def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
 
 
 @session.command("pin")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def pin(api: Api, show: Show, session_id: str) -> None:
@@ -226,7 +234,7 @@ def pin(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("unpin")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def unpin(api: Api, show: Show, session_id: str) -> None:
@@ -235,7 +243,7 @@ def unpin(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("archive")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def archive(api: Api, show: Show, session_id: str) -> None:
@@ -244,7 +252,7 @@ def archive(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("unarchive")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def unarchive(api: Api, show: Show, session_id: str) -> None:
@@ -252,11 +260,11 @@ def unarchive(api: Api, show: Show, session_id: str) -> None:
     _change(api, show, session_id, {"archived": False}, "is no longer archived")
 
 
-@session.command("read")
-@click.argument("session_id", metavar="SESSION")
+@session.command("mark-read")
+@session_argument
 @tenant_option
 @asks_server
-def read(api: Api, show: Show, session_id: str) -> None:
+def mark_read(api: Api, show: Show, session_id: str) -> None:
     """Count all that was said in a session as read."""
     marked = api.post("sessions", session_id, "read", body={})
     if show.as_json:
@@ -266,7 +274,7 @@ def read(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("delete")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @yes_option
 @tenant_option
 @asks_server
@@ -288,7 +296,7 @@ def restore(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("compact")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def compact(api: Api, show: Show, session_id: str) -> None:
@@ -304,7 +312,7 @@ def compact(api: Api, show: Show, session_id: str) -> None:
 
 
 @session.command("summaries")
-@click.argument("session_id", metavar="SESSION")
+@session_argument
 @tenant_option
 @asks_server
 def summaries(api: Api, show: Show, session_id: str) -> None:
@@ -318,6 +326,10 @@ def summaries(api: Api, show: Show, session_id: str) -> None:
 
 for command in branches.COMMANDS:
     session.add_command(command)
+# The name before `mark-read`, which sounded like reading messages.
+session.add_command(
+    click.Command("read", params=mark_read.params, callback=mark_read.callback, help=mark_read.help, hidden=True)
+)
 
 
 def _change(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from agentvm.cli.additions import added
 from agentvm.model.money import dollars
 
 # JSON of a server: its members are checked where they are used.
@@ -48,8 +49,10 @@ class Show:
         for title, text in lines:
             click.echo(f"{_padded(title, widest)}  {text}")
 
-    def json(self, value: object) -> None:
-        click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    def json(self, value: object, *, exact: bool = False) -> None:
+        """With times and money for other programs; `exact` as it is, for what is not the server's own."""
+        shown = value if exact else added(value)
+        click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
 
     def done(self, text: str) -> None:
         """Something was done; a program knows from the exit code."""

@@ -2,7 +2,9 @@
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, yes_option
+from agentvm.cli.api import Api, asks_server, yes_option
+from agentvm.cli.deleting import delete_for_good, dry_run_option
+from agentvm.cli.names import TENANT, NamedArgument
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 
 EXAMPLES = """\b
@@ -57,15 +59,15 @@ def list_tenants(api: Api, show: Show) -> None:
 
 
 @tenant.command("show")
-@click.argument("name", metavar="TENANT")
+@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
 @asks_server
 def show_tenant(api: Api, show: Show, name: str) -> None:
-    """Show a tenant, by id or slug."""
+    """Show a tenant, by id, slug or name."""
     show.record(api.get("tenants", name), DETAILS)
 
 
 @tenant.command("update")
-@click.argument("named", metavar="TENANT")
+@click.argument("named", metavar="TENANT", cls=NamedArgument, kind=TENANT)
 @click.option("--slug", help="Another name in commands.")
 @click.option("--name", help="What people call it.")
 @click.option("--description", help="A line about it; empty for none.")
@@ -83,7 +85,7 @@ def update_tenant(
 
 
 @tenant.command("suspend")
-@click.argument("name", metavar="TENANT")
+@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
 @asks_server
 def suspend_tenant(api: Api, show: Show, name: str) -> None:
     """Shut everybody of a tenant out until it is resumed."""
@@ -91,7 +93,7 @@ def suspend_tenant(api: Api, show: Show, name: str) -> None:
 
 
 @tenant.command("resume")
-@click.argument("name", metavar="TENANT")
+@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
 @asks_server
 def resume_tenant(api: Api, show: Show, name: str) -> None:
     """Let a suspended tenant in again."""
@@ -99,12 +101,11 @@ def resume_tenant(api: Api, show: Show, name: str) -> None:
 
 
 @tenant.command("delete")
-@click.argument("name", metavar="TENANT")
+@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
+@dry_run_option
 @yes_option
 @asks_server
-def delete_tenant(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Delete a tenant with its users, keys, quotas and secrets. Its ledger stays."""
+def delete_tenant(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
+    """Delete a tenant with everything that is its own. Its ledger and its audit log stay."""
     slug = plain(api.get("tenants", name).get("slug"))
-    confirm(f"Delete the tenant {slug} with its users, keys, quotas and secrets? It cannot be undone.", yes=yes)
-    api.delete("tenants", name)
-    show.done(f"The tenant {slug} is deleted.")
+    delete_for_good(api, show, f"the tenant {slug}", ("tenants", name), dry_run=dry_run, yes=yes)

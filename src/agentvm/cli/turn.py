@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
+from agentvm.cli.names import SESSION, NamedOption, turn_argument
 from agentvm.cli.past import Past, data_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
 from agentvm.cli.when import past
@@ -71,7 +72,7 @@ def turn() -> None:
 
 
 @turn.command("list", epilog=EXAMPLES)
-@click.option("--session", help="Only of that session.")
+@click.option("--session", cls=NamedOption, kind=SESSION, help="Only of that session.")
 @click.option("--container", help="Only of that container.")
 @click.option("--slowest", is_flag=True, help="Those that took longest first, instead of the newest.")
 @click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only those.")
@@ -114,7 +115,7 @@ def list_turns(
 
 
 @turn.command("show", epilog=EXAMPLES)
-@click.argument("turn_id", metavar="ID")
+@turn_argument
 @data_option
 @tenant_option
 @asks_server
@@ -131,7 +132,7 @@ def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
 
 
 @turn.command("replay", epilog=EXAMPLES)
-@click.argument("turn_id", metavar="ID")
+@turn_argument
 @click.option(
     "--speed", type=click.FloatRange(min=0.01), help="1 takes as long as it took, 2 half of that; at once if not said."
 )

@@ -1,13 +1,14 @@
 """avm usage — what was used, what it costs, and whether the provider's bill agrees."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import BinaryIO
 
 import click
 import msgspec
 
+from agentvm.cli.additions import added_csv
 from agentvm.cli.api import Api, RequestFailed, asks_server, tenant_option
+from agentvm.cli.names import USER, names_of
 from agentvm.cli.table import Column, Item, Show, money, plain, table
 from agentvm.cli.when import past
 from agentvm.errors import InvalidInput
@@ -55,7 +56,7 @@ def check_dimensions(ctx: click.Context, option: click.Parameter, value: str) ->
 @click.option("--by", default="", metavar="LIST", callback=check_dimensions, help=f"Group by some of {','.join(DIMENSIONS)}.")
 @click.option("--since", type=past, metavar="TIME", help="From then on: 30d, 2026-11-01.")
 @click.option("--until", type=past, metavar="TIME", help="Before then.")
-@click.option("--csv", "as_csv", is_flag=True, help="Answer in CSV; money in nano-USD.")
+@click.option("--csv", "as_csv", is_flag=True, help="Answer in CSV; money in nano-USD, and in dollars beside it.")
 @tenant_option
 @asks_server
 def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: int | None, as_csv: bool) -> None:
@@ -64,27 +65,21 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
         return
     if as_csv and show.as_json:
         raise click.UsageError("Give --csv or --json, not both.")
+    names = names_of(api, USER) if "user" in by else {}
     if as_csv:
         text = api.ask("GET", ("usage",), {"by": ",".join(by), "since": since, "until": until, "format": "csv"})
-        click.echo(text.decode().replace("\r\n", "\n"), nl=False)
+        click.echo(added_csv(text.decode(), names), nl=False)
         return
     items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
-    if "user" in by and not show.as_json:
-        names = _names_of_users(api)
-        columns["USER"] = lambda item: names.get(item.get("userId"), item.get("userId"))
+    if names:
+        items = [{**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in items]
+        columns["USER"] = "user"
     columns |= SUMS
     if any("margin" in item for item in items):
         columns["MARGIN"] = money("margin")
     show.items(items, columns, none="Nothing was used.")
     _say_what_is_uncertain(items, show)
-
-
-def _names_of_users(api: Api) -> dict[object, object]:
-    """Who may see usage does not always see users; then their ids must do."""
-    with suppress(RequestFailed):
-        return {item.get("userId"): item.get("externalId") for item in api.pages("users")}
-    return {}
 
 
 def _say_what_is_uncertain(items: list[Item], show: Show) -> None:

@@ -39,6 +39,7 @@ TABLE: CommandTable[Call] = CommandTable(
     container_create=container.create,
     container_get=container.get,
     container_list=container.list_all,
+    container_delete=container.delete,
     definition_list=definition.list_all,
     definition_get=definition.get,
     definition_register=definition.register,

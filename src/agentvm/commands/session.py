@@ -2,7 +2,7 @@
 
 from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
-from agentvm.commands.session_centre import check_search, check_title, found_shown, shown
+from agentvm.commands.session_centre import check_search, check_title, found_shown, shown, title_shown
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated
@@ -170,4 +170,5 @@ async def search(call: Call, command: ask.SessionSearch) -> ask.SessionSearchRep
     )
     page = await (await call.sessions.within(command.container_id)).search(wanted)
     found = tuple(found_shown(item) for item in page.items)
-    return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next)
+    titles = tuple(title_shown(item) for item in page.titles) or None
+    return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)

@@ -20,10 +20,10 @@ from agentvm.events.lifecycle import (
 from agentvm.model.ids import Clock, ContainerId, MessageId, SessionId, TenantId, check_container_id
 from agentvm.model.principal import Principal
 from agentvm.model.session import Session
-from agentvm.protocol.records import FoundRecord, SessionRecord
+from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.base import TenantStore
-from agentvm.storage.sessions import Found, Listed, MessagePage, MessageQuery, Reader, SessionStore
+from agentvm.storage.sessions import Found, FoundTitle, Listed, MessagePage, MessageQuery, Reader, SessionStore
 
 MAX_TITLE = 300
 MAX_DEVICE = 128
@@ -202,6 +202,18 @@ def found_shown(found: Found) -> FoundRecord:
         snippet=found.snippet,
         before=found.before,
         after=found.after,
+    )
+
+
+def title_shown(found: FoundTitle) -> TitleRecord:
+    session = found.session
+    return TitleRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title or "",
+        at=session.created_at if session.last_message_at is None else session.last_message_at,
+        snippet=found.snippet,
     )
 
 

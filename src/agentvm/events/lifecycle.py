@@ -17,6 +17,14 @@ class ContainerCreated(ContainerEvent):
     created_at: int
 
 
+class ContainerDeleted(ContainerEvent):
+    """All that was in it is being erased, and cannot be brought back."""
+
+    type = "container_deleted"
+    container_id: ContainerId
+    deleted_at: int
+
+
 class ImageCreated(ContainerEvent):
     type = "image_created"
     image_id: ImageId

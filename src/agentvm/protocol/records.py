@@ -89,6 +89,25 @@ class AgentRecord(Record):
     queued: int | None = None
 
 
+class OwnedRecord(Record):
+    """All that goes with a container, a user or a tenant that is deleted.
+
+    `bytes` are those of messages, logs, summaries, drafts and files. `kept_resources` are those of the resources that other
+    tenants are locked to: the versions they use stay for them.
+    """
+
+    containers: tuple[ContainerId, ...]
+    sessions: int
+    messages: int
+    bytes: int
+    attachments: int
+    resources: int
+    kept_resources: int
+    users: int
+    keys: int
+    secrets: int
+
+
 class SessionRecord(Session):
     """A session as who asks sees it. `unread` are the answers beyond what they have read, at most 1,000."""
 
@@ -116,6 +135,18 @@ class FoundRecord(Record):
     before: str | None = None
     """The beginning of what was said just before."""
     after: str | None = None
+
+
+class TitleRecord(Record):
+    """A session whose title a search has found. `at` is when something was last said there."""
+
+    session_id: SessionId
+    image_id: ImageId
+    container_id: ContainerId
+    title: str
+    at: int
+    snippet: str
+    """HTML: the title, escaped, with `<mark>` about the words."""
 
 
 class ResourceRecord(Record):

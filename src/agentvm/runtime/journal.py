@@ -97,6 +97,7 @@ class Journal:
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
+        self._pruning = False
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
@@ -121,7 +122,7 @@ class Journal:
         """The session was deleted: its log need not be kept until it is folded, which will never be."""
         log = self._logs.pop((tenant_id, session_id), None)
         if log is not None:
-            self._unfolded.pop(log, None)
+            self._give_up(log)
 
     async def tidy(self) -> None:
         """Drops entries from before the process started that nobody needs, such as those of deleted sessions."""
@@ -237,7 +238,7 @@ class Journal:
         by_log: dict[SessionLog, list[Event]] = {}
         for post in batch.posts:
             by_log.setdefault(post.log, []).extend(post.events)
-        if not by_log:
+        if not by_log and not self._pruning:
             return
         now = self._clock()
         folded = {log: len(log.tail) for log in by_log if log.foldable(LONGEST_TAIL)}
@@ -249,10 +250,9 @@ class Journal:
             for log, events in by_log.items()
             if log not in folded and (numbered := [event for event in events if event.seq])
         }
+        forget, self._pruning = self._forgettable(folded), False
         try:
-            committed = await self._store.commit(
-                writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
-            )
+            committed = await self._store.commit(writes, entry=pack(carried) if carried else None, forget=forget)
         except WritesRefused:
             raise
         except AgentVMError as error:
@@ -284,16 +284,23 @@ class Journal:
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
-        if not any(log.entry for log in folded):
+        if not self._pruning and not any(log.entry for log in folded):
             return 0
         return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
+
+    def _give_up(self, log: SessionLog) -> None:
+        """Its entries are needed by nobody any more, and are dropped soon, though no turn of it ends."""
+        if log in self._unfolded:
+            del self._unfolded[log]
+            self._pruning = True
+            self._wakeup.set()
 
     def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
         """Nothing of these logs was stored. What was posted meanwhile builds on numbers that are taken back now."""
         for log, error in errors.items():
             log.take_back()
             if isinstance(error, SessionNotFound):
-                self._unfolded.pop(log, None)
+                self._give_up(log)
         batch.fail(errors)
         self._batch.fail(errors)
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 import anyio.abc
@@ -11,12 +12,13 @@ from agentvm.app import AgentVM, open_agentvm
 from agentvm.commands.local import LocalLink
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
-from agentvm.errors import ConfigInvalid, Conflict
+from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
 from agentvm.model.definition import Definition
 from agentvm.model.secret import Secret
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import AgentX, RuntimeView
 from agentvm.runtime.tasks import open_tasks
+from agentvm.server.announcement import announced, running_server
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 
@@ -71,8 +73,9 @@ class LocalServer:
     ) -> None:
         try:
             async with self._listener.listen(host, port) as bound:
-                task_status.started(bound)
-                await stop.wait()
+                with announced(self.vm.config.data_dir, host, bound):
+                    task_status.started(bound)
+                    await stop.wait()
         finally:
             stopped.set()
 
@@ -89,9 +92,11 @@ class LocalRuntime:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
         async with AsyncExitStack() as stack:
-            vm = await stack.enter_async_context(
-                open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers, overrides=self.overrides)
-            )
+            opened = open_agentvm(self.config, definitions=self.definitions, drivers=self.drivers, overrides=self.overrides)
+            try:
+                vm = await stack.enter_async_context(opened)
+            except DataDirInUse as error:
+                raise DataDirInUse(_in_python(error), details=error.details) from None
             tasks = await stack.enter_async_context(open_tasks())
             peer = vm.attach()
             stack.callback(vm.detach, peer)
@@ -101,6 +106,16 @@ class LocalRuntime:
             server = LocalServer(vm, tasks)
             stack.push_async_callback(_shut_down, vm, server)
             yield AgentX(link, server)
+
+
+def _in_python(error: DataDirInUse) -> str:
+    """What to do about it in a program, which has no flags."""
+    url = running_server(Path(str(error.details.get("dataDir"))))
+    socket = "url" if url is None else f'"{url.replace("http", "ws", 1)}/ws"'
+    return (
+        f"{error.details.get('fact', error)} Connect to that server with remote_runtime({socket}), or give this runtime a "
+        "directory of its own: local_runtime(ServerConfig(data_dir=Path(...))). With data_dir=None it keeps all in memory."
+    )
 
 
 async def _shut_down(vm: AgentVM, server: LocalServer) -> None:

@@ -32,9 +32,10 @@ class Directory(Protocol):
         """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """With its users, keys, quotas, secrets and resources; its containers stay unreachable, its ledger and audit log stay.
+        """Out of reach at once; an erasure of all that is its own is noted, see `agentvm.storage.erasing`.
 
-        `Conflict` names its public resources that others are locked to, if there are any.
+        Its users, keys, quotas, secrets and resources are gone when this returns; versions of resources that other tenants are
+        locked to stay for them. Its ledger and audit log stay.
         """
 
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
@@ -47,8 +48,12 @@ class Directory(Protocol):
 class UserStore(Protocol):
     """The users of one tenant."""
 
-    async def add(self, user: User) -> None:
-        """`Conflict` when the id or the external id is taken."""
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        """`Conflict` when the id or the external id is taken.
+
+        In the same commit the user is bound to the first of `homes` that is no container, and neither is nor was another
+        user's: nobody inherits anything.
+        """
 
     async def get(self, user_id: UserId) -> User | None: ...
 
@@ -61,7 +66,10 @@ class UserStore(Protocol):
         """Replaces display name, role and status; False when it is gone."""
 
     async def delete(self, user_id: UserId, now: int) -> bool:
-        """With its bindings and quotas; its keys are revoked."""
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to.
+
+        Erasures of these containers and of its marks in others are noted, see `agentvm.storage.erasing`.
+        """
 
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
         """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""
@@ -70,6 +78,9 @@ class UserStore(Protocol):
 
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
         """In the order they were bound."""
+
+    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        """Of these the ones that no other user is bound to."""
 
 
 class KeyStore(Protocol):

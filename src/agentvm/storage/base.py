@@ -25,6 +25,7 @@ from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.carry import Carrier
 from agentvm.storage.definitions import DefinitionStore
 from agentvm.storage.drafts import DraftStore
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
@@ -99,7 +100,7 @@ class ContainerStore(Protocol):
     async def get(self) -> Container | None: ...
 
     async def create(self, now: int) -> bool:
-        """Get-or-create; True when this call created it."""
+        """Get-or-create; True when this call created it. `ContainerErasing` while one of the same name is being erased."""
 
     async def add_image(self, image: Image, default_session: Session) -> None:
         """The image, its default session and (once per digest) its snapshot, in one commit.
@@ -215,6 +216,7 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     directory: Directory
+    erasing: Erasing
     waiting: Callable[[], int]
     """How many reads and writes wait for others to be done."""
 

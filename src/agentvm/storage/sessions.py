@@ -127,13 +127,25 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundTitle:
+    """A session whose title was found. `snippet` is the title as HTML with `<mark>`."""
+
+    session: Session
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
 class FoundPage:
-    """`capped` when there were more than are ranked: the newest of them were."""
+    """`capped` when there were more than are ranked: the newest of them were.
+
+    `titles` are on the first page, the latest session first; they are not in `total`.
+    """
 
     items: tuple[Found, ...]
     total: int
     capped: bool
     next: str | None
+    titles: tuple[FoundTitle, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from agentvm.storage.accounts import Accounts, Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, USUAL, home_of, within
+from agentvm.tenants.rights import CAPS, USUAL, homes_of, within
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -164,10 +164,11 @@ class Authentication:
         return within(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
 
     async def add_user(self, user: User) -> None:
-        """With the container that is theirs at first. `Conflict` when the id or the external id is taken."""
-        users = self._store.accounts(user.tenant_id).users
-        await users.add(user)
-        await users.bind(user.user_id, home_of(user))
+        """With the container that is theirs at first. `Conflict` when the id or the external id is taken.
+
+        Who has the external id of somebody who was deleted is given another container: nobody inherits anything.
+        """
+        await self._store.accounts(user.tenant_id).users.add(user, homes_of(user))
 
     async def _examine(self, credential: str) -> _Found | _Refusal:
         if (key := keys.parse_key(credential)) is not None:

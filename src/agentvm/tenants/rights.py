@@ -98,6 +98,16 @@ def home_of(user: User) -> ContainerId:
     return check_container_id(f"user-{plain}~{mark}")
 
 
+def homes_of(user: User) -> tuple[ContainerId, ContainerId]:
+    """The container a user is given at first, and the one instead of it if somebody else has or had that: never the same twice.
+
+    The second carries a digest of the user's id too, and looks like nobody's first.
+    """
+    mark = sha256(f"{user.external_id}\0{user.user_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    plain = _ODD.sub("_", user.external_id)[:_TOO_LONG]
+    return home_of(user), check_container_id(f"user-{plain}~{mark}")
+
+
 def literal(container_id: ContainerId) -> str:
     """The pattern that only this container matches: a name may hold what a pattern gives a meaning."""
     return re.sub(r"([*?[])", r"[\1]", container_id)

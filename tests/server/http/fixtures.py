@@ -80,6 +80,8 @@ class Account:
     turn_id: str = ""
     attachment: str = ""
     """A file that nobody else may see."""
+    image_id: str = ""
+    """The image of that session."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +148,8 @@ class World:
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
         account.session_id = await self.say(account, f"said by {account.slug}")
         account.turn_id = f"turn_{account.slug}"
+        images = await self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
+        account.image_id = images[0].image_id
         home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private"))
         ended = records.turn(account.turn_id, outcome="completed", ended=2)
         await home.log(SessionId(account.session_id)).record(turns=[ended], now=2)

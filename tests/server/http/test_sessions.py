@@ -48,6 +48,16 @@ async def test_a_session_is_renamed_pinned_archived_and_marked() -> None:
         assert (await world.audit(world.acme.tenant_id))[1][0] == "session.read"
 
 
+async def test_a_search_finds_titles_of_what_the_asker_reaches() -> None:
+    async with open_world() as world:
+        session_id = await world.say(world.acme, "hello")
+        await world.ask("PUT", f"/v1/sessions/{session_id}", {"title": "A needle"}, key=world.acme.admin)
+        found = (await world.ask("GET", "/v1/sessions/search?q=needle", key=world.acme.admin)).body
+        assert [one["sessionId"] for one in found["titles"]] == [session_id]
+        for key in (world.acme.user, world.bolt.admin):
+            assert "titles" not in (await world.ask("GET", "/v1/sessions/search?q=needle", key=key)).body
+
+
 async def test_a_deleted_session_can_be_restored_for_a_while() -> None:
     async with open_world() as world:
         session_id = await world.say(world.acme, "needle")

@@ -10,7 +10,7 @@ from agentvm.model.session import Rewind, Session
 from agentvm.protocol.commands.base import Command, Reply, SubscribingReply
 from agentvm.protocol.commands.image import ImageRunReply
 from agentvm.protocol.commands.message import OnBusy
-from agentvm.protocol.records import FoundRecord, SessionRecord
+from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=200)]
 
@@ -219,12 +219,16 @@ class SessionRewinds(Command[SessionRewindsReply]):
 
 
 class SessionSearchReply(Reply):
-    """`capped` when there are more than are ranked; then the newest 10,000 were."""
+    """`capped` when there are more than are ranked; then the newest 10,000 were.
+
+    `titles` are sessions with the words in their title; on the first page, and not in `total`.
+    """
 
     found: tuple[FoundRecord, ...]
     total: int
     capped: bool = False
     next_cursor: str | None = None
+    titles: tuple[TitleRecord, ...] | None = None
 
 
 class SessionSearch(Command[SessionSearchReply]):

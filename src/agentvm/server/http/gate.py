@@ -99,7 +99,7 @@ class Gate:
             result = f"refused:{error.status_code}"
             raise
         finally:
-            if route.action is not None:
+            if route.action is not None and not ask.looked_only:
                 await self._audit(route.action, ask, result, request)
         if isinstance(answer, Answer) and isinstance(answer.content, Streamed):
             return self._stream(answer, ask, request)

@@ -85,6 +85,8 @@ class Ask(Generic[G]):
     request_id: str = ""
     target: str = ""
     """What the audit log says was written to; a function that makes something says what."""
+    looked_only: bool = False
+    """Nothing was written after all: a dry run is no entry of the audit log."""
 
     @property
     def office(self) -> Office:

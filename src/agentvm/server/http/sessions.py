@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from agentvm.commands.reach import Reach
-from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown
+from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown, title_shown
 from agentvm.commands.speaking import Speaker
 from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.protocol.records import FoundRecord, SessionRecord
+from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
@@ -95,12 +95,16 @@ class SessionsPage(Record):
 
 
 class FoundPage(Record):
-    """`capped` when there are more than are ranked; then the newest 10,000 were."""
+    """`capped` when there are more than are ranked; then the newest 10,000 were.
+
+    `titles` are sessions with the words in their title; on the first page, and not in `total`.
+    """
 
     items: tuple[FoundRecord, ...]
     total: int
     capped: bool = False
     next_cursor: str | None = None
+    titles: tuple[TitleRecord, ...] = ()
 
 
 class MessagesPage(Record):
@@ -140,9 +144,10 @@ async def list_all(ask: Ask[ListGiven]) -> SessionsPage:
 
 @routes.add("GET", "/v1/sessions/search", needs=READ, takes=SearchGiven, raises=(ContainerForbidden,))
 async def search(ask: Ask[SearchGiven]) -> FoundPage:
-    """Search what was said.
+    """Search what was said, and titles.
 
-    The best first. Every word must be in a message; one of three letters or more may be the beginning of a longer one.
+    The best first. Every word must be in a message, or in a title; one of three letters or more may be the beginning of a
+    longer one.
     """
     given = ask.given
     wanted = MessageSearch(
@@ -159,7 +164,8 @@ async def search(ask: Ask[SearchGiven]) -> FoundPage:
     )
     page = await (await centre_of(ask).within(given.container)).search(wanted)
     items = tuple(found_shown(item) for item in page.items)
-    return FoundPage(items=items, total=page.total, capped=page.capped, next_cursor=page.next)
+    titles = tuple(title_shown(item) for item in page.titles)
+    return FoundPage(items=items, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)
 
 
 @routes.add("GET", _ONE, needs=READ, takes=DeviceGiven, raises=(SessionNotFound,))

@@ -15,6 +15,8 @@ from agentvm.model.account import Status, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.resource import SYSTEM
+from agentvm.protocol.records import OwnedRecord
+from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.gate import NO_TENANT, reach_tenant
 from agentvm.server.http.route import NO_CONTENT, About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 
@@ -49,6 +51,10 @@ class NamedTenant(Given):
     """`tenant` is an id or a slug."""
 
     tenant: str
+
+
+class NamedDeletion(NamedTenant):
+    dry_run: bool = False
 
 
 class NamedChange(TenantChange):
@@ -123,24 +129,29 @@ async def update_called(ask: Ask[NamedChange]) -> TenantView:
     return await _update(ask, ask.given.tenant)
 
 
-async def delete(ask: Ask[Nothing]) -> Answer[None]:
-    """Delete a tenant."""
-    return await _delete(ask, ask.path["tenant"])
+async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
+    """Delete a tenant.
+
+    With all that is its own, but for its ledger, its audit log, and versions of resources that others are locked to. It cannot
+    be undone. With `dryRun` it only counts what would go.
+    """
+    return await _delete(ask, ask.path["tenant"], dry_run=ask.given.dry_run)
 
 
-async def delete_called(ask: Ask[NamedTenant]) -> Answer[None]:
+async def delete_called(ask: Ask[NamedDeletion]) -> Answer[None] | Answer[OwnedRecord]:
     """Delete the tenant that the body names."""
-    return await _delete(ask, ask.given.tenant)
+    return await _delete(ask, ask.given.tenant, dry_run=ask.given.dry_run)
 
 
 _ALL, _ONE = "/v1/tenants", "/v1/tenants/{tenant:str}"
 _MADE: About = {"statuses": (201,), "raises": (Conflict,)}
 _CHANGED: About = {"raises": (NotFound, Conflict)}
+_DELETED: About = {"raises": (NotFound, Conflict), "statuses": (200, 204)}
 routes.add("POST", _ALL, needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(create)
 routes.add("GET", _ALL, needs=OPERATOR, across=False, takes=PageGiven)(list_all)
 routes.add("GET", _ONE, needs=LOOKING, across=False, takes=Nothing)(get)
 routes.add("PUT", _ONE, needs=OPERATOR, across=False, takes=TenantChange, action="tenant.update", **_CHANGED)(update)
-routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=Nothing, action="tenant.delete", **_CHANGED)(delete)
+routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=DryRun, action="tenant.delete", **_DELETED)(delete)
 routes.add("POST", f"{_ALL}/create", needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(
     create_called
 )
@@ -149,7 +160,7 @@ routes.add("POST", f"{_ALL}/list", needs=OPERATOR, across=False, takes=PageGiven
 routes.add("POST", f"{_ALL}/update", needs=OPERATOR, across=False, takes=NamedChange, action="tenant.update", **_CHANGED)(
     update_called
 )
-routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedTenant, action="tenant.delete", **_CHANGED)(
+routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedDeletion, action="tenant.delete", **_DELETED)(
     delete_called
 )
 
@@ -175,13 +186,16 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
     return _shown(after)
 
 
-async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
+async def _delete(ask: Ask[Any], named: str, *, dry_run: bool) -> Answer[None] | Answer[OwnedRecord]:
     ask.target = named
     tenant = await reach_tenant(ask, named)
     ask.target = tenant.tenant_id
+    if dry_run:
+        return counted(ask, await ask.office.store.erasing.weigh(tenant.tenant_id), NO_TENANT)
     if not await ask.office.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
     ask.vm.settings.forget(tenant.tenant_id)
+    ask.office.own_keys.forget(tenant.tenant_id)
     ask.vm.resources.resolver.forget()
     return NO_CONTENT
 

@@ -10,6 +10,8 @@ from agentvm.errors import AccessDenied, Conflict, NotFound
 from agentvm.model.account import Role, Status, User
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.protocol.records import OwnedRecord
+from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 from agentvm.tenants.rights import check_reach, literal
 
@@ -100,13 +102,16 @@ async def update(ask: Ask[UserChange]) -> UserView:
     return _shown(after)
 
 
-@routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="user.delete")
-async def delete(ask: Ask[Nothing]) -> Answer[None]:
+@routes.add("DELETE", _ONE, needs=ADMIN, takes=DryRun, action="user.delete", statuses=(200, 204))
+async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
     """Delete a user.
 
-    With their keys and limits.
+    With their keys and limits, and all that is in the containers that no other user is bound to. It cannot be undone. With
+    `dryRun` it only counts what would go.
     """
     await _check_owner(ask, (await _find(ask)).role)
+    if ask.given.dry_run:
+        return counted(ask, await ask.office.store.erasing.weigh(ask.tenant_id, user_id=_id(ask)), NO_USER)
     if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
         raise NotFound(NO_USER)
     await ask.office.quotas.reread(ask.tenant_id)
@@ -146,11 +151,11 @@ async def unbind(ask: Ask[Nothing]) -> Answer[None]:
     return NO_CONTENT
 
 
-def _id(ask: Ask[Nothing] | Ask[UserChange]) -> UserId:
+def _id(ask: Ask[Any]) -> UserId:
     return UserId(ask.path["user_id"])
 
 
-async def _find(ask: Ask[Nothing] | Ask[UserChange]) -> User:
+async def _find(ask: Ask[Any]) -> User:
     user = await ask.accounts.users.get(_id(ask))
     if user is None:
         raise NotFound(NO_USER)

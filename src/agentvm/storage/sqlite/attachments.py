@@ -37,7 +37,7 @@ _SIZE = f"SELECT size {_FROM} AND digest = ?"
 _CHUNK = f"""
 SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_FROM} AND digest = ?)
 """
-_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?"
+_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
 _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"

@@ -21,8 +21,10 @@ from agentvm.model.turn import Turn
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.living import refuse_deleted
 from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.erasing.begin import refuse_erasing
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.session_write import ARRIVING, cut, prepare
@@ -66,6 +68,8 @@ class SqliteContainerStore:
 
     async def create(self, now: int) -> bool:
         def write(connection: apsw.Connection) -> bool:
+            refuse_deleted(connection, self._key[0])
+            refuse_erasing(connection, self._key)
             connection.execute(
                 "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (tenant_id, container_id) DO NOTHING",
@@ -222,8 +226,7 @@ class SqliteContainerStore:
         return SqliteLogStore(self._database, self._key, session_id)
 
     def _exists(self, connection: apsw.Connection) -> bool:
-        found = connection.execute("SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?", self._key)
-        return bool(found.fetchall())
+        return bool(rows.fetch(connection, rows.CONTAINER, self._key))
 
 
 def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image) -> int:

@@ -53,11 +53,13 @@ _JOB_ERRORS = (apsw.Error, AgentVMError, ValueError, TypeError, OverflowError, M
 class _Job(Generic[T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
-    __slots__ = ("error", "future", "result", "work")
+    __slots__ = ("apart", "error", "future", "result", "work")
 
-    def __init__(self, work: Work[T], future: asyncio.Future[T]) -> None:
+    def __init__(self, work: Work[T], future: asyncio.Future[T], *, apart: bool = False) -> None:
         self.work = work
         self.future = future
+        self.apart = apart
+        """Whether it runs outside of a transaction."""
         self.result: T
         self.error: AgentVMError | None = None
 
@@ -115,13 +117,13 @@ class _Lane:
         """Jobs that no thread has taken yet."""
         return self._queue.qsize()
 
-    async def submit(self, work: Work[T]) -> T:
+    async def submit(self, work: Work[T], *, apart: bool = False) -> T:
         await self._room.acquire()
         if self._closed:
             self._room.release()
             raise StoreFailed("The database is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Job(work, future))  # type: ignore[arg-type]  # jobs of all result types share the queue
+        self._queue.put(_Job(work, future, apart=apart))  # type: ignore[arg-type]  # jobs of all result types share the queue
         return await future
 
     def refuse(self) -> None:
@@ -203,6 +205,10 @@ class Database:
         """Runs the work in a transaction and returns when it is committed and synced; a failure leaves nothing behind."""
         return await self._writer.submit(work)
 
+    async def apart(self, work: Work[T]) -> T:
+        """Runs the work on the connection that writes, outside of a transaction: for what SQLite does not do within one."""
+        return await self._writer.submit(work, apart=True)
+
     async def read(self, work: Work[T]) -> T:
         """Runs the work on a read-only connection; it sees every write that was acknowledged before."""
         return await self._readers.submit(work)
@@ -242,7 +248,14 @@ async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator
 
 
 def commit_together(connection: apsw.Connection, jobs: Sequence[_Job[object]]) -> None:
-    """Runs the jobs in one transaction, each in its own savepoint."""
+    """Runs the jobs in one transaction, each in its own savepoint; then, one by one, those that need none."""
+    together = [job for job in jobs if not job.apart]
+    if together:
+        _commit(connection, together)
+    read_one(connection, [job for job in jobs if job.apart])
+
+
+def _commit(connection: apsw.Connection, jobs: Sequence[_Job[object]]) -> None:
     try:
         connection.execute("BEGIN IMMEDIATE")
         kept = all(_run_in_savepoint(connection, job) for job in jobs)
@@ -256,7 +269,7 @@ def commit_together(connection: apsw.Connection, jobs: Sequence[_Job[object]]) -
         return
     if not kept and len(jobs) > 1:
         for job in jobs:
-            commit_together(connection, (job,))
+            _commit(connection, (job,))
 
 
 def _run_in_savepoint(connection: apsw.Connection, job: _Job[object]) -> bool:
@@ -320,6 +333,8 @@ def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:
     mode = connection.pragma("journal_mode", "wal") if connection.pragma("user_version") <= len(migrations) else None
     if mode not in (None, "memory" if in_memory else "wal"):
         raise StoreFailed(f"The database cannot use a write-ahead log here (journal mode {mode}): use a local disk")
+    # What is deleted is overwritten: rows in their pages, and pages that nothing uses any more.
+    connection.pragma("secure_delete", True)
     connection.pragma("synchronous", "full")
     # macOS acknowledges a plain fsync before the data is on the disk; elsewhere these do nothing.
     connection.pragma("fullfsync", True)

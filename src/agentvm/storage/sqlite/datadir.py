@@ -50,9 +50,10 @@ def lock_data_dir(path: Path) -> Generator[Path]:
             _try_lock(descriptor)
             _write_pid(descriptor)
         except BlockingIOError:
+            fact = f"The data directory {directory} is in use by another AgentVM server (process {_read_pid(descriptor)})."
             raise DataDirInUse(
-                f"The data directory {directory} is in use by another AgentVM server (process {_read_pid(descriptor)}). "
-                "Stop that server, or give this one a directory of its own with --data-dir."
+                f"{fact} Stop that server, or give this one a directory of its own with --data-dir.",
+                details={"fact": fact, "dataDir": str(directory)},
             ) from None
         except OSError as error:
             raise ConfigInvalid(

@@ -34,12 +34,24 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
+
+
+def is_living(table: str) -> str:
+    """The condition that the container of a row is not being erased."""
+    return f"""
+NOT EXISTS (
+    SELECT 1 FROM containers AS c
+    WHERE c.tenant_id = {table}.tenant_id AND c.container_id = {table}.container_id AND c.deleted_at IS NOT NULL
+)
+"""
+
+
 # It goes with its default session, and comes back with it. Whoever knows it by a session of it still finds it.
-IS_SHOWN = """
+IS_SHOWN = f"""
 EXISTS (
     SELECT 1 FROM sessions AS d
     WHERE d.tenant_id = images.tenant_id AND d.session_id = images.session_id AND d.deleted_at IS NULL
-)
+) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 SESSION_COLUMNS = """
@@ -52,7 +64,9 @@ FROM sessions AS s
 WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
 """
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
-CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
+CONTAINER = """
+SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+"""
 IMAGE = _IMAGES + "AND image_id = ?"
 IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"

@@ -13,6 +13,7 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
@@ -23,9 +24,11 @@ from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
+from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sqlite.erasing.rows import pass_journal
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
-from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, read_quarantined, read_unfinished
+from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
@@ -86,7 +89,7 @@ class SqliteTenantStore:
     async def list_containers(self) -> tuple[ContainerId, ...]:
         def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
             rows = connection.execute(
-                "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY created_at, position",
+                "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
                 (self._tenant_id,),
             )
             return tuple(ContainerId(container_id) for (container_id,) in rows)
@@ -98,7 +101,7 @@ class SqliteTenantStore:
 
         def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
             rows = connection.execute(
-                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ?"
+                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
                 " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
                 (self._tenant_id, created_at, position, limit + 1),
             ).fetchall()
@@ -114,7 +117,9 @@ class SqliteTenantStore:
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find(
-            "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL", session_id
+            "SELECT container_id FROM sessions "
+            f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}",
+            session_id,
         )
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
@@ -164,6 +169,7 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.directory: Directory = SqliteDirectory(database)
+        self.erasing: Erasing = SqliteErasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
@@ -210,6 +216,7 @@ class SqliteStore:
                 raise WritesRefused(frozenset(refused))
             if forget:
                 connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
+                pass_journal(connection, forget)
             if entry is None:
                 return Committed(0, frozenset(gone))
             connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))

@@ -166,7 +166,8 @@ async def check_a_deleted_user_can_do_nothing_more(store: Store) -> None:
     assert await ours.users.delete(ALICE, now=10) is False
     assert await ours.users.get(ALICE) is None
     assert await ours.users.bind(ALICE, HOME) is False
-    assert [each.revoked_at for each in await ours.keys.list()] == [None, None, 9]
+    assert [each.key_id for each in await ours.keys.list()] == ["tenant's", f"key of {BOB}"]
+    assert await store.directory.find_key(KeyId(f"key of {ALICE}")) is None
     assert [each.user_id for each in await ours.quotas.list()] == [BOB]
     assert await raises(NotFound, ours.keys.add(key("new", user_id=ALICE), b"d"))
     # The same id again starts without what the first one had.

@@ -165,6 +165,19 @@ async def check_what_is_deleted_is_not_found(store: Store) -> None:
     assert await ids(sessions, "needle") == []
 
 
+async def check_titles_are_found_beside_what_was_said(store: Store) -> None:
+    home = await settle(store, image())
+    await home.add_session(session("a"))
+    await home.log(SESSION).record(messages=[said("1", "the needle")], now=2)
+    await home.set_title(SessionId("a"), "A needle & hay", now=3)
+    page = await ask(mine(store), "needle", now=20)
+    assert ([item.message_id for item in page.items], page.total) == (["1"], 1)
+    assert [(one.session.session_id, one.snippet) for one in page.titles] == [("a", "A <mark>needle</mark> &amp; hay")]
+    assert (await ask(mine(store), "needle", role="user", now=20)).titles == ()
+    await mine(store).delete(SessionId("a"), 5)
+    assert (await ask(mine(store), "needle", now=20)).titles == ()
+
+
 async def check_tending_changes_nothing_of_what_is_found(store: Store) -> None:
     home = await settle(store, image())
     for number in range(10):

@@ -74,7 +74,7 @@ class SqliteQuotaStore:
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:
-        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1")
+        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL")
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""

@@ -19,6 +19,7 @@ from agentvm.storage.sqlite.sessions.listing import scope
 from agentvm.storage.sqlite.sessions.places import read_place, write_place
 from agentvm.storage.sqlite.sessions.question import Piece, match_of, pieces_of
 from agentvm.storage.sqlite.sessions.snippet import snippet
+from agentvm.storage.sqlite.sessions.titles import search_titles
 
 MOST_RANKED = 10_000
 TOGETHER = 100
@@ -67,6 +68,7 @@ def search_messages(
         containers = [name for (name,) in fetch(connection, _CONTAINERS, (tenant_id,))]
     if not pieces or not containers:
         return FoundPage((), 0, False, None)
+    titles = search_titles(connection, tenant_id, containers, pieces, wanted) if after is None else ()
     # All pages of a search have the same now.
     now = wanted.now if after is None else after[0]
     hits: list[Weighed] = []
@@ -83,6 +85,7 @@ def search_messages(
         total=len(hits),
         capped=capped,
         next=write_place(now, *page[-1]) if len(rest) > len(page) > 0 else None,
+        titles=titles,
     )
 
 
