@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.cli.beginning import Beginning
 from agentvm.cli.conversation import MAX_LABEL, Conversation, first_words, text_of
 from agentvm.errors import DriverNotFound, SessionNotFound
 from agentvm.model.ids import MessageId
@@ -19,7 +20,7 @@ async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
 
 
 async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> Conversation:
-    conversation = Conversation(agentx, container_id="c1", model=model)
+    conversation = Conversation(agentx, container_id="c1", beginning=Beginning(model=model))
     await conversation.open(session)
     return conversation
 

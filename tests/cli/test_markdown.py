@@ -73,13 +73,17 @@ def test_an_answer_that_ends_within_code_leaves_the_next_one_alone() -> None:
     assert markdown.feed("**b** ") + markdown.finish() == "\x1b[1mb\x1b[0m"
 
 
-def test_it_knows_whether_a_line_has_begun() -> None:
+@pytest.mark.parametrize(("text", "whole"), [("", True), ("*", False), ("a", False), ("*a*\n", True), ("a\n\n", True)])
+def test_it_knows_whether_a_line_has_begun(text: str, whole: bool) -> None:
     markdown = Markdown(lambda: 30, styled=True)
-    assert markdown.at_line_start
-    markdown.feed("*")
-    assert not markdown.at_line_start
-    markdown.feed("a*\n")
-    assert markdown.at_line_start
+    markdown.feed(text)
+    assert markdown.at_line_start is whole
+
+
+def test_after_the_end_of_a_text_the_next_one_has_the_whole_width() -> None:
+    markdown = Markdown(lambda: 12, styled=True)
+    assert markdown.feed("one two") + markdown.finish() == "one two"
+    assert markdown.feed("three four") + markdown.finish() == "three four"
 
 
 def test_a_word_is_shown_before_its_line_ends() -> None:

@@ -119,7 +119,7 @@ def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -
     screen = Screen(live=False)
     screen.history(said)
     assert capsys.readouterr() == (
-        "> 6 times 7?\nIt is 42.\n",
+        "1> 6 times 7?\nIt is 42.\n",
         '[calculator] {"expression":"6*7"} → 42\nError: overloaded\n',
     )
     assert not screen.failed

@@ -37,7 +37,7 @@ class Markdown:
 
     @property
     def at_line_start(self) -> bool:
-        """Whether what was fed so far ends with a line; ask before `finish` as well as after."""
+        """Whether what was fed so far ends with a whole line."""
         return self._lines.at_line_start and not self._pending
 
     def feed(self, text: str) -> str:
@@ -50,9 +50,9 @@ class Markdown:
         return self._lines.take()
 
     def finish(self) -> str:
-        """Ends the text, not its line. What is fed next is another one."""
+        """Ends the text, but not its line: the caller does. What is fed next is another text, on a line of its own."""
         self._continue(final=True)
-        self._lines.complete()
+        self._lines.forget_line()
         self._reset()
         return self._lines.take()
 

@@ -30,6 +30,19 @@ def _columns(char: str, before: str) -> int:
     return 1 if char < "\u0300" else 0 if before == _JOINER else max(wcwidth(char), 0)
 
 
+def wrap(text: str, width: int, *, hanging: str = "") -> str:
+    """A whole text; what of a line does not fit goes on after `hanging`."""
+    wrapper = Wrapper(lambda: width)
+    for number, line in enumerate(text.split("\n")):
+        if number:
+            wrapper.new_line()
+        lead = line[: len(line) - len(line.lstrip(" "))]
+        wrapper.begin(lead, hanging or lead)
+        wrapper.put(line[len(lead) :])
+    wrapper.complete()
+    return wrapper.take()
+
+
 class Wrapper:
     """Lines of at most `width()` columns, which is asked anew for each line: a window may have been resized."""
 
@@ -78,6 +91,12 @@ class Wrapper:
         self.complete()
         self._break("")
         self._hanging = ""
+
+    def forget_line(self) -> None:
+        """For a line that somebody else ends."""
+        self.complete()
+        self._column, self._gap, self._last, self._hanging = 0, "", "", ""
+        self._width = self._ask_width()
 
     def complete(self) -> None:
         """Writes the word that was begun."""
