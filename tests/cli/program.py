@@ -115,7 +115,6 @@ class Keyboard:
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    @property
     def echoes(self) -> bool:
         """Whether the terminal itself shows what is pressed."""
         return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)

@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -113,6 +115,11 @@ async def test_files_go_with_the_first_message(served: Served, tmp_path: Path) -
     )
 
 
+def test_a_pipe_does_not_wait_for_the_line_editor_to_load() -> None:
+    look = "import sys, agentvm.cli.chat; sys.exit('prompt_toolkit' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], timeout=WAIT, check=False).returncode == 0
+
+
 def test_without_a_server_a_file_is_in_the_message_itself(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     assert part_of(tmp_path / "a.png", None, None, "c") == ImagePart(data="iVBORw==", media_type="image/png", name="a.png")
@@ -218,7 +225,7 @@ async def test_keys_pressed_during_an_answer_are_neither_shown_nor_sent(tmp_path
     async with serving(play) as server, at_terminal("chat", "--url", server.url, env=environment(tmp_path)) as keyboard:
         await say(keyboard, "slow")
         await keyboard.see("w0 w1")
-        assert not keyboard.echoes
+        assert not keyboard.echoes()
         keyboard.press("MEANWHILE\r")
         play.gate.set()
         shown = await keyboard.see(ASKING)
@@ -228,7 +235,7 @@ async def test_keys_pressed_during_an_answer_are_neither_shown_nor_sent(tmp_path
         await keyboard.see(ASKING)
         keyboard.press(CTRL_D)
         assert await keyboard.wait() == 0
-        assert keyboard.echoes
+        assert keyboard.echoes()
         assert "MEANWHILE" not in shown
     assert [last_user_text(prompt) for prompt in server.model.prompts] == ["slow", "next"]
 

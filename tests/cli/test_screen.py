@@ -1,6 +1,7 @@
 import pytest
 
 from agentvm.cli.conversation import Listed
+from agentvm.cli.markdown import Markdown
 from agentvm.cli.screen import Screen, clean, one_line
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import (
@@ -88,6 +89,30 @@ def test_a_model_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -
     show(Screen(live=True, color=True), ("text_delta", {"text": "a\x1b[2Jb\x07\x9b\r\n\tc"}))
     assert capsys.readouterr().out == "a[2Jb\n\tc"
     assert clean("\x00é字\x7f") == "é字"
+
+
+def test_a_person_sees_markdown_in_answers_and_in_the_history(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=True, markdown=Markdown(lambda: 20, styled=True))
+    show(screen, ("message_start", {}), ("text_delta", {"text": "**so\x1b"}), ("text_delta", {"text": "me** words"}), end())
+    assert capsys.readouterr().out.endswith("\x1b[1msome\x1b[0m words\n")
+    answer = AssistantMessage(
+        id=MessageId("m"), timestamp=0, role="assistant", content=(TextPart(text="*so* it is said today"),)
+    )
+    screen.history([answer, answer])
+    assert capsys.readouterr().out == "\x1b[3mso\x1b[0m it is said today\n" * 2
+
+
+def test_a_tool_call_in_the_middle_of_a_word_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=True, markdown=Markdown(lambda: 20, styled=True))
+    failed: tuple[str, dict[str, object]] = ("tool_failed", {"toolId": "c", "toolName": "clock", "error": "no such zone"})
+    show(screen, ("text_delta", {"text": "Let me **see"}), failed, ("text_delta", {"text": "It is"}), end())
+    assert capsys.readouterr().out == "Let me **see\nIt is\n"
+
+
+def test_notices_for_people_are_wrapped_at_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    Screen(live=True, markdown=Markdown(lambda: 12, styled=True)).notice("one two three")
+    assert capsys.readouterr().err == "one two\nthree\n"
 
 
 def test_a_line_is_shortened() -> None:
