@@ -72,7 +72,8 @@ COMMAND_NOTES: dict[str, str] = {
     "`cursor` of the next page.",
     "container_delete": "Deletes a container with all that is in it, for good; its turns are stopped first. Emits "
     "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
-    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with `container_erasing`.",
+    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with "
+    "`container_erasing`.",
     "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
     "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
     "`resources:read`.",

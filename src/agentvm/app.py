@@ -48,6 +48,7 @@ from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import Guarded, People
+from agentvm.tenants.plans import Plans
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
@@ -320,7 +321,7 @@ async def _open_rules(
     office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(office.own_keys.aclose)
     metering = Metering(prices, office.quotas, clock)
-    live = Live(None if drivers else models, prices, metering, logs)
+    live = Live(None if drivers else models, prices, metering, logs, office.quotas)
     await _follow(settings, live, config.log_level, office.own_keys)
     guarded = Guarded(metering, office.people.standing)
     return Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=guarded, logs=logs)
@@ -375,7 +376,7 @@ def _open_office(
     office = Office(
         access=access,
         people=People(store, access, clock=clock),
-        quotas=Quotas(store, clock),
+        quotas=Quotas(store, clock, Plans(settings.config.plans)),
         vault=vault,
         own_keys=OwnKeys(
             models,
@@ -385,6 +386,7 @@ def _open_office(
             open_one=open_driver,
             with_keys=KEY_VARIABLES,
             default_of=settings.default_of,
+            allowed=lambda provider: settings.config.takes_own_keys(provider),
             free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
         ),
         store=store,

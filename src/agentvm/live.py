@@ -35,6 +35,7 @@ from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
 from agentvm.tenants.people import Guarded, Stop
 from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import Quotas
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -46,9 +47,12 @@ logger = get_logger(__name__)
 class Live:
     """What follows the settings while the server runs; see `agentvm.config.centre.Follower`."""
 
-    def __init__(self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook) -> None:
+    def __init__(
+        self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook, quotas: Quotas | None = None
+    ) -> None:
         """`models` are None where the program has brought its own drivers, which stay."""
         self._models, self._prices, self._metering, self._logs = models, prices, metering, logs
+        self._quotas = quotas
 
     async def attempt(self, config: ServerConfig) -> None:
         if self._models is None:
@@ -62,6 +66,8 @@ class Live:
         if self._models is not None and line_up(before) != line_up(after):
             await configure(self._models, after)
         self._prices.replace(after.prices)
+        if self._quotas is not None:
+            await self._quotas.replace_plans(after.plans)
         self._metering.configure(markup=after.markup, allow_unpriced=after.allows_unpriced)
         for secret in (after.llm_api_key, *after.provider_keys.values(), *(one.api_key for one in after.providers.values())):
             if secret is not None:

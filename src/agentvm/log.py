@@ -32,6 +32,11 @@ concealed: set[str] = set()
 sinks: list[Sink] = []
 """Who keeps entries, besides what the program has configured."""
 
+Gate = Callable[[EventDict], bool]
+"""Is given the facts of each entry, on whichever thread it is made; one that it refuses is neither kept nor shown."""
+
+gates: list[Gate] = []
+
 _about: ContextVar[Ids] = ContextVar("agentvm_about", default=MappingProxyType({}))
 
 
@@ -74,7 +79,7 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """Events are short names, facts are keywords: `logger.info("agent_stopped", agent_id=…)`."""
     wrapped = structlog.wrap_logger(
         logging.getLogger(name),
-        processors=[structlog.stdlib.filter_by_level, _correlate, _hand_on, structlog.stdlib.render_to_log_kwargs],
+        processors=[structlog.stdlib.filter_by_level, _correlate, _admit, _hand_on, structlog.stdlib.render_to_log_kwargs],
         wrapper_class=structlog.stdlib.BoundLogger,
     )
     return cast(structlog.stdlib.BoundLogger, wrapped)
@@ -91,6 +96,12 @@ def _correlate(logger: Any, method: str, entry: EventDict) -> EventDict:
         if name in entry and entry[name] is None:
             del found[name]
     return found
+
+
+def _admit(logger: Any, method: str, entry: EventDict) -> EventDict:
+    if not all(gate(entry) for gate in tuple(gates)):
+        raise structlog.DropEvent
+    return entry
 
 
 def _hand_on(logger: Any, method: str, entry: EventDict) -> EventDict:

@@ -70,7 +70,7 @@ async def test_sessions_are_listed_newest_first_by_title_or_first_words(agentx: 
     await conversation.start()
     await conversation.start()
     await say(conversation, "unseen, for it has a title")
-    await conversation.set_title("Dragons")
+    await conversation.session.set_title("Dragons")
     await conversation.start()
     assert [(item.label, item.current) for item in await conversation.list()] == [
         ("", True),

@@ -3,8 +3,9 @@ import pytest
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import chat_body, estimate_prompt, is_text, reasoning_mark
+from agentvm.drivers.chat_body import chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
+from agentvm.model.attachment import is_text
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
 
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Models, Provider
+from agentvm.drivers.models import DEFAULT_CALLS, Models, Provider, slots_of
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, MissingKey, ProviderRateLimited
+from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 
 pytestmark = pytest.mark.anyio
@@ -226,3 +227,34 @@ async def test_a_driver_is_opened_with_the_operators_name_for_its_errors() -> No
     async with Models(open_one=garage) as models:
         await models.configure([provider("vllm", "http://one.test")], default="vllm")
         assert [settings.name for _, settings in garage.open] == ["vllm"]
+
+
+def test_a_provider_answers_so_many_calls_at_a_time_as_somebody_says() -> None:
+    class Small(ScriptedDriver):
+        max_calls = 4
+
+    plain, small = ScriptedDriver(), Small()
+    assert slots_of(DriverSettings(), plain).capacity == DEFAULT_CALLS
+    assert slots_of(DriverSettings(), small).capacity == 4
+    assert slots_of(DriverSettings(max_calls=2), small).capacity == 2
+    # Where there are many, one tenant leaves some to the others.
+    assert [slots_of(DriverSettings(max_calls=calls), plain).share for calls in (1, 4, 8, 200)] == [1, 4, 6, 150]
+
+
+async def test_calls_beyond_the_bound_wait_tenant_by_tenant() -> None:
+    garage, served = Garage(), list[str]()
+    with anyio.fail_after(5):
+        async with Models(open_one=garage) as models:
+            await models.configure([Provider(name="p", driver="p", settings=DriverSettings(max_calls=1))], default="p")
+            async with models.use(None) as chosen, anyio.create_task_group() as tasks:
+
+                async def call(name: str) -> None:
+                    async with models.choose("p/m").slot(TenantId(name[0])):
+                        served.append(name)
+
+                async with chosen.slot(TenantId("a")):
+                    for name in ("a1", "a2", "a3", "b1"):
+                        tasks.start_soon(call, name)
+                        await anyio.wait_all_tasks_blocked()
+                    assert served == []
+    assert served == ["a1", "b1", "a2", "a3"]

@@ -18,6 +18,7 @@ from agentvm.model.message import (
     ToolResult,
     ToolResultMessage,
     UserMessage,
+    content_size,
     decode_message,
     encode_message,
 )
@@ -119,3 +120,9 @@ def test_messages_have_the_shapes_1x_clients_read() -> None:
 def test_the_text_of_an_answer_leaves_its_thinking_out() -> None:
     content = (ThinkingPart(reasoning="hm"), TextPart(text="a"), TextPart(text="b"))
     assert AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=content).text == "ab"
+
+
+def test_the_size_of_what_was_said_counts_texts_and_data() -> None:
+    picture = ImagePart(data="abcd", media_type="image/png")
+    assert content_size("hello") == 5
+    assert content_size((TextPart(text="hello"), picture)) == 9

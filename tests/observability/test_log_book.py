@@ -108,7 +108,7 @@ async def test_keeping_can_be_turned_off_and_on_and_resized_while_it_runs(tmp_pa
         await book.keep(Keeping(folder=None, most_bytes=1, most_files=1))
         say(book, "memory again")
         assert await events(book) == ["memory again", "small", "file", "memory"]
-        assert len(list((tmp_path / "logs").iterdir())) == 2
+        assert len(list((tmp_path / "logs").glob("agentvm.jsonl*"))) == 2
     async with opened(keeping(tmp_path)) as again:
         assert await events(again) == ["small", "file"]
 
@@ -225,3 +225,20 @@ def test_pages_of_a_filter_equal_a_naive_filter(
             assert await everything(book, wanted, limit) == [entry for entry in every if naive(wanted, entry)]
 
     anyio.run(check)
+
+
+async def test_warnings_outlive_a_flood_of_other_entries_and_are_seen_once(tmp_path: Path) -> None:
+    async with opened(keeping(tmp_path, most_bytes=2_000, most_files=2), recent=7, room=100_000) as book:
+        say(book, "first warning", "second warning")
+        for number in range(500):
+            book.take("agentvm.x", "info", {"event": f"e{number}"})
+        say(book, "last warning")
+        assert book._writer is not None
+        assert book._writer.flush(10)
+        for limit in (1, 3, 1_000):
+            found = await events(book, limit=limit)
+            assert found[0] == "last warning"
+            assert found[-2:] == ["second warning", "first warning"]
+            assert len(found) == len(set(found)) < 500
+        assert await events(book, LogFilter(level="warning")) == ["last warning", "second warning", "first warning"]
+        assert sum(path.stat().st_size for path in (tmp_path / "logs").iterdir()) < 4 * 2_100

@@ -15,8 +15,8 @@ from agentvm.events.state import ConversationResponding, ToolCompleted
 from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
-from agentvm.protocol.commands import AgentGetReply, ImageReply, MessageSendReply, Reply
-from agentvm.protocol.dialect_v1 import encode_event, encode_hello, encode_reply
+from agentvm.protocol.commands import AgentGetReply, ImageMessagesReply, ImageReply, MessageSendReply, Reply
+from agentvm.protocol.dialect_v1 import SLICE_ITEMS, encode_event, encode_hello, encode_reply
 
 CONTEXT = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1"}
 ANSWER = model.AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=(model.TextPart(text="Hello world"),))
@@ -109,6 +109,17 @@ def test_a_reply_may_be_empty_or_go_to_a_request_without_an_id() -> None:
     assert json.loads(encode_reply("x", "r", Reply(), 7).bare)["data"] == {"requestId": "r"}
     assert json.loads(encode_reply("x", None, Reply(), 7).bare)["data"] == {}
     assert json.loads(encode_reply("x", None, Reply(error="no"), 7).bare)["data"] == {"error": "no"}
+
+
+@pytest.mark.parametrize("count", [0, 1, SLICE_ITEMS, SLICE_ITEMS + 1, 3 * SLICE_ITEMS])
+def test_a_long_list_is_encoded_as_a_short_one(count: int) -> None:
+    messages = tuple(
+        model.UserMessage(id=MessageId(f"m{number}"), timestamp=number, role="user", content="hi") for number in range(count)
+    )
+    data = json.loads(
+        encode_reply("image_messages", "r", ImageMessagesReply(image_id=ImageId("i"), messages=messages), 7).bare
+    )["data"]
+    assert data == {"requestId": "r", "imageId": "i", "messages": [json.loads(model.encode_message(each)) for each in messages]}
 
 
 def test_nothing_found_is_null_but_an_unset_member_is_absent() -> None:

@@ -1,6 +1,7 @@
 """What a message refers to, from when it is sent until the model has it."""
 
 import base64
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import AssistantSaid, Prompt, UserSaid
-from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
+from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, echo
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound
 from agentvm.model.attachment import reference_to
-from agentvm.model.ids import ContainerId, TenantId
+from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
 from agentvm.runtime import attached
@@ -146,7 +147,7 @@ async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypa
 
 
 async def test_prompts_together_hold_so_much_of_files_and_the_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attached, "MOST_AT_ONCE", 2 * len(BODY))
+    monkeypatch.setattr(attached, "MOST_AT_ONCE", 4 * len(BODY))
     go = anyio.Event()
     driver = ScriptedDriver(lambda prompt: [Pause(go), *echo(prompt)])
     async with open_desk(driver) as desk:
@@ -169,20 +170,57 @@ async def test_prompts_together_hold_so_much_of_files_and_the_others_wait(monkey
         assert len(driver.prompts) == 4
 
 
-async def test_what_is_larger_than_all_that_may_be_held_waits_for_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_larger_than_a_share_waits_for_all_others_of_its_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attached, "MOST_AT_ONCE", 10)
     carried, order = attached.Carried(), list[int]()
 
     async def take(size: int) -> None:
-        async with carried.hold(size):
+        async with carried.hold(DEFAULT_TENANT, size):
             order.append(size)
             await anyio.lowlevel.checkpoint()
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            for size in (6, 99, 1, 0):
+            for size in (3, 99, 1, 0):
                 tasks.start_soon(take, size)
-    assert [size for size in order if size] == [6, 99, 1]
+    assert [size for size in order if size] == [3, 99, 1]
+
+
+async def test_files_of_one_tenant_leave_room_for_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "MOST_AT_ONCE", 10)
+    carried = attached.Carried()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            go = anyio.Event()
+
+            async def take() -> None:
+                async with carried.hold(DEFAULT_TENANT, 5):
+                    await go.wait()
+
+            for _ in range(4):
+                tasks.start_soon(take)
+            await anyio.wait_all_tasks_blocked()
+            async with carried.hold(TenantId(RIVAL), 5):
+                go.set()
+
+
+async def test_files_are_free_again_when_the_provider_has_begun_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attached, "MOST_AT_ONCE", 2 * len(BODY))
+    go = anyio.Event()
+
+    def answer(prompt: Prompt) -> Sequence[Step]:
+        first, *rest = echo(prompt)
+        return [first, Pause(go), *rest]
+
+    async with open_desk(ScriptedDriver(answer)) as desk:
+        images = [(await desk.create_image())["imageId"] for _ in range(3)]
+        await upload(files(desk))
+        for image_id in images:
+            await say(desk, image_id, picture())
+        # All of them are being answered, although only one fits at a time.
+        await desk.hear("message_start", times=3)
+        go.set()
+        await desk.hear("turn_response", times=3)
 
 
 async def test_a_prompt_without_references_is_left_alone() -> None:

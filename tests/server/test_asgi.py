@@ -92,7 +92,7 @@ async def test_sockets_are_accepted_where_they_belong(path: str) -> None:
         await socket.leave()
 
 
-@pytest.mark.parametrize("path", ["/nope", "/ws/", "/ws/../", "/" + "x" * 10_000])
+@pytest.mark.parametrize("path", ["/nope", "/ws/x", "/ws/../", "/" + "x" * 10_000])
 async def test_a_socket_elsewhere_is_refused_as_not_found(path: str) -> None:
     async with open_listener() as (vm, listener), open_socket(listener.app, path) as socket:
         with anyio.fail_after(5):

@@ -1,5 +1,6 @@
 import json
 import socket
+import sys
 
 import anyio
 import pytest
@@ -35,6 +36,13 @@ def test_a_port_in_use_is_refused_with_the_remedy() -> None:
 def test_a_host_or_port_that_cannot_be_is_refused(host: str, port: int) -> None:
     with pytest.raises(ConfigInvalid):
         bind(host, port)
+
+
+async def test_threads_give_way_to_the_event_loop_within_a_millisecond() -> None:
+    async with open_listener() as (_, listener):
+        with anyio.fail_after(5):
+            async with listener.listen("127.0.0.1", 0):
+                assert sys.getswitchinterval() <= 0.001
 
 
 async def test_a_listener_serves_real_sockets_and_closes_them_when_it_is_left() -> None:

@@ -91,7 +91,7 @@ async def wait_closed(stream: anyio.abc.SocketStream, sent: bytes = b"") -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", REQUEST[:-2], REQUEST + b"G"])
 async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.05)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -100,6 +100,7 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monke
 
 @pytest.mark.anyio
 async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:

@@ -13,6 +13,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId,
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 from agentvm.sessions.asking import Asking, Errand
+from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.testing.conformance.records import image, turn
@@ -191,3 +192,17 @@ async def test_who_sent_a_message_is_known_by_its_turn() -> None:
         await home.log(image().session_id).record(turns=[turn("t1")], now=1)
         assert await asking.sender(ACME, TurnId("t1")) is None
         assert await asking.sender(ACME, TurnId("gone")) is None
+
+
+async def test_a_call_beside_the_turns_waits_for_a_slot_like_any_other() -> None:
+    purse = Purse()
+    slots = FairSlots(1)
+    async with opened(purse) as (asking, _):
+        one = candidate("a", *reply("hi"))._replace(slots=slots)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                async with slots.hold("another tenant"):
+                    tasks.start_soon(asking.ask, ERRAND, [one], write)
+                    await anyio.wait_all_tasks_blocked()
+                    assert asked(one) == 0
+        assert (asked(one), slots.free, purse.open) == (1, 1, 0)

@@ -2,12 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.message import Message, UserMessage
+from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
 from agentvm.storage.base import ContainerStore
@@ -16,6 +18,7 @@ from tests.faults.invariants import check_events, check_messages, check_stops, c
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
+from tests.simulation.process import RATE, SPARE, SPARE_RATE
 from tests.simulation.provider import FIRST_CALL, ModelCall, numbers_in
 from tests.simulation.world import World
 
@@ -33,6 +36,7 @@ async def check(world: World) -> None:
     check_ledger(world.disk.query(LEDGER), world.provider.calls)
     check_drivers(world.disk.query("SELECT key, input_tokens, driver FROM ledger"), world.provider.calls)
     _check_wallet(world)
+    _check_asked(world)
     for user in world.users:
         await _check_user(world, user)
 
@@ -68,10 +72,35 @@ def check_drivers(rows: Sequence[tuple[str, int, str]], calls: Sequence[ModelCal
 
 
 def _check_wallet(world: World) -> None:
-    for credited, spent, prepaid in world.disk.query("SELECT credited, spent, prepaid FROM wallets"):
+    """The wallet is the sum of the ledger. What was used is charged, and nobody is asked for anything once all is spent.
+
+    The provider reports far more than its prompts can have, so one may be overdrawn.
+    """
+    for (spent,) in world.disk.query("SELECT spent FROM wallets"):
         sums = world.disk.query("SELECT coalesce(sum(price), 0) FROM ledger")
         assert sums == [(spent,)], f"{spent} was spent, and the ledger has {sums}"
-        assert not prepaid or spent <= credited, f"{spent} of {credited} was spent"
+    begun = [call.number for call in world.provider.calls if call.balance is not None and call.balance <= 0]
+    assert not begun, f"calls were made although nothing was left: {begun}"
+    rates = {"simulated": RATE, SPARE: SPARE_RATE}
+    for key, driver, read, written, cost, price in world.disk.query(CHARGED):
+        due = rates[driver].cost(Usage(input_tokens=read, output_tokens=written))
+        assert (cost, price) == (due, round(due * Decimal("1.05"))), f"{key} costs {due}, and {price} was charged for {cost}"
+
+
+def _check_asked(world: World) -> None:
+    """F28: whatever the provider was asked is in the ledger, unless it has refused it."""
+    left = world.disk.query("SELECT key FROM asked")
+    assert not left, f"calls were asked and never settled: {left}"
+    asked = sum(not call.refused for call in world.provider.calls)
+    ((entries,),) = world.disk.query("SELECT count(*) FROM ledger")
+    assert entries >= asked, f"the provider was asked {asked} times, and the ledger has {entries} entries"
+    # A crash may come between the commit and the request, or between a refusal and the commit that says so.
+    surplus = entries - asked
+    assert surplus <= world.counts["crashes"] * 8, f"the provider was asked {asked} times, and {entries} are in the ledger"
+    world.counts["billed beyond"] += surplus
+
+
+CHARGED = "SELECT key, driver, input_tokens, output_tokens, cost, price FROM ledger"
 
 
 async def _check_user(world: World, user: User) -> None:

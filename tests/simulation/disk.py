@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import apsw
 
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import DEFAULT_TENANT
-from agentvm.storage.sqlite.database import Database, Work, _connect, _Job, commit_together, read_one
+from agentvm.model.ids import DEFAULT_TENANT, TenantId
+from agentvm.storage.sqlite.database import Database, Work, _connect, commit_together, read_one
+from agentvm.storage.sqlite.lane import Job
 from tests.simulation.loop import Dice
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Disk:
         """What one commit takes."""
         return 0.5 if self.slow else self.dice.uniform(0.0001, 0.004)
 
-    def commit(self, jobs: list[_Job[Any]]) -> None:
+    def commit(self, jobs: list[Job[Any]]) -> None:
         self.commits += 1
         if self.lies:
             self._images = [*self._images[-2:], self.connection.serialize("main")]
@@ -88,9 +89,12 @@ class SimulatedDatabase(Database):
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[_Job[Any]] = []
-        self._committing: list[_Job[Any]] = []
+        self._waiting: list[Job[Any]] = []
+        self._committing: list[Job[Any]] = []
         self._alive = True
+
+    def of(self, tenant_id: TenantId | None) -> Database:
+        return self
 
     async def write(self, work: Work[T]) -> T:
         job = self._job(work)
@@ -99,7 +103,7 @@ class SimulatedDatabase(Database):
             self._begin()
         return await job.future
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, heavy: bool = False) -> T:
         job = self._job(work)
         dice = self._disk.dice
         if dice.happens(0.5):
@@ -116,10 +120,10 @@ class SimulatedDatabase(Database):
         for job in lost:
             self._fail(job)
 
-    def _job(self, work: Work[T]) -> _Job[T]:
+    def _job(self, work: Work[T]) -> Job[T]:
         if not self._alive:
             raise StoreFailed("The process is dead")
-        return _Job(work, self._loop.create_future())
+        return Job(work, self._loop.create_future())
 
     def _begin(self) -> None:
         self._committing, self._waiting = self._waiting, []
@@ -137,7 +141,7 @@ class SimulatedDatabase(Database):
         if self._waiting:
             self._begin()
 
-    def _read(self, job: _Job[Any]) -> None:
+    def _read(self, job: Job[Any]) -> None:
         if not self._alive:
             self._fail(job)
             return
@@ -148,6 +152,6 @@ class SimulatedDatabase(Database):
         job.deliver()
 
     @staticmethod
-    def _fail(job: _Job[Any]) -> None:
+    def _fail(job: Job[Any]) -> None:
         job.error = StoreFailed("The process is dead")
         job.deliver()

@@ -109,10 +109,7 @@ def chat(
         model = config.default_model
     if session is not None and not local:
         session = session_named(session, server_address(url), given_key(key_file, url))
-    if local:
-        runtime = open_local(config)
-    else:
-        runtime = open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
+    runtime = open_local(config) if local else open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -280,8 +277,11 @@ async def open_remote(url: str, key: Secret | None = None) -> AsyncIterator[Agen
             agentx = await stack.enter_async_context(create_agentx(remote_runtime(url, key=key)))
         except ChannelClosed as error:
             raise ChannelClosed(f"{error}\n{server_remedy(url)}Or chat without a server: {program()} chat --local") from None
-        except Unauthenticated:
-            raise Unauthenticated(f"The server does not accept this key. {KEY_REMEDY}") from None
+        except Unauthenticated as error:
+            # In the server's words, unless they are for those who have no key at all.
+            said = str(error)
+            said = "The server does not accept this key" if said.startswith("Authentication is needed") else said
+            raise Unauthenticated(f"{said}. {KEY_REMEDY}") from None
         yield agentx
 
 

@@ -11,7 +11,7 @@ import click
 from anyio import to_thread
 from anyio.from_thread import BlockingPortal
 
-from agentvm.cli.conversation import Conversation, Listed, first_words, words_of
+from agentvm.cli.conversation import Conversation, Listed, first_words, search, words_of
 from agentvm.cli.screen import Screen
 from agentvm.cli.slash import HELP, HELP_COLUMN, KEYS, missing
 from agentvm.drivers import demo
@@ -118,7 +118,7 @@ class ChatCommands:
         self._screen.sessions(listed)
 
     def _search(self, words: str) -> None:
-        hits = self._call(self._chat.search, words)
+        hits = self._call(search, self._chat.agentx, words)
         if hits:
             self._choices = [(hit.session_id, hit.label or hit.snippet) for hit in hits]
         self._screen.hits(hits)
@@ -144,7 +144,7 @@ class ChatCommands:
         self._screen.notice("A new session.")
 
     def _title(self, title: str) -> None:
-        self._call(self._chat.set_title, title)
+        self._call(self._chat.session.set_title, title)
         self._screen.notice(f"This session is now “{title}”.")
 
     # --- what was said, said otherwise

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from html import unescape
 
 from agentvm.cli.beginning import Beginning
-from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, SessionNotFound
+from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, Refused, SessionNotFound
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
 from agentvm.protocol import commands as ask
@@ -20,6 +20,9 @@ MAX_LISTED = 20
 """Sessions that `/sessions` shows: each without a title costs a request."""
 
 MAX_LABEL = 60
+
+REFUSED = frozenset({"quota_exceeded", "wallet_empty", "model_unpriced"})
+"""Codes of turns that ended before the model was asked anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,8 @@ class Conversation:
         self._agent: AgentHandle | None = None
         self._attached: list[UserPart] = []
         self._warnings: list[str] = []
+        self._untouched: str | None = None
+        """The image that was made for this conversation, as long as nothing was answered in it."""
 
     @property
     def session(self) -> SessionHandle:
@@ -78,6 +83,7 @@ class Conversation:
         session, warnings = await self._beginning.new_session(self._agentx, self._container_id)
         self._warnings += warnings
         await self._enter(session)
+        self._untouched = None if self._beginning.image_id is not None else session.record.image_id
 
     def take_warnings(self) -> tuple[str, ...]:
         """What the server has said about what it built, each once."""
@@ -104,8 +110,9 @@ class Conversation:
     async def messages(self) -> tuple[Message, ...]:
         return await self.session.messages()
 
-    async def set_title(self, title: str) -> None:
-        await self.session.set_title(title)
+    @property
+    def agentx(self) -> AgentX:
+        return self._agentx
 
     @property
     def container_id(self) -> str:
@@ -117,13 +124,25 @@ class Conversation:
 
     async def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
         """Sends, then yields every event of the turn; what was shown is read."""
+        if self._agent is None and self._session is not None:
+            # What it was in is gone with what was refused.
+            await self.start()
         if self._agent is None:
             raise RuntimeError("open() or start() comes first")
         agent = self._agent
         content = (*self._attached, TextPart(text=text)) if self._attached else text
         self._attached = []
-        async for event in self._follow(lambda: agent.receive(content)):
-            yield event
+        refused = False
+        try:
+            async with aclosing(self._follow(lambda: agent.receive(content))) as events:
+                async for event in events:
+                    refused = refused or (event.type == "error_occurred" and event.data.get("code") in REFUSED)
+                    yield event
+        except Refused:
+            refused = True
+            raise
+        finally:
+            await self._settle(refused=refused)
 
     async def edit(self, text: str) -> AsyncGenerator[WireEvent, None]:
         """Says that in place of the last message of the user, with the files that went with it; like `say`."""
@@ -132,14 +151,16 @@ class Conversation:
         files = [part for part in (*parts, *self._attached) if not isinstance(part, TextPart)]
         self._attached = []
         content = (*files, TextPart(text=text)) if files else text
-        async for event in self._follow(lambda: self.session.edit(message.id, content)):
-            yield event
+        async with aclosing(self._follow(lambda: self.session.edit(message.id, content))) as events:
+            async for event in events:
+                yield event
 
     async def retry(self) -> AsyncGenerator[WireEvent, None]:
         """Has the last answer made anew; like `say`."""
         await self.last_question()
-        async for event in self._follow(self.session.regenerate):
-            yield event
+        async with aclosing(self._follow(self.session.regenerate)) as events:
+            async for event in events:
+                yield event
 
     async def _follow(self, send: Callable[[], Awaitable[ask.MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
         async with self._agentx.link.events() as events:
@@ -154,6 +175,14 @@ class Conversation:
         with suppress(AgentVMError):
             # A server from before there were marks, or a key that may not set any: nothing is lost by it.
             await self._agentx.sessions.mark_read(self.session.session_id)
+
+    async def _settle(self, *, refused: bool) -> None:
+        """Of a first message that was refused nothing is left behind."""
+        made, self._untouched = self._untouched, None
+        if refused and made is not None:
+            self._agent = None
+            with suppress(AgentVMError):
+                await self._agentx.images.delete(made)
 
     async def last_question(self) -> UserMessage:
         questions = [message for message in await self.messages() if isinstance(message, UserMessage)]
@@ -186,15 +215,6 @@ class Conversation:
         self._beginning = self._beginning.with_model(name)
         return len(await self._agentx.sessions.list(image_id))
 
-    async def search(self, words: str) -> tuple[Hit, ...]:
-        """Sessions in which that was said, the best first, each with one place."""
-        reply = await self._agentx.sessions.search(words, limit=50)
-        found: dict[str, Hit] = {}
-        places: list[TitleRecord | FoundRecord] = [*(reply.titles or ()), *reply.found]
-        for one in places:
-            found.setdefault(one.session_id, _hit(one))
-        return tuple(found.values())[:MAX_LISTED]
-
     async def interrupt(self) -> None:
         """Stops the running turn. By session and not by agent: after a reconnection the agent may be another."""
         record = self.session.record
@@ -203,6 +223,7 @@ class Conversation:
     async def _enter(self, session: SessionHandle) -> None:
         self._agent = await session.resume()
         self._session = session
+        self._untouched = None
         # A search finds sessions of other containers, too.
         self._container_id = session.record.container_id
 
@@ -216,6 +237,16 @@ def first_words(messages: tuple[Message, ...]) -> str:
     said = next((text_of(message.content) for message in messages if isinstance(message, UserMessage)), "")
     words = " ".join(said.split())
     return words if len(words) <= MAX_LABEL else f"{words[: MAX_LABEL - 1]}…"
+
+
+async def search(agentx: AgentX, words: str) -> tuple[Hit, ...]:
+    """Sessions in which that was said, the best first, each with one place."""
+    reply = await agentx.sessions.search(words, limit=50)
+    found: dict[str, Hit] = {}
+    places: list[TitleRecord | FoundRecord] = [*(reply.titles or ()), *reply.found]
+    for one in places:
+        found.setdefault(one.session_id, _hit(one))
+    return tuple(found.values())[:MAX_LISTED]
 
 
 def _hit(found: FoundRecord | TitleRecord) -> Hit:

@@ -43,7 +43,7 @@ def tenant() -> None:
 @click.argument("slug")
 @click.option("--name", help="What people call it; by default the slug.")
 @click.option("--description", help="A line about it.")
-@click.option("--plan", help="What it has subscribed to, in your own words.")
+@click.option("--plan", help="What it may use: default, free, pro, unlimited, or a plan of your settings.")
 @asks_server
 def create_tenant(api: Api, show: Show, slug: str, name: str | None, description: str | None, plan: str | None) -> None:
     """Add a tenant. SLUG is its name in commands: small letters, digits and hyphens."""
@@ -71,7 +71,7 @@ def show_tenant(api: Api, show: Show, name: str) -> None:
 @click.option("--slug", help="Another name in commands.")
 @click.option("--name", help="What people call it.")
 @click.option("--description", help="A line about it; empty for none.")
-@click.option("--plan", help="What it has subscribed to; empty for nothing.")
+@click.option("--plan", help="What it may use, see create; empty for the default.")
 @asks_server
 def update_tenant(
     api: Api, show: Show, named: str, slug: str | None, name: str | None, description: str | None, plan: str | None

@@ -180,7 +180,7 @@ async def _build(call: Call, wanted: str, source: Definition | None, config: Ima
         return len(await store.list_images())
 
     async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
-        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
         image, session = build(
             frozen.source,
             config,
@@ -213,7 +213,7 @@ async def _alone(peer: Peer, image_id: ImageId) -> AsyncIterator[None]:
 
 async def _rebuild(peer: Peer, store: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
     await _check(peer, frozen.definition)
-    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
     rebuilt = rebuild(image, config, frozen, peer.clock())
     if not await store.rebuild_image(rebuilt):
         raise ImageNotFound(image.image_id)

@@ -10,11 +10,16 @@ from agentvm.model.ids import SessionId
 from agentvm.protocol import commands as ask
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
+ROW_BYTES = 100
+"""What a session without anything in it takes."""
+
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
     peer = call.peer
     check_title(command.title)
     store, image = await call.image(command.image_id)
+    size = ROW_BYTES + len((command.title or "").encode())
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, size)
     session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
     await store.add_session(session)
     heard = peer.subscribe(session)
@@ -61,7 +66,7 @@ async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
     released = await peer.runtime.quarantine.release(peer.tenant_id, session.container_id, session.session_id)
     if released is None:
         raise SessionNotFound(command.session_id)
-    return ask.SessionReply(session=released, subscriptions=heard)
+    return ask.SessionReply(session=call.sessions.seen(released), subscriptions=heard)
 
 
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
@@ -118,7 +123,7 @@ async def fork(call: Call, command: ask.SessionFork) -> ask.SessionReply:
     session = await call.branches.fork(
         command.session_id, message_id=command.message_id, image_id=command.image_id, title=command.title
     )
-    return ask.SessionReply(session=session, subscriptions=call.peer.subscribe(session))
+    return ask.SessionReply(session=call.sessions.seen(session), subscriptions=call.peer.subscribe(session))
 
 
 async def rewind(call: Call, command: ask.SessionRewind) -> ask.SessionRewindReply:

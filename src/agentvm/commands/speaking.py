@@ -16,7 +16,7 @@ from agentvm.model.message import UserContent
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.answering import LEAST_ANSWER_TOKENS, Accepted
 from agentvm.runtime.history import Choose
 from agentvm.runtime.runtime import Runtime
 from agentvm.tenants.office import Office
@@ -65,9 +65,16 @@ class Speaker:
 
         async def make_way_for_it() -> None:
             await self.check_attached(agent.container_id, content)
+            await self._check_tokens(agent, content)
             await make_way()
 
         return await self._once(agent, len(msgspec.json.encode(content)), client_key, make_way_for_it, receive)
+
+    async def _check_tokens(self, agent: Agent, content: UserContent) -> None:
+        """What cannot be answered is refused before it is stored: not even its own words and a short answer fit."""
+        wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
+        said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
+        await self.office.quotas.refuse_call(self.tenant_id, self.user_id, said + min(wanted, LEAST_ANSWER_TOKENS))
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
         """Before somebody's turn is interrupted for it; the agent looks once more."""

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from agentvm.model.account import Allowance
 from agentvm.model.attachment import MAX_BYTES
 from agentvm.model.money import Rate
 from agentvm.model.retention import FOREVER
@@ -72,6 +73,15 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[Milliseconds | None, setting("As `defaults.timeout`, for this provider, whatever the tenant says.")] = (
         None
     )
+    own_keys: Annotated[
+        Switch | None,
+        setting(
+            "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
+        ),
+    ] = None
+    max_concurrent: Annotated[
+        Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
+    ] = None
 
 
 class LlmGroup(Group, frozen=True, kw_only=True):
@@ -149,6 +159,15 @@ class SystemGroup(Group, frozen=True, kw_only=True):
             "Web pages of these origins may connect, besides this machine's and the server's own; `*` for all.",
             kind="list",
             variable="AVM_ALLOW_ORIGINS",
+        ),
+    ] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Proxies in front, by address or network: their `X-Forwarded-For`, `-Proto` and `Forwarded` are believed.",
+            "restart",
+            kind="list",
+            variable="AVM_TRUSTED_PROXIES",
         ),
     ] = ()
     shutdown_seconds: Annotated[Seconds, setting("How long running turns may go on when the server is stopped.")] = 10.0
@@ -314,6 +333,17 @@ class RetentionGroup(Group, frozen=True, kw_only=True):
     ] = None
 
 
+class PlanGroup(Group, frozen=True, kw_only=True):
+    limits: Annotated[
+        Allowance | None,
+        setting("What a tenant with this plan may use as a whole, by metric: `{tokens_per_day: 100000, containers: 50}`."),
+    ] = None
+    users: Annotated[
+        Allowance | None,
+        setting("What each of its users may use, by metric, unless a limit of their own says otherwise."),
+    ] = None
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -326,3 +356,4 @@ class Root(Group, frozen=True, kw_only=True):
     compaction: CompactionGroup = CompactionGroup()
     otel: OtelGroup = OtelGroup()
     retention: RetentionGroup = RetentionGroup()
+    plans: dict[str, PlanGroup] = msgspec.field(default_factory=dict)

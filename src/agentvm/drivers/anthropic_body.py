@@ -4,8 +4,10 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, is_url, newest_user
+from agentvm.drivers.chat_body import Json, Reader, file_text, newest_user
+from agentvm.drivers.conversation import thinking_tokens
 from agentvm.drivers.failures import Failures
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
 _CACHED: Json = {"type": "ephemeral"}
@@ -38,8 +40,8 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
-        # The budget is part of what may be answered, and below 1,024 the provider refuses it.
-        budget = max(1_024, prompt.thinking)
+        # The budget is part of what may be answered.
+        budget = thinking_tokens(prompt.thinking) or 0
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
     elif prompt.temperature is not None:

@@ -174,6 +174,8 @@ class DriverSettings:
     silence: float | None = None
     """Seconds that the provider may be silent; None for what each prompt says."""
     max_retries: int = 2
+    max_calls: int | None = None
+    """Calls at a time, of all tenants together; None for what the driver knows of itself, or plenty."""
     model_dir: Path | None = None
     """Where the embedded model's weights are."""
     name: str | None = field(default=None, compare=False)

@@ -11,6 +11,7 @@ import msgspec
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
 from agentvm.drivers.failures import Failures
 from agentvm.errors import ProviderBadRequest
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
 
 Json = dict[str, object]
@@ -18,10 +19,6 @@ Json = dict[str, object]
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
 _MARK = "field:"
-_TEXTS = frozenset(
-    f"application/{kind}"
-    for kind in ("json", "jsonl", "x-ndjson", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "x-sh", "sql")
-)
 
 
 def reasoning_mark(field: str) -> str:
@@ -179,17 +176,6 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
             return {"type": "text", "text": file_text(part, failures)}
         case _:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
-
-
-def is_url(data: str) -> bool:
-    """Whether a part's `data` is an address and not the content itself."""
-    return data.startswith(("http://", "https://"))
-
-
-def is_text(media_type: str) -> bool:
-    """Whether a file of this type can be read as text, by any model."""
-    kind = media_type.partition(";")[0].strip().lower()
-    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml", "+yaml"))
 
 
 def file_text(part: FilePart, failures: Failures) -> str:

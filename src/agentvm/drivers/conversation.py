@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.model.attachment import referred
+from agentvm.model.attachment import is_url, referred
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -28,8 +28,18 @@ from agentvm.model.usage import estimate_tokens
 
 Exchange = tuple[Said, ...]
 
+MIN_THINKING_TOKENS = 1_024
+"""Anthropic refuses to be asked to think with fewer."""
+
 _IMAGE_TOKENS = 1_600
+_URL_TOKENS = 25_000
+"""Of a document by URL, which nobody here can look into: ten pages."""
 _LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+
+
+def thinking_tokens(wanted: int | None) -> int | None:
+    """With how many tokens a model is asked to think; None for one that is not asked to."""
+    return max(MIN_THINKING_TOKENS, wanted) if wanted else None
 
 
 def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, int]:
@@ -43,10 +53,10 @@ def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
     return sum(_weight(each, sizes) for each in said)
 
 
-def most_tokens(prompt: Prompt) -> int:
-    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
-    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
-    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
+def estimate_input(prompt: Prompt) -> int:
+    """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
+    tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
+    return weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + tools
 
 
 def tell(messages: Sequence[Message]) -> Exchange:
@@ -107,6 +117,8 @@ def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]
             return estimate_tokens(text)
         case ImagePart():
             return _IMAGE_TOKENS
+        case FilePart(data=data) if is_url(data):
+            return _URL_TOKENS
         case FilePart(data=data):
             digest = referred(data)
             # A third of its bytes is a quarter of its base64.

@@ -20,6 +20,7 @@ import msgspec
 
 from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ToolInputDelta
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.sending import will_report
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 
@@ -93,10 +94,13 @@ async def exchange(
     begin: Begin, failures: Failures, seconds: float, *, silence: float | None = None, patient: bool = False
 ) -> AsyncGenerator[ModelOutput, None]:
     """Plays one call. Whatever ends the iteration, the response is closed before it has ended."""
+    will_report()
     deadline = anyio.current_time() + seconds
     quiet = seconds if silence is None else silence
     async with AsyncExitStack() as stack:
         response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
+        # It holds the prompt, which nobody needs any more.
+        del begin
         heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))
         while not decoder.finished:

@@ -89,6 +89,11 @@ _MODEL = re.compile(r"(?i)\bmodels?\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
+def _unanswered(error: ProviderError) -> ProviderError:
+    error.unanswered = True
+    return error
+
+
 @dataclass(frozen=True, slots=True)
 class Reported:
     """The error object of a provider's body or stream."""
@@ -124,6 +129,9 @@ class Failures:
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
         """The connection could not be made, broke, or carried something that is not an event stream."""
         self._note(error)
+        return _unanswered(self._transport(error))
+
+    def _transport(self, error: httpx2.HTTPError) -> ProviderError:
         match error:
             case httpx2.TimeoutException():
                 return ProviderTimeout(f"{self.provider} did not answer in time; {self.remedy_reach}")
@@ -140,7 +148,7 @@ class Failures:
         if isinstance(cause, httpx2.HTTPError):
             return self.transport(cause)
         self._note(cause)
-        return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
+        return _unanswered(ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}"))
 
     def _note(self, error: BaseException | None) -> None:
         """Of no tenant: a tenant may read what is logged of it, and how the server is run is the operator's."""
@@ -150,12 +158,12 @@ class Failures:
     def timeout(self, seconds: float) -> ProviderError:
         """The call as a whole took too long."""
         text = f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout"
-        return ProviderTimeout(text, waited=seconds)
+        return _unanswered(ProviderTimeout(text, waited=seconds))
 
     def silent(self, seconds: float) -> ProviderError:
         """Nothing was heard of it for too long."""
         text = f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout"
-        return ProviderTimeout(text, waited=seconds)
+        return _unanswered(ProviderTimeout(text, waited=seconds))
 
     def protocol(self, what: str) -> ProviderError:
         """The provider broke its own rules."""

@@ -21,6 +21,7 @@ from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese, last_question
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.sent import forget_body, hold_body
 from agentvm.drivers.sidecar_host import IDLE_SECONDS, Shape, SidecarHost, open_host
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, is_gguf, weights_path
 from agentvm.errors import ModelUnavailable
@@ -61,6 +62,8 @@ class LocalDriver:
         self._silence = settings.silence
         self._model_dir = settings.model_dir or default_model_dir()
         self.default_model = settings.model or DEFAULT_MODEL
+        self.max_calls = _shape_of(self.default_model).slots
+        """More would wait in its process, where whoever comes first is first."""
 
     @property
     def process_ids(self) -> list[int]:
@@ -114,7 +117,12 @@ def open_pool() -> httpx2.AsyncClient:
     """
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
     # No read timeout: the whole call has a deadline, and a slow machine may think long about a long prompt.
-    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(verify=False, limits=limits), timeout=None, trust_env=False)
+    return httpx2.AsyncClient(
+        transport=httpx2.AsyncHTTPTransport(verify=False, limits=limits),
+        timeout=None,
+        trust_env=False,
+        event_hooks={"request": [hold_body], "response": [forget_body]},
+    )
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ answer. One call then asks it up to `ASKS` times, in between the others. Without
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from agentvm.drivers.health import Health, ProviderHealth, is_outage
 from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
+from agentvm.sharing.fair_slots import FairSlots
 
 __all__ = [
     "AccountHealth",
@@ -40,6 +41,11 @@ __all__ = [
 ]
 
 logger = get_logger(__name__)
+
+DEFAULT_CALLS = 200
+"""Calls that a provider answers at a time, if nobody says otherwise."""
+
+MANY_CALLS = 8
 
 ASKS = 3
 """How often one model call asks a provider whose library does not try again by itself."""
@@ -70,10 +76,18 @@ class Chosen(NamedTuple):
     """Its name among the providers."""
     asks: int = 1
     """How often one model call may ask it."""
+    hosted: bool = False
+    """Whether the tenant's own key goes to an address of the operator's, who may charge for it."""
+    slots: FairSlots | None = None
+    """How many calls it answers at a time, of all tenants together; None for no bound."""
 
     @property
     def name(self) -> str:
         return f"{self.provider}/{self.model}"
+
+    def slot(self, tenant_id: TenantId) -> AbstractAsyncContextManager[object]:
+        """For the time of one call. While the provider answers as many as it may, calls wait, tenant by tenant."""
+        return nullcontext() if self.slots is None else self.slots.hold(tenant_id)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +100,10 @@ class _Opened:
     gone: bool = False
     over: anyio.Event | None = None
     """Set to close it; None for one that somebody else has opened."""
+    slots: FairSlots = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.slots = slots_of(self.provider.settings, self.driver)
 
     def let_go(self) -> None:
         self.gone = True
@@ -294,6 +312,15 @@ def asks_of(settings: DriverSettings) -> int:
     return 1 if settings.max_retries else ASKS
 
 
+def slots_of(settings: DriverSettings, driver: Driver) -> FairSlots:
+    """What the operator says, else what the driver knows of itself (`max_calls`), else plenty.
+
+    Where there are many, a quarter is always left to other tenants.
+    """
+    calls: int = settings.max_calls or getattr(driver, "max_calls", None) or DEFAULT_CALLS
+    return FairSlots(calls, share=calls - calls // 4 if calls >= MANY_CALLS else calls)
+
+
 def _known(before: _Opened, provider: Provider) -> AccountHealth | None:
     """What is known of an account stays known when it is only asked in another way: also the moment that it named."""
     old, new = before.provider, provider
@@ -316,7 +343,8 @@ def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[Health, 
 def _choose(opened: _Opened, model: str, tenant_id: TenantId | None = None) -> Chosen:
     driver = opened.driver
     health = opened.health.of(tenant_id)
-    return Chosen(driver, model or driver.default_model, health, provider=opened.provider.name, asks=opened.asks)
+    name = opened.provider.name
+    return Chosen(driver, model or driver.default_model, health, provider=name, asks=opened.asks, slots=opened.slots)
 
 
 def _is_backed(name: str, fallback: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ import httpx2
 from agentvm.drivers.account_health import note_rate_limit
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.failures import Failures, refuse_long_waits, retry_after
+from agentvm.drivers.sent import forget_body, hold_body
 from agentvm.errors import ConfigInvalid
 from agentvm.model.secret import Secret
 
@@ -52,11 +53,19 @@ class Sdk:
         module = self.module
         try:
             async with request as response:
+                _forget_options(response)
                 yield response.http_response
         except module.APIStatusError as error:
             raise _of_status(error, failures) from None
         except module.APIConnectionError as error:
             raise failures.unreachable(error.__cause__) from None
+
+
+def _forget_options(response: StreamedResponse) -> None:
+    """The library keeps what it made the request of, for its own way of reading the answer; see `agentvm.drivers.sent`."""
+    options = getattr(response, "_options", None)
+    if options is not None and hasattr(options, "json_data"):
+        options.json_data = None
 
 
 def _of_status(error: StatusError, failures: Failures) -> Exception:
@@ -111,7 +120,7 @@ def http_client(settings: DriverSettings) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(settings.timeout, connect=CONNECT_SECONDS),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=60.0),
         follow_redirects=False,
-        event_hooks={"response": [refuse_long_waits, _note_busy]},
+        event_hooks={"request": [hold_body], "response": [refuse_long_waits, _note_busy, forget_body]},
     )
 
 

@@ -18,9 +18,10 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
-    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy
+    │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -171,9 +172,13 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
+
+
+class AuthenticationOff(AccessDenied):
+    code = "authentication_off"
 
 
 class PermissionDenied(AccessDenied):
@@ -205,6 +210,17 @@ def _in_dollars(nano: int) -> str:
     return f"${nano / 1_000_000_000:,.6f}".rstrip("0").rstrip(".")
 
 
+_LIMITS = {
+    "tokens_per_day": "Daily token limit",
+    "tokens_per_month": "Monthly token limit",
+    "budget_per_month": "Monthly budget",
+    "requests_per_minute": "Limit of requests a minute",
+    "storage_bytes": "Limit of stored bytes",
+    "export_bytes_per_day": "Daily limit of exported bytes",
+}
+"""What people call a limit; those that are not here have only their name."""
+
+
 class QuotaExceeded(Refused):
     """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
 
@@ -212,9 +228,10 @@ class QuotaExceeded(Refused):
 
     def __init__(self, metric: str, *, limit: int, used: int, adding: int = 1, reset_at: int | None = None) -> None:
         said = _in_dollars if metric.startswith("budget") else _in_numbers
-        left, needs = said(max(0, limit - used)), f"; this may take {said(adding)}" if adding > 1 else ""
-        wait = "" if reset_at is None else f", until {datetime.fromtimestamp(reset_at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"The quota {metric} does not allow it: {left} of {said(limit)} left{wait}{needs}")
+        left, needs = said(max(0, limit - used)), f"; this request needs at least {said(adding)}" if adding > 1 else ""
+        day = "" if metric.endswith("_per_day") else "%Y-%m-%d "
+        wait = "" if reset_at is None else f" until {datetime.fromtimestamp(reset_at / 1000, UTC):{day}%H:%M} UTC"
+        super().__init__(f"{_LIMITS.get(metric, f'Limit {metric}')}: {left} of {said(limit)} left{wait}{needs}")
         self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at
@@ -250,6 +267,12 @@ class ShuttingDown(Refused):
 
 class ServerBusy(Refused):
     code = "server_busy"
+
+
+class QueryTimeout(Refused):
+    """What was asked for takes longer to find than one asker may keep the database busy."""
+
+    code = "query_timeout"
 
 
 class NotAvailable(AgentVMError):
@@ -288,6 +311,8 @@ class ProviderError(AgentVMError):
     code = "provider_error"
     retryable: ClassVar[bool] = False
     retry_after: float | None = None
+    unanswered: bool = False
+    """Whether nothing was heard of the provider: it may have read the request, and may charge for it."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)

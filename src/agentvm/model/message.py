@@ -112,6 +112,13 @@ _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
+def content_size(content: UserContent) -> int:
+    """Characters of what a user said, roughly: texts, and the data of parts."""
+    if isinstance(content, str):
+        return len(content)
+    return sum(len(part.text if isinstance(part, TextPart) else part.data) for part in content)
+
+
 def encode_message(message: Message) -> bytes:
     return _encoder.encode(message)
 

@@ -10,7 +10,7 @@ import functools
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -21,12 +21,13 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 from structlog.typing import EventDict
 
-from agentvm.log import sinks
+from agentvm.log import gates, sinks
 from agentvm.model.ids import Clock
 from agentvm.observability.error_groups import ErrorGroup, group, may_be_error
 from agentvm.observability.log_entry import LogEntry, make_entry
-from agentvm.observability.log_file import LogFile, entries_back, entries_on
+from agentvm.observability.log_file import WARNINGS, LogFile, entries_back, entries_on
 from agentvm.observability.log_filter import LogFilter, Sight
+from agentvm.observability.log_limit import LogLimit
 from agentvm.observability.log_writer import ROOM, LogWriter
 from agentvm.observability.redact import Redactor
 
@@ -93,13 +94,16 @@ class LogBook:
         """From now on entries are kept like this."""
         writer = self._writer
         if writer is not None and wanted.folder == self._folder:
-            writer.file.resize(most_bytes=wanted.most_bytes, most_files=wanted.most_files)
+            for each in (writer.file, writer.warnings):
+                if each is not None:
+                    each.resize(most_bytes=wanted.most_bytes, most_files=wanted.most_files)
             return
         new = None
         if wanted.folder is not None:
             file = LogFile(wanted.folder, most_bytes=wanted.most_bytes, most_files=wanted.most_files)
             last = await to_thread.run_sync(file.last_number)
-            new = LogWriter(file, room=self._room)
+            apart = LogFile(wanted.folder, most_bytes=wanted.most_bytes, most_files=wanted.most_files, name=WARNINGS)
+            new = LogWriter(file, apart, room=self._room)
         with self._lock:
             if new is not None:
                 # Those from before it was open: they come after all that an earlier process wrote.
@@ -187,7 +191,11 @@ class LogBook:
             recent, writer = list(self._recent), self._writer
         yield from (entry for entry in reversed(recent) if entry.number < before)
         if writer is not None:
-            with writer.file.reading() as files:
+            with ExitStack() as stack:
+                files = stack.enter_context(writer.file.reading())
+                if writer.warnings is not None:
+                    # Behind the others: what is in both was seen by then, and each entry is below the last.
+                    files += stack.enter_context(writer.warnings.reading())
                 yield from entries_back(files, min(before, recent[0].number) if recent else before, budget, maybe)
 
 
@@ -245,11 +253,14 @@ class Follower:
 @asynccontextmanager
 async def open_log_book(clock: Clock, redactor: Redactor) -> AsyncIterator[LogBook]:
     """The log of this process, from now until the `async with` ends; in memory until it is told to `keep` it in files."""
-    book = LogBook(clock, redactor)
+    book, limit = LogBook(clock, redactor), LogLimit(clock)
     sinks.append(book.take)
+    gates.append(limit.admit)
     try:
         yield book
     finally:
+        gates.remove(limit.admit)
+        limit.flush()
         with anyio.CancelScope(shield=True):
             await book.aclose()
         sinks.remove(book.take)

@@ -4,6 +4,8 @@ One thread writes, others read meanwhile. A reader opens all the files at once u
 neither hides a line from it nor shows one twice. A line that could be written only in part, because the disk is full or the
 process died, is cut off or skipped. The numbers of the entries grow from line to line and from file to file, so a reader finds
 its place by halving.
+
+Warnings and errors are in files of their own as well (`warnings.jsonl`), so they outlive a flood of other entries.
 """
 
 import os
@@ -19,6 +21,8 @@ import msgspec
 from agentvm.observability.log_entry import LogEntry
 
 NAME = "agentvm.jsonl"
+WARNINGS = "warnings.jsonl"
+"""Warnings and errors once more: they stay, however much else is logged."""
 BLOCK = 64 * 1024
 
 _SUFFIX = re.compile(r"|\.[1-9][0-9]{0,5}")
@@ -30,10 +34,11 @@ class _Numbered(msgspec.Struct):
 
 
 class LogFile:
-    """The files of one folder. None exists before the first line is written."""
+    """The files of one name in a folder. None exists before the first line is written."""
 
-    def __init__(self, folder: Path, *, most_bytes: int, most_files: int) -> None:
+    def __init__(self, folder: Path, *, most_bytes: int, most_files: int, name: str = NAME) -> None:
         self._folder, self._most_bytes, self._most_files = folder, most_bytes, most_files
+        self._name = name
         self._lock = threading.Lock()
         self._open: int | None = None
         self._size = 0
@@ -83,12 +88,12 @@ class LogFile:
 
     def _paths(self) -> list[tuple[int, Path]]:
         """By age, 0 for the one that is written to. One that is missing ends nothing: somebody may have removed it."""
-        named = ((path.name.removeprefix(NAME), path) for path in self._folder.glob(f"{NAME}*"))
+        named = ((path.name.removeprefix(self._name), path) for path in self._folder.glob(f"{self._name}*"))
         return sorted((int(suffix[1:] or 0), path) for suffix, path in named if _SUFFIX.fullmatch(suffix))
 
     def _reach(self) -> None:
         """Opens the file, also after somebody else has moved or removed it."""
-        path = self._folder / NAME
+        path = self._folder / self._name
         if self._open is not None:
             found = os.fstat(self._open)
             with suppress(FileNotFoundError):
@@ -136,7 +141,7 @@ class LogFile:
             if age + 1 >= self._most_files:
                 path.unlink(missing_ok=True)
             else:
-                path.rename(self._folder / f"{NAME}.{age + 1}")
+                path.rename(self._folder / f"{self._name}.{age + 1}")
         self._reach()
 
 

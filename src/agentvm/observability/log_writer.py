@@ -20,11 +20,23 @@ ROOM = 1_000
 """Entries that may wait."""
 
 
-class LogWriter:
-    """Writes to one file. Its thread begins with the first entry: a server that says nothing has none."""
+SEVERE = ("warning", "error", "critical")
 
-    def __init__(self, file: LogFile, *, room: int = ROOM) -> None:
+
+def _line(entry: LogEntry) -> bytes:
+    return msgspec.json.encode(entry) + b"\n"
+
+
+class LogWriter:
+    """Writes to one file, and warnings to another as well.
+
+    Its thread begins with the first entry: a server that says nothing has none.
+    """
+
+    def __init__(self, file: LogFile, warnings: LogFile | None = None, *, room: int = ROOM) -> None:
         self.file = file
+        self.warnings = warnings
+        """For those of the entries that are warnings or worse, once more."""
         self.lost = 0
         """Entries that are in no file, since the start."""
         self._told = 0
@@ -60,6 +72,8 @@ class LogWriter:
         if self._thread is not None:
             self._thread.join(seconds)
         self.file.close()
+        if self.warnings is not None:
+            self.warnings.close()
 
     def _run(self) -> None:
         while True:
@@ -75,7 +89,12 @@ class LogWriter:
             self._write(batch)
 
     def _write(self, batch: Sequence[LogEntry]) -> None:
-        written, error = self.file.write([msgspec.json.encode(entry) + b"\n" for entry in batch])
+        written, error = self.file.write([_line(entry) for entry in batch])
+        if self.warnings is not None:
+            severe = [_line(entry) for entry in batch if entry.level in SEVERE]
+            if severe:
+                _, failed = self.warnings.write(severe)
+                error = error or failed
         with self._changed:
             self.lost += len(batch) - written
             lost, failed_before = self.lost - self._told, self._failing

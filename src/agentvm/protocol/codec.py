@@ -52,6 +52,11 @@ class Inbound(Record):
     after_cursor: msgspec.Raw = _NOTHING
     headers: msgspec.Raw = _NOTHING
     ack: msgspec.Raw = msgspec.field(default=_NOTHING, name="__ack")
+    payload: msgspec.Raw = msgspec.field(default=_NOTHING, name="__payload")
+    category: msgspec.Raw = _NOTHING
+    jsonrpc: msgspec.Raw = _NOTHING
+    method: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _NOTHING
 
 
 class _WithRequestId(Record):

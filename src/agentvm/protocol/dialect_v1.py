@@ -11,6 +11,8 @@ from agentvm.protocol.commands import Reply
 
 _encoder = msgspec.json.Encoder()
 
+SLICE_ITEMS = 100
+
 
 class _Envelope(msgspec.Struct, frozen=True):
     type: str
@@ -50,11 +52,23 @@ def encode_told(event: Event) -> Frame:
 
 
 def encode_reply(command_name: str, request_id: str | None, reply: Reply, timestamp: int) -> Frame:
-    body = _encoder.encode(reply)
+    body = _encode_reply(reply)
     if request_id is not None:
         head = _encoder.encode(_RequestId(request_id=request_id))
         body = head if body == b"{}" else head[:-1] + b"," + body[1:]
     return Frame(encode(_ReplyEnvelope(f"{command_name}_response", timestamp, msgspec.Raw(body))))
+
+
+def _encode_reply(reply: Reply) -> bytes:
+    """A long list in slices: whoever encodes it in a thread lets others run in between."""
+    members = ((name, getattr(reply, name)) for name in reply.__struct_fields__)
+    long = {name: _encode_list(member) for name, member in members if isinstance(member, tuple) and len(member) > SLICE_ITEMS}
+    return _encoder.encode(msgspec.structs.replace(reply, **long) if long else reply)
+
+
+def _encode_list(items: tuple[object, ...]) -> msgspec.Raw:
+    slices = (_encoder.encode(items[start : start + SLICE_ITEMS])[1:-1] for start in range(0, len(items), SLICE_ITEMS))
+    return msgspec.Raw(b"[" + b",".join(slices) + b"]")
 
 
 def encode_hello(timestamp: int) -> Frame:

@@ -84,7 +84,7 @@ class AgentRecord(Record):
     agent_id: AgentId
     container_id: ContainerId
     image_id: ImageId
-    session_id: SessionId
+    session_id: SessionId | None = None
     state: AgentStateName | None = None
     queued: int | None = None
 

@@ -153,7 +153,8 @@ class Agent:
         # Counted from here on: whoever rewrites the history must not begin while this one waits for the log.
         self._accepting += 1
         try:
-            accepted = await self._commit(content, client_key, user_id, rewound)
+            async with self._ports.large.room(self.tenant_id, content):
+                accepted = await self._commit(content, client_key, user_id, rewound)
         finally:
             self._accepting -= 1
         self.inbox.append(accepted)

@@ -9,16 +9,18 @@ import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import most_tokens, share_window, weigh
+from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
-from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.drivers.sending import Sending
+from agentvm.drivers.weighing import hidden_tokens, most_input
+from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.usage import Usage, estimate_tokens
+from agentvm.model.usage import Usage
 from agentvm.runtime import attached, budget, context, recovery, turn
 from agentvm.runtime.billing import Bill
 from agentvm.runtime.lineup import Asked, Lineup
@@ -29,6 +31,9 @@ from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
+
+LEAST_ANSWER_TOKENS = 256
+"""A call whose answer could not even have so many, because too little is left of a limit, is refused."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,9 +102,10 @@ class Answering:
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
         try:
-            async with self._filled(asked.chosen, history) as prompt:
+            # The slot first: who waits for it holds no files in memory.
+            async with asked.chosen.slot(self._log.tenant_id), self._filled(asked.chosen, history) as filled:
                 try:
-                    await self._admit(asked.chosen, prompt)
+                    filled.replace(await self._admit(asked.chosen, filled.prompt))
                 except Refused:
                     if asked.instead_of is None:
                         raise
@@ -107,42 +113,88 @@ class Answering:
                     lineup.skip(asked)
                     return False
                 self._tell_fallback(asked)
-                now, at = self._accepted.state, self._ports.clock()
-                now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=at, attempt=lineup.attempts)
-                self._accepted.state = now
-                await self._ask(asked, prompt, lineup.patience(asked))
+                await self._announce(asked, filled.prompt, lineup.attempts)
+                await self._ask(asked, filled, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
                 raise
-            self._accepted.bill.close()
+            await self._charge_unanswered(asked.chosen)
             lineup.failed(asked, error)
             return False
         finally:
             asked.attempt.leave()
         return True
 
-    async def _ask(self, asked: Asked, prompt: Prompt, until: float) -> None:
+    async def _announce(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+        """That this call is made is committed before its request leaves: whatever happens then, it is billed."""
+        accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt)
+        call_id = turn.next_id(accepted.state)
+        key = f"{call_id}.{attempt}"
+        await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        accepted.state = msgspec.structs.replace(
+            accepted.state,
+            asked=asked.chosen.name,
+            asked_at=at,
+            attempt=attempt,
+            asked_key=key,
+            prompt_tokens=sent,
+            hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
+            spoken_at=None,
+        )
+
+    async def _ask(self, asked: Asked, filled: attached.Filled, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
-        asked.attempt.made()
-        async with aclosing(chosen.driver.run(prompt)) as outputs:
+        sending, refused = Sending(), False
+        try:
+            asked.attempt.made()
+            with sending.watch():
+                await self._hear(asked, filled, until)
+        except ProviderError as error:
+            refused = not error.unanswered
+            raise
+        finally:
+            if now.state.asked_key is not None and now.state.message_id is None and (refused or not sending.left):
+                self._unask(now.state.asked_key)
+        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
+        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
+            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _hear(self, asked: Asked, filled: attached.Filled, until: float) -> None:
+        now, chosen = self._accepted, asked.chosen
+        async with aclosing(chosen.driver.run(filled.take())) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
             began = anyio.current_time()
             with anyio.CancelScope(deadline=until) as silent:
                 first = await anext(outputs, None)
             if silent.cancelled_caught:
                 waited = anyio.current_time() - began
-                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
+                error = ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
+                error.unanswered = True
+                raise error
+            filled.sent()
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
                 async for output in outputs:
                     await self._advance(turn.step(now.state, output, self._ports.clock()))
-        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
-        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
-            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _charge_unanswered(self, chosen: Chosen) -> None:
+        """A call of which nothing was heard has been read all the same, unless it was taken back."""
+        bill, entered = self._accepted.bill, len(self._accepted.bill.entries)
+        await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
+        self._cost += sum(self._price(chosen, entry.usage) for entry in bill.entries[entered:])
+        bill.close()
+
+    def _unask(self, key: str) -> None:
+        """The call that was announced never left, or was refused: it used nothing."""
+        accepted = self._accepted
+        accepted.state = msgspec.structs.replace(accepted.state, asked_key=None)
+        try:
+            self._ports.journal.post(self._log, (accepted.bill.unask(key),), accepted.scope)
+        except AgentVMError as error:
+            # The turn's end says it once more.
+            logger.info("call_not_taken_back", call=key, code=error.code)
 
     def _tell_fallback(self, asked: Asked) -> None:
         """Who watches the turn sees who answers it, and why it is not who they chose."""
@@ -166,21 +218,24 @@ class Answering:
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
-    async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
-        """Nothing is called that could not be paid for."""
-        # A token has at least one byte, so this is the most that the prompt can be.
-        most_input = most_tokens(prompt)
-        most_output = prompt.max_tokens + (prompt.thinking or 0)
-        warnings = await self._accepted.bill.admit(
-            chosen.driver.name,
+    async def _admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
+        """The prompt, with as long an answer as there is room for. Nothing is called that could not be paid for."""
+        driver, thinking, bill = chosen.driver, prompt.thinking or 0, self._accepted.bill
+        warnings = await bill.admit(
+            driver.name,
             prompt.model,
-            most_input=most_input,
-            most_output=most_output,
+            most_input=most_input(prompt, driver=driver.name, window=driver.context_window(prompt.model)),
+            most_output=prompt.max_tokens + thinking,
+            least_output=min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking,
             own_key=chosen.own_key,
+            hosted=chosen.hosted,
             provider=chosen.provider,
         )
         if warnings:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
+        if bill.most_output is None or bill.most_output >= prompt.max_tokens + thinking:
+            return prompt
+        return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
     async def _begin_again(self) -> None:
         accepted, limits = self._accepted, self._limits
@@ -207,19 +262,20 @@ class Answering:
         return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
 
     @asynccontextmanager
-    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[Prompt]:
+    async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
         """The prompt, with the bytes of what is kept of the history."""
         store = self._ports.store.tenant(self._log.tenant_id).container(self._log.container_id).attachments
         sizes = await attached.weigh(store, history.messages)
         prompt = self._prompt(chosen, history, sizes)
-        async with self._ports.carried.hold(attached.volume(prompt, sizes)):
-            yield await attached.fill(store, prompt, sizes)
+        async with self._ports.carried.hold(self._log.tenant_id, attached.volume(prompt, sizes)) as sent:
+            yield attached.Filled(await attached.fill(store, prompt, sizes), sent)
 
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
-        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
+        thinking = thinking_tokens(definition.thinking)
+        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
         said = context.build(
             history.messages,
@@ -236,7 +292,7 @@ class Answering:
             max_tokens=max_tokens,
             system=system,
             tools=tools,
-            thinking=definition.thinking,
+            thinking=thinking,
             temperature=definition.temperature,
             silence=self._limits.silence_seconds,
         )

@@ -6,53 +6,75 @@ place: a turn does not fail for an old file.
 """
 
 import base64
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-import anyio
 import msgspec
 
 from agentvm.drivers.base import Prompt, Said, UserSaid
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.attachment import attached, reference_to, references, referred
+from agentvm.model.ids import TenantId
 from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserContent, UserMessage, UserPart
+from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.attachments import AttachmentStore, read_all
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of all attachments in one prompt: providers take no more, and memory is everybody's."""
 
 MOST_AT_ONCE = 4 * MOST_BYTES
-"""Of all prompts that models are being asked: each holds its files several times over while it is sent."""
+"""Of all prompts that are being sent, half of it of one tenant: each holds its files several times over meanwhile."""
 
 Sizes = Mapping[str, int]
 """Bytes by digest."""
 
 
 class Carried:
-    """What prompts hold of attachments. Who wants more than is left waits until others were answered, in order."""
+    """Bytes of attachments in prompts, from when a prompt is made until its provider has begun to answer.
+
+    A tenant holds half of them at most. Who wants more than is left waits; tenants are served in turn.
+    """
 
     def __init__(self) -> None:
-        self._most = self._left = MOST_AT_ONCE
-        self._line = anyio.Lock()
-        self._freed = anyio.Event()
+        self._bytes = FairSlots(MOST_AT_ONCE, share=MOST_AT_ONCE // 2)
 
     @asynccontextmanager
-    async def hold(self, size: int) -> AsyncGenerator[None]:
+    async def hold(self, tenant_id: TenantId, size: int) -> AsyncGenerator[Callable[[], None]]:
+        """What is yielded gives the bytes back early; leaving gives back what is left."""
         if not size:
-            yield
+            yield _nothing
             return
-        size = min(size, self._most)
-        async with self._line:
-            while self._left < size:
-                self._freed = anyio.Event()
-                await self._freed.wait()
-            self._left -= size
-        try:
-            yield
-        finally:
-            self._left += size
-            self._freed.set()
+        async with self._bytes.hold(tenant_id, size) as held:
+            yield held.release
+
+
+def _nothing() -> None:
+    """Gives nothing back."""
+
+
+class Filled:
+    """A prompt with the bytes of its attachments. Once it is taken nobody here refers to it any more."""
+
+    __slots__ = ("_prompt", "sent")
+
+    def __init__(self, prompt: Prompt, sent: Callable[[], None]) -> None:
+        self._prompt: Prompt | None = prompt
+        self.sent = sent
+        """To be called when the provider has begun to answer: it has all of it, and the bytes are free."""
+
+    @property
+    def prompt(self) -> Prompt:
+        assert self._prompt is not None, "it was taken"
+        return self._prompt
+
+    def replace(self, prompt: Prompt) -> None:
+        """The same prompt with another limit of its answer."""
+        self._prompt = prompt
+
+    def take(self) -> Prompt:
+        prompt, self._prompt = self.prompt, None
+        return prompt
 
 
 async def check(store: AttachmentStore, content: UserContent, most: int) -> None:

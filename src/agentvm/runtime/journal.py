@@ -24,10 +24,10 @@ from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFai
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.turn import ModelCalled, TurnRequest, TurnResponse, TurnResumed
+from agentvm.events.turn import ModelAsked, ModelCalled, ModelUnasked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
@@ -330,6 +330,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
     messages: list[Message] = []
     turns: list[Turn] = []
     ledger: list[LedgerEntry] = []
+    asked: list[AskedCall] = []
+    answered: list[str] = []
     rewind: Rewinding | None = None
     for event in events:
         match event.data:
@@ -337,8 +339,13 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
                 messages.append(message)
             case TurnRequest() | TurnResumed() | TurnResponse() as data:
                 turns.append(_turn(event, data))
-            case ModelCalled(entry=entry) if entry is not None:
-                ledger.append(entry)
+            case ModelAsked(call=call):
+                asked.append(call)
+            case ModelUnasked(asked=key):
+                answered.append(key)
+            case ModelCalled(entry=entry, asked=asked_key):
+                ledger += [] if entry is None else [entry]
+                answered += [] if asked_key is None else [asked_key]
             case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
                 rewind = Rewinding(rewind_id, taken, at)
             case _:
@@ -354,6 +361,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
         messages=messages,
         turns=turns,
         ledger=ledger,
+        asked=asked,
+        answered=answered,
         chunk=chunk,
         rewind=rewind,
     )

@@ -16,6 +16,7 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.journal import Journal
+from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Recalled, Store
@@ -56,6 +57,7 @@ class Ports:
     meter: Meter
     carried: Carried = field(default_factory=Carried)
     """What prompts hold of files."""
+    large: LargeMessages = field(default_factory=LargeMessages)
 
     async def recall(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Recalled:
         """What a model is told of a session; without any summary where the tenant wants none."""

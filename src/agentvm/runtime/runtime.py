@@ -36,6 +36,7 @@ from agentvm.runtime.recovery import Cut, Done, find_cut, review
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.roster import Present, Roster, Sleeper
 from agentvm.runtime.session_log import read_tails
+from agentvm.runtime.settlement import settle_left
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.storage.base import Store
@@ -351,9 +352,12 @@ async def open_runtime(
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)
+        # Looked up before anything is asked anew.
+        left = await store.list_asked()
         await runtime.recover()
         async with open_tasks() as housekeeping:
             housekeeping.start_soon(runtime.keep_house)
+            housekeeping.start_soon(settle_left, store, ports.meter, clock, left)
             try:
                 yield runtime
             finally:

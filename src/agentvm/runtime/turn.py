@@ -70,6 +70,12 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int | None = None
     attempt: int = 1
     """How often somebody was asked for this model call, with this time."""
+    asked_key: str | None = None
+    """Names the call that was asked, until it is billed."""
+    hidden_tokens: int = 0
+    """The most that the model may think with and not show."""
+    spoken_at: int | None = None
+    """When the first text of the call came."""
 
     # The model call in progress.
     message_id: MessageId | None = None
@@ -103,9 +109,11 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
     match output:
         case model.TextDelta(text=text):
             text = sound(text)
-            grown = _replace(now, text=(now.text, text), responding=True)
             delta = stream.TextDelta(text=text)
-            return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
+            if now.responding:
+                return _replace(now, text=(now.text, text)), (delta,)
+            grown = _replace(now, text=(now.text, text), responding=True, spoken_at=now.spoken_at or at)
+            return grown, (delta, state.ConversationResponding())
         case model.TextStarted():
             return _replace(now, responding=False), (stream.TextContentBlockStart(),)
         case model.TextStopped():
@@ -163,7 +171,7 @@ def interrupted(now: TurnState, at: int) -> Step:
     """Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason."""
     if now.ended:
         return now, ()
-    now, spoken = _close_message(now, cut=True)
+    now, spoken = _close_message(now, cut_at=at)
     now, end = _end(now, "interrupted", "interrupted", at)
     return now, (
         stream.MessageStop(stop_reason="end_turn"),
@@ -178,7 +186,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
     if now.ended:
         return now, ()
     text = sound(text)
-    now, spoken = _close_message(now, cut=True)
+    now, spoken = _close_message(now, cut_at=at)
     now, message_id = _next_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)
     now, end = _end(now, "failed", "error", at)
@@ -204,6 +212,7 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         open_call=None,
         pending=(),
         responding=False,
+        spoken_at=None,
         call_usage=NO_USAGE,
     )
     start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked, asked_at=now.asked_at, attempt=now.attempt)
@@ -214,7 +223,7 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
     calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
     pending = now.pending if calls_tools else ()
-    now, spoken = _close_message(now, cut=False)
+    now, spoken = _close_message(now)
     if calls_tools:
         return _replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)
     stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
@@ -222,14 +231,29 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     return now, (stream.MessageStop(stop_reason=stop), *spoken, state.ConversationEnd(reason="completed"), end)
 
 
-def _close_message(now: TurnState, *, cut: bool) -> Step:
+def unanswered(now: TurnState, at: int) -> Step:
+    """The call that was asked was read, as far as anybody knows, and nothing was heard of it."""
+    if now.asked_key is None:
+        return now, ()
+    used = Usage(input_tokens=now.prompt_tokens, output_tokens=_hidden(now, at), estimated=True)
+    _, _, name = (now.asked or "").partition("/")
+    called = turn_events.ModelCalled(call_id=now.asked_key, model=name, usage=used, asked=now.asked_key)
+    return _replace(now, usage=now.usage + used, asked_key=None), (called,)
+
+
+def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
+    if now.message_id is None and cut_at is not None:
+        now, called_events = unanswered(now, cut_at)
+        return _replace(now, open_call=None, pending=(), call_usage=NO_USAGE), called_events
     text = _join(now.text)
-    used = _used(now, text) if cut else now.call_usage
-    closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE)
+    used = now.call_usage if cut_at is None else _used(now, text, cut_at)
+    closed = _replace(
+        now, message_id=None, asked_key=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE
+    )
     if now.message_id is None:
         return closed, ()
-    called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used)
+    called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used, asked=now.asked_key)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
     parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
     record = AssistantMessage(
@@ -247,16 +271,30 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
     return closed, (called,)
 
 
-def _used(now: TurnState, text: str) -> Usage:
+def _used(now: TurnState, text: str, at: int) -> Usage:
     """What a call that was cut off consumed: as the provider said, else an estimate that says so."""
-    if now.message_id is None:
-        return now.call_usage
     thought = "".join(part.reasoning for part in now.thinking) + _join(now.open_thinking)
     used = at_least(now.call_usage, text + thought)
     if used.total > used.output_tokens:
         return used
     # The provider had not said what it read, and it read all of it.
-    return _replace(used, input_tokens=now.prompt_tokens, estimated=True)
+    output = used.output_tokens + _hidden(now, at)
+    return _replace(used, input_tokens=now.prompt_tokens, output_tokens=output, estimated=True)
+
+
+HIDDEN_TOKENS_A_SECOND = 60
+"""About as fast do models think that do not show it."""
+
+CONNECTING_MS = 1_000
+"""Of the time until the first word, that the request and its way to the model take."""
+
+
+def _hidden(now: TurnState, at: int) -> int:
+    """About how many tokens the model has thought with and not shown: it was silent meanwhile."""
+    if not now.hidden_tokens or now.asked_at is None:
+        return 0
+    silent = (now.spoken_at or at) - now.asked_at - CONNECTING_MS
+    return min(now.hidden_tokens, max(0, silent) * HIDDEN_TOKENS_A_SECOND // 1000)
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:
@@ -333,9 +371,13 @@ def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) 
     return _replace(now, ended=True), response
 
 
+def next_id(now: TurnState) -> MessageId:
+    """The id that the next message of the turn gets."""
+    return MessageId(f"msg_{now.turn_id.removeprefix('turn_')}_{now.produced + 1}")
+
+
 def _next_id(now: TurnState) -> tuple[TurnState, MessageId]:
-    count = now.produced + 1
-    return _replace(now, produced=count), MessageId(f"msg_{now.turn_id.removeprefix('turn_')}_{count}")
+    return _replace(now, produced=now.produced + 1), next_id(now)
 
 
 def _join(chunks: Chunks) -> str:

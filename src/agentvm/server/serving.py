@@ -2,12 +2,14 @@
 
 import errno
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import anyio.abc
 import uvicorn
+from uvicorn.server import ServerState
 
 from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
@@ -19,8 +21,12 @@ from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
+from agentvm.server.descriptors import Silent
+from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER
+
+SWITCH_SECONDS = 0.001
 
 HEARTBEAT = 30.0
 """Seconds between pings, and that a pong may take: a dead peer is noticed within two."""
@@ -28,11 +34,20 @@ HEARTBEAT = 30.0
 ConnectionHandler = Callable[[RuntimeView], None]
 
 
+class _State(ServerState):
+    """What the connections of a server have in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent = Silent()
+
+
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers (who starts a server decides when it ends), and with a word when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.server_state = _State()
         self.up = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -59,6 +74,8 @@ class Listener:
     async def listen(self, host: str, port: int) -> AsyncIterator[int]:
         """Yields the port once peers can connect; leaving ends every connection."""
         bound = bind(host, port)
+        # A thread of the database that decodes rows gives way to the event loop after this long.
+        sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         self.app.bound_to = host
         self.app.gate.streams.reopen()
         config = uvicorn.Config(
@@ -66,6 +83,8 @@ class Listener:
             http=PromptProtocol,
             ws=JoiningProtocol,
             lifespan="off",
+            # Who asks is found out by ourselves, and only from proxies that the operator has named.
+            proxy_headers=False,
             log_config=None,
             # Not further down: there requests are logged with their headers, and so with their credentials.
             log_level="warning",
@@ -77,6 +96,7 @@ class Listener:
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=5,
         )
+        hush()
         self._server = server = _Server(config)
         async with open_tasks() as tasks:
             tasks.start_soon(server.serve, [bound])
@@ -94,6 +114,7 @@ class Listener:
         for channel in tuple(self._channels):
             channel.close(GOING_AWAY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER):
+            await self.app.rooms.clear(GOING_AWAY)
             while self._channels:
                 self._left = anyio.Event()
                 await self._left.wait()

@@ -11,10 +11,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
+
+from agentvm.server.descriptors import Silent
 
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
@@ -26,8 +31,12 @@ MAX_UNKNOWN = 65_536
 MAX_WAITING = 1_100
 """Messages of such a peer that may wait for their handler, and pieces of one message."""
 
+HEAD_SECONDS = 5.0
+"""How long a new connection may take until the head of its first request is complete, and a later request from its first
+byte on: whoever says nothing must not hold a descriptor."""
+
 FIRST_REQUEST = 20.0
-"""Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
+"""Seconds that the body of a request may take after its head."""
 
 LEFTOVER = 1.0
 """Seconds that the rest of a body is read and thrown away after its request was answered; then the connection is closed."""
@@ -68,7 +77,9 @@ class JoiningTransport:
         if self._pending:
             joined = b"".join(self._pending)
             self._pending.clear()
-            self._transport.write(joined)
+            if not self._transport.is_closing():
+                # A peer that has gone meanwhile would be an error in a callback that nobody waits for.
+                self._transport.write(joined)
 
 
 class Inbox:
@@ -155,6 +166,12 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
             # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
             self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
 
+    async def send(self, message: Any) -> None:
+        if self.close_sent and self.handshake_complete and self.initial_response is None:
+            # The peer broke the protocol and was closed while its handler was busy: for the handler it has gone.
+            raise ClientDisconnected
+        await super().send(message)
+
     def receive(self) -> Coroutine[Any, Any, Any]:
         # Not a coroutine of its own: an idle socket waits in it.
         return self._receive_unknown() if self.unknown else super().receive()
@@ -232,12 +249,18 @@ class PromptProtocol(HttpToolsProtocol):
     without reading all of it is not waited for.
     """
 
+    def __init__(self, config: Config, server_state: ServerState, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, server_state, *args, **kwargs)
+        self._silent: Silent | None = getattr(server_state, "silent", None)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._head: int | None = 0
         self._whole = True
         self._ending = False
-        self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+        self._patience = self.loop.call_later(HEAD_SECONDS, transport.close)
+        if self._silent is not None:
+            self._silent.enter(self, "" if self.client is None else self.client[0], transport.abort)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -253,10 +276,13 @@ class PromptProtocol(HttpToolsProtocol):
         self._whole = False
         if self._patience.cancelled():
             # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
-            self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+            self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def on_headers_complete(self) -> None:
         self._head = None
+        self._patience.cancel()
+        self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+        self._spoken()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
@@ -288,7 +314,12 @@ class PromptProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
+        self._spoken()
         super().connection_lost(exc)
+
+    def _spoken(self) -> None:
+        if self._silent is not None:
+            self._silent.leave(self)
 
     def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:
         receive = cycle.receive

@@ -28,11 +28,14 @@ from agentvm.protocol.connection import (
     Dropped,
     NoiseReceived,
     Received,
+    RpcReceived,
     SubscribeReceived,
 )
+from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import GONE, Closing
-from agentvm.server.anteroom import Anteroom, Rooms
+from agentvm.server.anteroom import Anteroom
 from agentvm.server.readers import Reader, Readers, attach_reader
+from agentvm.server.rooms import CROWDED, Rooms
 
 # ASGI messages are untyped dictionaries; they stop in this file.
 Message = dict[str, Any]
@@ -94,12 +97,14 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
         return
     connection = Connection(vm.new_id("conn"))
     room = Anteroom(connection, vm.office.access.authenticate, vm.clock)
-    with house.rooms.take(knock.address):
-        found = await _introduce(vm, knock, room, connection, receive, send)
+    with house.rooms.take(knock.address) as place:
+        found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
         if isinstance(found, Closing):
             with anyio.move_on_after(PARTING):
                 await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
-                await anyio.sleep_forever()
+                if found is not CROWDED:
+                    # Whoever makes way is not waited for: there may be many of them.
+                    await anyio.sleep_forever()
             abort()
     if isinstance(found, Principal):
         knock.trust()
@@ -275,6 +280,8 @@ async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:
             await _subscribe(peer, reader, session_id, after)
         case NoiseReceived(error=error):
             refuse(peer, error, None, Scope(), Reply())
+        case RpcReceived(request_id=raw):
+            peer.channel.send(refuse_rpc(raw))
         case Acked():
             if reader is not None:
                 reader.acknowledged()

@@ -17,7 +17,7 @@ from typing import TypeVar
 import anyio
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import share_window
+from agentvm.drivers.conversation import share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError, Conflict, ImageNotFound, ProviderProtocolError, ProviderTimeout
 from agentvm.events.base import Event, Scope
@@ -241,7 +241,7 @@ class Compactor:
         definition, limits = image.definition, self._limits(work.tenant_id)
         async with self._asking.choose(work.tenant_id, definition.model) as (first, *_):
             window = first.driver.context_window(first.model)
-        _, room = share_window(window, definition.max_tokens or limits.max_tokens, definition.thinking)
+        _, room = share_window(window, definition.max_tokens or limits.max_tokens, thinking_tokens(definition.thinking))
         room -= estimate_tokens(definition.system_prompt or "")
         _remember(self._rooms, (work.tenant_id, work.image_id, work.model), room)
         return room

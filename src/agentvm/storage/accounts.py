@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
-from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
+from agentvm.model.ledger import AskedCall, Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import Usage
 
 
@@ -116,7 +116,10 @@ class QuotaStore(Protocol):
     async def remove(self, metric: str, user_id: UserId | None) -> bool: ...
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, attachments, logs, images and resources take. Looks at each: worth asking rarely."""
+        """What all that the tenant has stored takes. Looks at each thing of it: worth asking rarely.
+
+        That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
+        """
 
     async def count_containers(self) -> int: ...
 
@@ -155,8 +158,11 @@ class AuditStore(Protocol):
 class LedgerStore(Protocol):
     """What one tenant used and paid."""
 
-    async def add(self, entries: Sequence[LedgerEntry]) -> int:
-        """How many were new; those of the same key are left alone. The turn's own commit adds entries too."""
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
+        """How many were new; those of the same key are left alone. The turn's own commit adds entries too.
+
+        In the same commit the calls that were asked under the keys `answered` are no longer remembered.
+        """
 
     async def list(
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
@@ -195,6 +201,16 @@ class LedgerStore(Protocol):
         """Newest first."""
 
 
+class AskedStore(Protocol):
+    """The model calls of one tenant that were asked and are not in the ledger. `LedgerStore.add` forgets them."""
+
+    async def add(self, call: AskedCall) -> None:
+        """In place of one of the same key. The turn's own commit adds calls too."""
+
+    async def of_turn(self, turn_id: str) -> tuple[AskedCall, ...]:
+        """Those of one turn, in the order of their keys."""
+
+
 class Accounts(Protocol):
     """Everything of one tenant but its containers."""
 
@@ -204,8 +220,9 @@ class Accounts(Protocol):
     secrets: SecretStore
     audit: AuditStore
     ledger: LedgerStore
+    asked: AskedStore
 
 
 __all__ = [
-    "Accounts", "AuditStore", "Directory", "KeyStore", "LedgerStore", "QuotaStore", "SecretStore", "UserStore",
+    "Accounts", "AskedStore", "AuditStore", "Directory", "KeyStore", "LedgerStore", "QuotaStore", "SecretStore", "UserStore",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from agentvm.model.container import Container
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
@@ -80,6 +80,10 @@ class SessionWrite:
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
     ledger: Sequence[LedgerEntry] = ()
+    asked: Sequence[AskedCall] = ()
+    """Calls that are about to be made."""
+    answered: Sequence[str] = ()
+    """Keys of calls that were asked and need not be remembered any more."""
     rewind: Rewinding | None = None
 
 
@@ -242,7 +246,8 @@ class Store(Protocol):
         `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
         be tried again without them.
 
-        Only its ledger entries are kept all the same: what was used is owed, also when the image is deleted meanwhile.
+        Only its ledger entries are kept all the same, and its `answered` calls forgotten: what was used is owed, also when the
+        image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
         """
 
@@ -254,6 +259,9 @@ class Store(Protocol):
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted."""
+
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        """Calls of every tenant that were asked, are not in the ledger, and belong to no open turn. For the start."""
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         """Sessions that are set aside."""

@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import ContainerId, TenantId
+from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import Place, Store
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.database import Database
@@ -113,3 +113,27 @@ async def test_a_store_that_was_closed_refuses_work() -> None:
 async def test_a_tenant_is_only_a_name_until_it_stores_something(store: SqliteStore) -> None:
     with anyio.fail_after(5):
         assert await store.tenant(TenantId("nobody")).list_containers() == ()
+
+
+async def test_every_store_of_a_tenant_waits_in_that_tenants_turn(store: SqliteStore) -> None:
+    tenant_id = TenantId("tnt_a")
+    tenant = store.tenant(tenant_id)
+    container = tenant.container(ContainerId("c"))
+    accounts = store.accounts(tenant_id)
+    scoped: list[object] = [
+        tenant,
+        container,
+        container.attachments,
+        container.log(SessionId("s")),
+        tenant.sessions(None),
+        tenant.drafts("", None),
+        tenant.retention(),
+        store.resources(tenant_id),
+        store.carrier(tenant_id),
+        store.settings(tenant_id),
+        store.definitions(tenant_id),
+        *(getattr(accounts, name) for name in vars(accounts) if not name.startswith("_")),
+    ]
+    assert len(scoped) > 14
+    assert {each._database.tenant_id for each in scoped} == {tenant_id}  # type: ignore[attr-defined]
+    assert store.settings(None)._database.tenant_id is None

@@ -1,6 +1,9 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.examples import examples
 
-from agentvm.storage.sqlite.words import LONGEST_WORD, MOST_CHARACTERS, places, terms, words
+from agentvm.storage.sqlite.words import LONGEST_WORD, MOST_CHARACTERS, places, terms, terms_by_unicode, words
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,18 @@ def test_words_are_found_again_where_they_stand_in_the_text() -> None:
     text = "İstanbul: 上海_Weather, don’t"
     assert [text[start:end] for start, end, _ in places(text)] == ["İstanbul", "上", "海", "Weather", "don’t"]
     assert [found for _, _, found in places(text)][-1] == ["don", "t"]
+
+
+TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.text(st.characters(max_codepoint=127), max_size=40),
+    # What the quick way is for, and all that could trip it.
+    st.text("aZ09 _.,:;'’-\n\t天气。，；：、！“”（）é́️‍ー아ا３：Ａ", max_size=30),
+    st.text("a1，；：.天 ", max_size=12),
+)
+
+
+@settings(max_examples=examples(400, 50_000))
+@given(TEXTS)
+def test_the_quick_way_cuts_as_unicode_does(text: str) -> None:
+    assert terms(text) == [term[:LONGEST_WORD] for term in terms_by_unicode(text)]

@@ -22,7 +22,16 @@ from litestar.response import Stream
 from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
-from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
+from agentvm.errors import (
+    AccessDenied,
+    AgentVMError,
+    AuthenticationOff,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    shorten,
+)
 from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
@@ -56,6 +65,10 @@ GOES_ON = "goes_on"
 """In the state of a request whose answer has no end yet."""
 
 NO_TENANT = "There is no such tenant"
+OPEN = (
+    "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
+    "first key"
+)
 _ROUTE = "gated"
 
 
@@ -140,6 +153,8 @@ class Gate:
         if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
             if not (route.own and ask.principal.user_id is not None):
                 raise PermissionDenied(route.needs[0])
+        if route.grants and not self.vm.config.authenticates:
+            raise AuthenticationOff(OPEN)
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True

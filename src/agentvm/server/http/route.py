@@ -150,6 +150,8 @@ class Route:
     """Errors that not every route like it has; see `agentvm.server.http.openapi`."""
     hidden: bool = False
     """Served, but in no documentation."""
+    grants: bool = False
+    """Whether it gives somebody rights, which nobody may while authentication is off: they would be good once it is on."""
     function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
 
     @property
@@ -170,6 +172,7 @@ class About(TypedDict, total=False):
     media_type: str
     raises: tuple[type[AgentVMError], ...]
     hidden: bool
+    grants: bool
 
 
 class Routes:

@@ -80,7 +80,7 @@ async def create(ask: Ask[NewTenant]) -> Answer[TenantView]:
         slug=_check_slug(given.slug),
         name=check_text(given.name, "name", 200),
         description=_line(given.description, "description"),
-        plan=_line(given.plan, "plan"),
+        plan=_plan(ask, given.plan),
         created_at=now,
         updated_at=now,
     )
@@ -174,13 +174,16 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
     after = replace(before, **changed, updated_at=ask.vm.clock())
     check_text(after.name, "name", 200)
     _line(after.description, "description")
-    _line(after.plan, "plan")
+    if after.plan != before.plan:
+        _plan(ask, after.plan)
     if after.slug != before.slug:
         if before.tenant_id == DEFAULT_TENANT:
             raise Conflict("The tenant default keeps its slug")
         _check_slug(after.slug)
     if not await ask.office.people.update_tenant(after):
         raise NotFound(NO_TENANT)
+    if after.plan != before.plan:
+        await ask.office.quotas.reread(after.tenant_id)
     # The slug is in the names of its resources.
     ask.vm.resources.resolver.forget()
     return _shown(after)
@@ -206,6 +209,11 @@ def _check_slug(slug: str) -> str:
     if slug in _TAKEN or slug == DEFAULT_TENANT:
         raise InvalidInput(f"slug {slug!r} is taken by the server itself; choose another")
     return slug
+
+
+def _plan(ask: Ask[Any], name: str | None) -> str | None:
+    ask.office.quotas.plans.check(_line(name, "plan"))
+    return name
 
 
 def _line(text: str | None, member: str) -> str | None:

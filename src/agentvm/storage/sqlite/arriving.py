@@ -94,6 +94,7 @@ Piece = list[Work[None]]
 
 async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Iterator[Carried]], now: int) -> None:
     """See `agentvm.storage.carry.Carrier.add`."""
+    database = database.of(tenant_id)
     await database.write(lambda connection: refuse_deleted(connection, tenant_id))
     coming = _Coming(tenant_id, TenantId(f"{_FIRST}{secrets.token_hex(8)}"), now)
     pieces = coming.pieces(load())

@@ -65,12 +65,12 @@ class SqliteCarrier:
     """See `agentvm.storage.carry.Carrier`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
         scope = (self._tenant_id, container_id, session_id)
-        return await self._database.read(lambda connection: int(fetch(connection, _MEASURE, scope)[0][0]))
+        return await self._database.read(lambda connection: int(fetch(connection, _MEASURE, scope)[0][0]), heavy=True)
 
     async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
         scope = (self._tenant_id, container_id, session_id)
@@ -84,7 +84,7 @@ class SqliteCarrier:
             running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
             return History(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
 
-        return await self._database.read(read)
+        return await self._database.read(read, heavy=True)
 
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
@@ -95,7 +95,7 @@ class SqliteCarrier:
             kept = tuple(message for message in messages if message.turn_id not in history.running)
             return Page(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
 
-        return await self._database.read(read)
+        return await self._database.read(read, heavy=True)
 
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
         wanted = sorted(image_ids)

@@ -28,6 +28,7 @@ from agentvm.storage.sqlite.erasing.begin import refuse_erasing
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.session_write import ARRIVING, cut, prepare
+from agentvm.storage.sqlite.sessions.index import key_of
 
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
@@ -53,15 +54,17 @@ _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
 FEW = 100
 """Messages."""
+SHORT = 200
+"""Messages of a history that is read like anything else; a longer one is a heavy read."""
 
 
 class SqliteContainerStore:
     """See `agentvm.storage.base.ContainerStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._key = (tenant_id, container_id)
-        self.attachments: AttachmentStore = SqliteAttachmentStore(database, self._key)
+        self.attachments: AttachmentStore = SqliteAttachmentStore(self._database, self._key)
 
     async def get(self) -> Container | None:
         return await self._database.read(lambda connection: rows.read_container(connection, self._key))
@@ -151,7 +154,13 @@ class SqliteContainerStore:
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
         hidden = ARRIVING if len(pieces) > 1 else None
-        first = self._saying(session, pieces[0]) if pieces else None
+        first = None
+        if pieces:
+            first = (
+                await anyio.to_thread.run_sync(self._saying, session, pieces[0], True)
+                if hidden
+                else self._saying(session, pieces[0])
+            )
 
         def begin(connection: apsw.Connection) -> None:
             if not rows.fetch(connection, f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
@@ -164,7 +173,7 @@ class SqliteContainerStore:
         try:
             await self._database.write(begin)
             for piece in pieces[1:]:
-                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece))
+                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, True))
             if hidden is not None:
                 await self._database.write(lambda connection: self._show(connection, session))
                 hidden = None
@@ -176,17 +185,17 @@ class SqliteContainerStore:
                 with anyio.CancelScope(shield=True):
                     await self._database.write(lambda connection: self._drop_hidden(connection, session))
 
-    def _saying(self, session: Session, messages: Sequence[Message]) -> Callable[[apsw.Connection], None]:
+    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[apsw.Connection], None]:
+        """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
         tenant_id, container_id = self._key
-        return prepare(
-            SessionWrite(
-                tenant_id=tenant_id,
-                container_id=container_id,
-                session_id=session.session_id,
-                now=session.updated_at,
-                messages=messages,
-            )
+        write = SessionWrite(
+            tenant_id=tenant_id,
+            container_id=container_id,
+            session_id=session.session_id,
+            now=session.updated_at,
+            messages=messages,
         )
+        return prepare(write, words=key_of(tenant_id, container_id) if much else None)
 
     def _show(self, connection: apsw.Connection, session: Session) -> None:
         connection.execute(_SET_ADDED, (None, *self._key, session.session_id))
@@ -216,7 +225,11 @@ class SqliteContainerStore:
 
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
-        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id))
+        # Most histories are short; one that is not is read again as what it is.
+        some = await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id, SHORT + 1))
+        if len(some) <= SHORT:
+            return some
+        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
     async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
         """In the order they were accepted."""

@@ -20,7 +20,7 @@ class SqliteDefinitionStore:
     """See `agentvm.storage.definitions.DefinitionStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:

@@ -96,7 +96,7 @@ MESSAGES = """
 SELECT body
 FROM sessions JOIN messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
-ORDER BY position
+ORDER BY position LIMIT ?
 """
 
 
@@ -143,8 +143,8 @@ def read_quarantined(connection: apsw.Connection) -> tuple[tuple[TenantId, Sessi
     return tuple((TenantId(row[-1]), session) for row, session in zip(found, sessions, strict=True))
 
 
-def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Message, ...]:
-    return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id)))
+def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId, limit: int = -1) -> tuple[Message, ...]:
+    return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id, limit)))
 
 
 def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:

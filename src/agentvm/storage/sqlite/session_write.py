@@ -10,15 +10,17 @@ from agentvm.model.attachment import references
 from agentvm.model.message import Message, UserMessage, encode_message
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.asked import ask
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.attachments import link
-from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, key_of
+from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, words_of
 from agentvm.storage.sqlite.sessions.rewinding import take_back
 
 _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
+_SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 # What was said last is the latest that is stored, also when the clock was set back.
 _SAID = """
 UPDATE sessions
@@ -69,12 +71,12 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
-    `words` is what its words begin with, if not with the key of its container.
+    The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
+    takes a while, so that is not to be done on the event loop.
 
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
-    bodies = [_Added(message.id, encode_message(message), entry_of(message), _attached(message)) for message in write.messages]
-    container = words or key_of(write.tenant_id, write.container_id)
+    bodies = [_added(message, words) for message in write.messages]
     turns = [
         (
             turn.turn_id,
@@ -92,7 +94,10 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
-    bill = enter(write.tenant_id, write.ledger)
+    bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+
+    if (write.asked or write.answered) and not (bodies or turns or chunk or write.ledger or write.rewind):
+        return _asking(write, ask_for, bill)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
@@ -105,38 +110,59 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
         if write.rewind is not None:
             take_back(connection, session_key, write.rewind)
         if bodies:
-            _add_messages(connection, session_key, container, scope, bodies)
+            _add_messages(connection, session_key, scope, bodies)
         connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         bill(connection)
+        ask_for(connection)
+
+    return work
+
+
+def _asking(
+    write: SessionWrite, ask_for: Callable[[apsw.Connection], None], bill: Callable[[apsw.Connection], int]
+) -> Callable[[apsw.Connection], None]:
+    """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
+    session = (write.tenant_id, write.container_id, write.session_id)
+
+    def work(connection: apsw.Connection) -> None:
+        if not rows.fetch(connection, _SESSION, session):
+            raise SessionNotFound(write.session_id)
+        bill(connection)
+        ask_for(connection)
 
     return work
 
 
 class _Added(NamedTuple):
-    """A message as it is written; `digests` are of the attachments that it refers to."""
+    """A message as it is written; `digests` are of the attachments that it refers to, `words` are None if they follow."""
 
     message_id: str
     body: bytes
     entry: Entry
     digests: tuple[str, ...]
+    words: str | None
+
+
+def _added(message: Message, words: str | None) -> _Added:
+    entry = entry_of(message)
+    cut = None if words is None else words_of(words, entry.text)
+    return _Added(message.id, encode_message(message), entry, _attached(message), cut)
 
 
 def _attached(message: Message) -> tuple[str, ...]:
     return references(message.content) if isinstance(message, UserMessage) else ()
 
 
-def _add_messages(
-    connection: apsw.Connection, session_key: Any, container: str, scope: rows.Key, bodies: Sequence[_Added]
-) -> None:
+def _add_messages(connection: apsw.Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
     """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
     added = []
-    for message_id, body, entry, digests in bodies:
+    for message_id, body, entry, digests, words in bodies:
         connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
         if connection.changes():
             position = connection.last_insert_rowid()
-            index(connection, position, session_key, container, entry)
+            index(connection, scope[0], position, session_key, entry, words)
             link(connection, scope, position, digests)
             added.append(entry)
     if added:

@@ -37,7 +37,7 @@ class SqliteSettingsStore:
     """See `agentvm.storage.settings.SettingsStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId | None) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
         self._scope = SERVER if tenant_id is None else tenant_id
 

@@ -9,6 +9,7 @@ import apsw
 from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
@@ -16,6 +17,7 @@ from agentvm.storage.base import Committed, Place, SessionWrite
 from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
+from agentvm.storage.sqlite.accounts.asked import read_left
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.arriving import drop_left
@@ -33,6 +35,7 @@ from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
+from agentvm.storage.sqlite.sessions.pending import take_in
 from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sqlite.settings import SqliteSettingsStore, read_all
 
@@ -62,6 +65,16 @@ SELECT tenant_id, ?1, session_key,
 FROM sessions
 WHERE tenant_id = ?4 AND session_id = ?5
 """
+# The names of readers are their own choice; who came back to a session last stays.
+_DROP_READERS = """
+DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
+    SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT -1 OFFSET ?
+)
+"""
+READERS_MAX = 1_000
+"""Of one session whose places are remembered."""
+
 _PLACES = """
 SELECT session_id, seq, saved_at
 FROM readers JOIN sessions USING (session_key)
@@ -80,7 +93,7 @@ class SqliteTenantStore:
     __slots__ = ("_database", "_tenant_id")
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     def container(self, container_id: ContainerId) -> SqliteContainerStore:
@@ -143,6 +156,8 @@ class SqliteTenantStore:
         def work(connection: apsw.Connection) -> None:
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
             connection.executemany(_SAVE_PLACE, rows)
+            for *_, tenant_id, session_id in rows:
+                connection.execute(_DROP_READERS, (tenant_id, session_id, READERS_MAX))
 
         await self._database.write(work)
 
@@ -194,7 +209,9 @@ class SqliteStore:
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]
+        prepared = [
+            (write.session_id, prepare(write), enter(write.tenant_id, write.ledger, write.answered)) for write in writes
+        ]
 
         def work(connection: apsw.Connection) -> Committed:
             gone: set[SessionId] = set()
@@ -242,6 +259,9 @@ class SqliteStore:
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         return await self._database.read(read_unfinished)
 
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        return await self._database.read(read_left)
+
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         return await self._database.read(read_quarantined)
 
@@ -259,6 +279,8 @@ class SqliteStore:
         return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
 
     async def tend_search(self, *, limit: int = 200) -> bool:
+        if await take_in(self._database):
+            return True
         return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:

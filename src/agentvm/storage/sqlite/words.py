@@ -2,6 +2,9 @@
 
 Words are cut as Unicode says, without case, marks and variants of letters. Chinese and Japanese characters are words of their
 own, so a word of two is a phrase and is found inside a sentence.
+
+Most texts are plain ASCII or plain Chinese, where the rules of Unicode come to something simple: those are cut by a regular
+expression, ten times as fast, and with the same result (a property test compares the two).
 """
 
 import re
@@ -15,6 +18,12 @@ LONGEST_WORD = 64
 _WITHIN = str.maketrans({"_": " ", ".": " ", ":": " ", "’": "'"})
 # What SQLite's `ascii` tokenizer takes for no part of a word.
 _BETWEEN = re.compile(r"[\x00-/:-`{-\x7f]+")
+_PLAIN = re.compile(r"[0-9a-z]+")
+# Chinese characters and the marks between them that never join two words.
+_CHINESE = re.compile(r"[\x00-\x7f\u3400-\u4dbf\u4e00-\u9fff、。！？“”（）《》【】「」，；：]*")
+_CHINESE_TERM = re.compile(r"[0-9a-z]+|[\u3400-\u4dbf\u4e00-\u9fff]")
+# Those of them that are a part of the word when they stand within a number or a name.
+_JOINED = re.compile(r"[0-9A-Za-z][，；：][0-9A-Za-z]")
 
 
 def words(text: str) -> str:
@@ -29,7 +38,38 @@ def words(text: str) -> str:
 
 def terms(text: str) -> list[str]:
     """The words of a text as the index holds them, one by one: none of them is cut any further."""
-    return [term[:LONGEST_WORD] for term in _BETWEEN.split(words(text).lower()) if term]
+    text = text[:MOST_CHARACTERS]
+    if text.isascii():
+        return _shorten(_PLAIN.findall(text.lower()))
+    # People say the same words again and again.
+    known: dict[str, list[str]] = {}
+    found: list[str] = []
+    for piece in text.split(" "):
+        cut = known.get(piece)
+        if cut is None:
+            cut = known[piece] = _shorten(_terms_of(piece))
+        found += cut
+    return found
+
+
+def _shorten(found: list[str]) -> list[str]:
+    if max(map(len, found), default=0) <= LONGEST_WORD:
+        return found
+    return [term[:LONGEST_WORD] for term in found]
+
+
+def _terms_of(piece: str) -> list[str]:
+    """Of what stands between two spaces, where every word ends."""
+    if piece.isascii():
+        return _PLAIN.findall(piece.lower())
+    if _CHINESE.fullmatch(piece) and not _JOINED.search(piece):
+        return _CHINESE_TERM.findall(piece.lower())
+    return terms_by_unicode(piece)
+
+
+def terms_by_unicode(text: str) -> list[str]:
+    """The same for any text, without a bound on the length of a word."""
+    return [term for term in _BETWEEN.split(words(text).lower()) if term]
 
 
 def places(text: str) -> Iterator[tuple[int, int, list[str]]]:

@@ -20,8 +20,12 @@ pytestmark = pytest.mark.anyio
 OF_CONTAINERS = (
     "containers", "images", "snapshots", "sessions", "all_messages", "message_facts", "turns", "log", "rewinds", "summaries",
     "drafts", "read_marks", "readers", "blobs", "blob_chunks", "attachments", "message_attachments", "erasures",
+    "search_pending",
 )  # fmt: skip
-OF_TENANTS = ("users", "bindings", "api_keys", "quotas", "secrets", "setting_changes", "exports", "resources", "retired_homes")
+OF_TENANTS = (
+    "users", "bindings", "api_keys", "quotas", "secrets", "definitions", "setting_changes", "exports", "resources",
+    "retired_homes",
+)  # fmt: skip
 
 
 async def count(database: Database, *tables: str) -> dict[str, int]:
@@ -48,7 +52,7 @@ async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(databas
         """
         return {name for (name,) in fetch(connection, query, ())}
 
-    stay = {"audit", "credits", "ledger", "tenants", "wallets"}
+    stay = {"asked", "audit", "credits", "ledger", "tenants", "wallets"}
     shadows = {"resource_fts"}
     assert await database.read(named) - stay - shadows == (set(OF_CONTAINERS) | set(OF_TENANTS)) & await database.read(named)
 
@@ -96,6 +100,38 @@ async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_me
     assert await other.attachments.read(kept.digest, 0) == bytes(CHUNK)
     assert (await count(database, "blobs"))["blobs"] == 1
     assert chunks[-1] == chunks[0] == len(content) // CHUNK
+
+
+async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_container_too(
+    database: Database, store: SqliteStore
+) -> None:
+    await fill(store)
+
+    def ask(connection: apsw.Connection) -> None:
+        connection.execute(
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (HOME,)
+        )
+
+    await database.write(ask)
+    await store.erasing.delete_container(ACME, HOME, now=9)
+    await erase(store)
+    query = "SELECT container_id FROM asked UNION SELECT container_id FROM ledger"
+    names = await database.read(lambda connection: fetch(connection, query, ()))
+    assert len(names) == 1
+    assert names[0][0].startswith(ERASED_NAME)
+
+
+async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: Database, store: SqliteStore) -> None:
+    home, other = await settle(store), await settle(store, tenant=RIVAL)
+    for container in (other, home):
+        # The second brings bytes that the first has: they are stored all the same, and then given up.
+        await container.attachments.add(io.BytesIO(b"the same"), Upload(media_type="text/plain"), now=1)
+    assert (await count(database, "blobs"))["blobs"] == 2
+    await store.erasing.delete_container(ACME, HOME, now=9)
+    await erase(store)
+    assert (await count(database, "blobs"))["blobs"] == 1
+    (kept,) = (await other.attachments.list()).items
+    assert await other.attachments.read(kept.digest, 0) == b"the same"
 
 
 async def test_the_ledger_changes_in_nothing_but_the_name_of_an_erased_container(

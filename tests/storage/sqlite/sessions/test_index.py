@@ -12,6 +12,7 @@ from agentvm.storage.sqlite import SqliteStore
 from agentvm.storage.sqlite.database import Database, open_database
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sqlite.sessions.index import MOST_OF_TOOLS, PREVIEW, entry_of, index_older, key_of, tend
+from agentvm.storage.sqlite.sessions.pending import take_in
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image, message
 from agentvm.testing.conformance.store import ACME, settle
 
@@ -51,11 +52,15 @@ def test_containers_of_the_same_name_have_keys_of_their_own() -> None:
     assert len(keys) == 4
 
 
-async def test_a_message_is_found_with_the_commit_that_stores_it_and_gone_with_its_image(
-    store: SqliteStore, database: Database
-) -> None:
+async def take_in_everything(store: SqliteStore) -> None:
+    while await store.tend_search():
+        pass
+
+
+async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(store: SqliteStore, database: Database) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[message("m1", "Hello 北京"), message("m1", "never")], now=2)
+    await take_in_everything(store)
     assert await database.read(lambda connection: found(connection, "hello")) == [1]
     assert await database.read(lambda connection: found(connection, "never")) == []
     assert await home.delete_image(image().image_id)
@@ -100,6 +105,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
             assert read is not None
             assert (read.last_message_at, read.preview) == (1, None)
             assert await database.write(lambda connection: index_older(connection, 3))
+            assert await take_in(database)
             assert await database.read(lambda connection: found(connection, "北")) == [6, 7, 8]
             # What is said meanwhile is in once, also in a place below.
             await home.log(SESSION).record(messages=[message("new", "北")], now=2)
@@ -107,6 +113,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
         async with open_database(tmp_path / "a.db") as database:
             while await database.write(lambda connection: index_older(connection, 3)):
                 pass
+            assert await take_in(database)
             assert await database.read(lambda connection: found(connection, "北")) == [1, 3, 4, 5, 6, 7, 8, 9]
             assert not await database.write(lambda connection: index_older(connection, 3))
             read = await SqliteStore(database).tenant(ACME).container(HOME).get_session(SESSION)
@@ -124,6 +131,7 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
             home = SqliteStore(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))
+            assert await take_in(database)
             assert await database.read(lambda connection: found(connection, "fresh")) == [4]
             assert await database.read(lambda connection: found(connection, "old")) == [1]
 
@@ -132,6 +140,7 @@ async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(store
     home = await settle(store, image())
     for number in range(12):
         await home.log(SESSION).record(messages=[message(f"m{number}", f"word{number} same")], now=2)
+        assert await take_in(database)
 
     def pieces(connection: apsw.Connection) -> int:
         return int(connection.execute("SELECT count(DISTINCT segid) FROM message_fts_idx").get)

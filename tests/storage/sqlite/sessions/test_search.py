@@ -103,6 +103,17 @@ def test_what_is_new_weighs_up_to_twice_as_much() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_database_weighs_as_the_rule_says() -> None:
+    async with open_store(None) as store:
+        home = await settle(store, image())
+        await home.log(SESSION).record(messages=[said(str(month), "needle", month * MONTH) for month in range(4)], now=2)
+        for now in (0, 2 * MONTH, 9 * MONTH):
+            page = await store.tenant(ACME).sessions([HOME]).search(MessageSearch(text="needle", now=now))
+            ages = [now - found.at for found in page.items]
+            assert [weigh(-1.0, age) for age in ages] == sorted(weigh(-1.0, age) for age in ages)
+
+
+@pytest.mark.anyio
 async def test_the_number_of_a_hit_is_its_own_in_its_own_session_as_far_as_it_stands() -> None:
     async with open_store(None) as store:
         home = await settle(store, image())

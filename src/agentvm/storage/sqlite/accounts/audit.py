@@ -26,7 +26,7 @@ class SqliteAuditStore:
     """See `agentvm.storage.accounts.AuditStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, entry: AuditEntry) -> None:

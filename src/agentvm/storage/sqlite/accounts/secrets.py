@@ -18,7 +18,7 @@ class SqliteSecretStore:
     """See `agentvm.storage.accounts.SecretStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def put(self, name: str, sealed: bytes, now: int) -> None:

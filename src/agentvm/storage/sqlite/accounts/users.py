@@ -39,7 +39,7 @@ class SqliteUserStore:
     """See `agentvm.storage.accounts.UserStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:

@@ -14,6 +14,7 @@ import apsw
 from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
 from agentvm.storage.attachments import CHUNK
 from agentvm.storage.erasing import Advanced
+from agentvm.storage.sqlite.attachments import GIVEN_UP
 from agentvm.storage.sqlite.erasing.begin import mark_sessions
 from agentvm.storage.sqlite.resources.delete import bury_some, drop_buried
 from agentvm.storage.sqlite.rows import drop_snapshot, fetch
@@ -53,12 +54,14 @@ _ATTACHMENTS = "SELECT attachment_key, blob_key, size FROM attachments JOIN blob
 _DROP_ATTACHMENT = "DELETE FROM attachments WHERE attachment_key = ?"
 _OTHERS_HAVE_BLOB = "SELECT 1 FROM attachments WHERE blob_key = ?"
 _DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?"
-# Under this name no upload finds it. `begun_at` lets the upkeep drop it, should nobody come back for it.
-_SET_BLOB_ASIDE = "UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = ? WHERE blob_key = ?"
-_BLOB_ASIDE = "SELECT blob_key FROM blobs WHERE digest >= 'erased:' AND digest < 'erased;' LIMIT 1"
+# Under this name no upload finds it.
+_SET_BLOB_ASIDE = f"UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP} WHERE blob_key = ?"
+_BLOB_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
 _DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
 _LEDGER = "SELECT position, container_id FROM ledger WHERE tenant_id = ? AND position > ? ORDER BY position LIMIT ?"
 _RENAME = "UPDATE ledger SET container_id = ? WHERE position = ?"
+_ASKED = "SELECT DISTINCT container_id FROM asked WHERE {where}"
+_RENAME_ASKED = "UPDATE asked SET container_id = ? WHERE tenant_id = ? AND container_id = ?"
 _SET_LEDGER_PLACE = "UPDATE erasures SET ledger_place = ? WHERE erasure_key = ?"
 _DROP_CONTAINERS = "DELETE FROM containers WHERE position IN (SELECT position FROM containers WHERE {where} LIMIT ?)"
 _DROP_MARKS = """
@@ -204,7 +207,7 @@ def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
         dropped += 1
         if not fetch(connection, _OTHERS_HAVE_BLOB, (blob_key,)):
             if size > BYTES_MAX:
-                connection.execute(_SET_BLOB_ASIDE, (max(job.asked_at, 1), blob_key))
+                connection.execute(_SET_BLOB_ASIDE, (blob_key,))
             else:
                 connection.execute(_DROP_BLOB, (blob_key,))
                 freed += size
@@ -214,7 +217,7 @@ def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
 
 
 def _drop_large_blobs(connection: apsw.Connection, job: Job) -> Advanced | None:
-    """Of whichever erasure: what was set aside is nobody's."""
+    """Of whichever erasure, and uploads that were given up: what was set aside is nobody's, and may be the victim's."""
     for (blob_key,) in fetch(connection, _BLOB_ASIDE, ()):
         connection.execute(_DROP_CHUNKS, (blob_key, max(1, BYTES_MAX // CHUNK)))
         if not connection.changes():
@@ -247,6 +250,7 @@ def _drop_accounts(connection: apsw.Connection, job: Job) -> Advanced | None:
 def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
     found = fetch(connection, _LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
     if not found:
+        _rename_asked(connection, job)
         return None
     for position, container_id in found:
         if container_id.startswith(ERASED_NAME) or job.container_id not in (None, container_id):
@@ -254,6 +258,13 @@ def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
         connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
     connection.execute(_SET_LEDGER_PLACE, (found[-1][0], job.erasure_key))
     return MORE
+
+
+def _rename_asked(connection: apsw.Connection, job: Job) -> None:
+    """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
+    for (container_id,) in fetch(connection, _ASKED.format(where=job.where), job.scope):
+        if not container_id.startswith(ERASED_NAME):
+            connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
 
 
 def pseudonym(salt: bytes, container_id: str) -> str:

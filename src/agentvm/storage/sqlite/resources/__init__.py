@@ -29,7 +29,7 @@ class SqliteResourceStore:
     """See `agentvm.storage.resources.ResourceStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
@@ -75,7 +75,7 @@ class SqliteResourceStore:
 
     async def search(self, search: Search) -> Hits:
         """Best first if there is a text, else by name."""
-        return await self._read(find_hits, search)
+        return await self._database.read(lambda connection: find_hits(connection, self._tenant_id, search), heavy=True)
 
     async def dependents(self, resource_id: ResourceId) -> Dependents:
         return await self._read(read.dependents, resource_id)

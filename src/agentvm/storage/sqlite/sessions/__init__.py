@@ -24,6 +24,7 @@ from agentvm.storage.sessions import (
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
 from agentvm.storage.sqlite.sessions.listing import list_sessions, read_listed, scope
+from agentvm.storage.sqlite.sessions.pending import take_in_all
 from agentvm.storage.sqlite.sessions.reading import mark, read_messages
 from agentvm.storage.sqlite.sessions.rewinding import list_rewinds, read_as_it_stood
 from agentvm.storage.sqlite.sessions.search import search_messages
@@ -63,11 +64,15 @@ class SqliteSessionStore:
     """See `agentvm.storage.sessions.SessionStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._scope = (tenant_id, None if containers is None else tuple(containers))
 
     async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
-        return await self._database.read(lambda connection: list_sessions(connection, *self._scope, wanted, reader))
+        # A title is looked for in every session, and several containers' sessions are sorted together.
+        heavy = wanted.title is not None or self._scope[1] is None or len(self._scope[1]) > 1
+        return await self._database.read(
+            lambda connection: list_sessions(connection, *self._scope, wanted, reader), heavy=heavy
+        )
 
     async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
         return await self._database.read(lambda connection: read_listed(connection, *self._scope, session_id, reader))
@@ -153,13 +158,14 @@ class SqliteSessionStore:
             key, found = self._find(connection, session_id)
             return None if found is None else read_as_it_stood(connection, key, message_id)
 
-        return await self._database.read(read)
+        return await self._database.read(read, heavy=True)
 
     async def turns(self, wanted: TurnQuery) -> TurnPage:
         return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
-        return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted))
+        await take_in_all(self._database, *self._scope)
+        return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
 
     async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
         def work(connection: apsw.Connection) -> Session | None:

@@ -36,7 +36,7 @@ class SqliteDraftStore:
     """See `agentvm.storage.drafts.DraftStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId, author: str, containers: Sequence[ContainerId] | None) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._scope = (tenant_id, None if containers is None else tuple(containers))
         self._author = author
 

@@ -1,4 +1,4 @@
-"""Index — puts messages into the search in the commit that stores them, and those from before there was one, some at a time.
+"""Index — what the search knows of a message: facts, in the commit that stores it, and words, which may follow (`pending`).
 
 Theory of operation. The index knows words and places, not texts. Every word is written behind the key of its container, so
 what a container's search reads, counts and weighs is that container's alone, however much the others have said. What people
@@ -8,6 +8,7 @@ and models say is taken in whole, of what tools say the beginning.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import apsw
 import msgspec
@@ -24,7 +25,7 @@ from agentvm.model.message import (
     decode_message,
 )
 from agentvm.storage.sqlite.rows import fetch
-from agentvm.storage.sqlite.words import MOST_CHARACTERS, terms
+from agentvm.storage.sqlite.words import terms
 
 logger = get_logger(__name__)
 
@@ -37,9 +38,10 @@ COUNTED = ("assistant", "error")
 
 _ADD_FACTS = "INSERT INTO message_facts (position, session_key, at, kind, tool) VALUES (?, ?, ?, ?, ?)"
 _ADD_WORDS = "INSERT INTO message_fts (rowid, text) VALUES (?, ?)"
+_ADD_PENDING = "INSERT INTO search_pending (position, session_key, tenant_id) VALUES (?, ?, ?)"
 _BACKLOG = "SELECT next FROM search_backlog"
 _SOME = """
-SELECT m.position, m.session_key, s.tenant_id, s.container_id, m.body
+SELECT m.position, m.session_key, s.tenant_id, m.body
 FROM messages AS m JOIN sessions AS s ON s.session_key = m.session_key
 WHERE m.position <= ? ORDER BY m.position DESC LIMIT ?
 """
@@ -88,25 +90,37 @@ def entry_of(message: Message) -> Entry:
             return Entry(at, "error", None, "")
 
 
-def index(connection: apsw.Connection, position: int, session_key: int, container: str, entry: Entry) -> None:
-    """Puts one message in; `container` is the key of its container."""
+def words_of(container: str, text: str) -> str:
+    """A text as the index takes it; `container` is the key of its container. '' for one without words."""
+    found = terms(text) if text else ()
+    return container + f" {container}".join(found) if found else ""
+
+
+def add_words(connection: apsw.Connection, position: int, words: str) -> None:
+    connection.execute(_ADD_WORDS, (position, words))
+
+
+def index(
+    connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
+) -> None:
+    """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
-    found = terms(entry.text[:MOST_CHARACTERS]) if entry.text else ()
-    if found:
-        connection.execute(_ADD_WORDS, (position, container + f" {container}".join(found)))
+    if words:
+        add_words(connection, position, words)
+    elif words is None and entry.text:
+        connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
 
 
 def index_older(connection: apsw.Connection, limit: int) -> bool:
-    """Takes in the next messages from before there was a search, the newest first. Whether there may be more."""
+    """Notes the next messages from before there was a search, the newest first. Whether there may be more."""
     found = fetch(connection, _BACKLOG, ())
     if not found:
         return False
     some = fetch(connection, _SOME, (found[0][0], limit))
-    # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
-    for position, session_key, tenant_id, container_id, body in reversed(some):
+    for position, session_key, tenant_id, body in reversed(some):
         # A place that was free again was given to a message that is in already.
         if not fetch(connection, _KNOWN, (position,)):
-            _take_in(connection, position, session_key, key_of(tenant_id, container_id), body)
+            _take_in(connection, tenant_id, position, session_key, body)
     _fill_previews(connection, some)
     if len(some) < limit:
         connection.execute("DELETE FROM search_backlog")
@@ -116,7 +130,7 @@ def index_older(connection: apsw.Connection, limit: int) -> bool:
 
 
 def tend(connection: apsw.Connection, limit: int) -> bool:
-    """Takes in older messages, or puts together what was written to the index in small pieces. Whether there may be more.
+    """Notes older messages, or puts together what was written to the index in small pieces. Whether there may be more.
 
     A commit only adds to the index. So every now and then somebody has to do this, or a search has many pieces to look at.
     """
@@ -128,16 +142,16 @@ def tend(connection: apsw.Connection, limit: int) -> bool:
     return connection.total_changes() - before >= 2
 
 
-def _take_in(connection: apsw.Connection, position: int, session_key: int, container: str, body: bytes) -> None:
+def _take_in(connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:
     try:
-        index(connection, position, session_key, container, entry_of(decode_message(body)))
+        index(connection, tenant_id, position, session_key, entry_of(decode_message(body)))
     except msgspec.DecodeError as error:
         # It cannot be read anywhere else either; the others must not be kept from being found.
         logger.warning("message_not_indexed", position=position, error=str(error))
 
 
-def _fill_previews(connection: apsw.Connection, newest_first: Sequence[tuple[int, int, str, str, bytes]]) -> None:
-    for _, session_key, _, _, body in newest_first:
+def _fill_previews(connection: apsw.Connection, newest_first: Sequence[tuple[Any, ...]]) -> None:
+    for _, session_key, _, body in newest_first:
         try:
             preview = entry_of(decode_message(body)).preview
         except msgspec.DecodeError:

@@ -33,6 +33,14 @@ ON CONFLICT (session_key, reader, device) DO UPDATE
 SET position = excluded.position, answers = excluded.answers, at = excluded.at
 WHERE excluded.position > position
 """
+# Devices are named by those who use them.
+_DROP_MARKS = """
+DELETE FROM read_marks WHERE session_key = ?1 AND reader = ?2 AND device IN (
+    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT -1 OFFSET ?3
+)
+"""
+MARKS_MAX = 100
+"""Devices of one reader whose marks in a session are kept."""
 _BEYOND = 2**62
 
 Row = tuple[int, Message]
@@ -81,6 +89,8 @@ def mark(
     known = max(0, answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0])
     for device in dict.fromkeys(("", reader.device)):
         connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
+    # The mark of no device in particular is the newest, with that of this one.
+    connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
 
 
 def _find_rewind(connection: apsw.Connection, session_key: int, rewind_id: RewindId) -> int:

@@ -130,7 +130,7 @@ class SqliteRetentionStore:
     """See `agentvm.storage.retention.RetentionStore`."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self._database = database
+        self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def expiring(self, cut: Cut, after: int = 0, *, limit: int = 100) -> Some:
@@ -144,7 +144,7 @@ class SqliteRetentionStore:
             )
             return Some(items, found[-1][0] if len(found) == limit else None)
 
-        return await self._database.read(read)
+        return await self._database.read(read, heavy=True)
 
     async def expire(self, session_ids: Sequence[SessionId], cut: Cut) -> tuple[Session, ...]:
         values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
@@ -160,7 +160,7 @@ class SqliteRetentionStore:
 
     async def rewound(self, cut: Cut) -> Weight:
         values = {**self._cut(cut), "rewound": cut.rewound}
-        return await self._database.read(lambda connection: Weight(*fetch(connection, _WEIGH_REWOUND, values)[0]))
+        return await self._database.read(lambda connection: Weight(*fetch(connection, _WEIGH_REWOUND, values)[0]), heavy=True)
 
     async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
         return await self._places(_WITH_REWOUND, before, after, limit)

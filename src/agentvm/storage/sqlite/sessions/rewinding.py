@@ -26,7 +26,11 @@ _TAKE = """
 UPDATE all_messages SET rewind_key = ? WHERE session_key = ? AND message_id = ? AND rewind_key IS NULL RETURNING position
 """
 _KIND = "SELECT kind FROM message_facts WHERE position = ?"
-_LEAVE_SEARCH = ("DELETE FROM message_fts WHERE rowid = ?", "DELETE FROM message_facts WHERE position = ?")
+_LEAVE_SEARCH = (
+    "DELETE FROM message_fts WHERE rowid = ?",
+    "DELETE FROM message_facts WHERE position = ?",
+    "DELETE FROM search_pending WHERE position = ?",
+)
 _SAID_LAST = """
 SELECT m.body
 FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position

@@ -6,9 +6,11 @@ by weight and place; the weight of where a page ended is looked up again, becaus
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import apsw
+import msgspec
 
 from agentvm.model.ids import ContainerId, MessageId, TenantId
 from agentvm.model.message import decode_message
@@ -32,13 +34,17 @@ ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool-result
 _KINDS = {role: kind for kind, role in ROLES.items()}
 
 _CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY position"
+# Weighed as `weigh` does, and given as one value: a row each would hold up the event loop ten thousand times.
 _HITS = """
-SELECT message_fts.rowid, bm25(message_fts), f.at
-FROM message_fts
-CROSS JOIN message_facts AS f ON f.position = message_fts.rowid
-CROSS JOIN sessions AS s ON s.session_key = f.session_key
-WHERE message_fts MATCH :match AND {where}
-ORDER BY message_fts.rowid DESC LIMIT :most
+SELECT json_group_array(json_array(bm25 * (1 + 1 / (1 + max(:now - at, 0) / :month)), -position))
+FROM (
+    SELECT message_fts.rowid AS position, bm25(message_fts) AS bm25, f.at
+    FROM message_fts
+    CROSS JOIN message_facts AS f ON f.position = message_fts.rowid
+    CROSS JOIN sessions AS s ON s.session_key = f.session_key
+    WHERE message_fts MATCH :match AND {where}
+    ORDER BY message_fts.rowid DESC LIMIT :most
+)
 """
 _HIT = f"""
 SELECT {SESSION_COLUMNS}, m.message_id, m.body, s.session_key
@@ -54,6 +60,8 @@ WHERE m.session_key = ? AND m.position {beyond} ? AND f.kind IN ('user', 'assist
 ORDER BY m.position {order} LIMIT 1
 """
 _BEFORE, _AFTER = _NEXT_TO.format(beyond="<", order="DESC"), _NEXT_TO.format(beyond=">", order="ASC")
+
+_weighed = msgspec.json.Decoder(list[tuple[float, int]]).decode
 
 Weighed = tuple[float, int]
 """What it weighs, the least first, as SQLite has it; and the place, negated so that newer ones come first."""
@@ -76,7 +84,7 @@ def search_messages(
         hits += _hits(connection, tenant_id, some, pieces, wanted, now)
     # The newest of all, whatever container they are in.
     capped = len(hits) > MOST_RANKED
-    hits = sorted(sorted(hits, key=lambda hit: hit[1])[:MOST_RANKED])
+    hits = sorted(sorted(hits, key=itemgetter(1))[:MOST_RANKED] if capped else hits)
     rest = hits if after is None else _beyond(hits, (after[1], after[2]))
     page = rest[: wanted.limit]
     numbers = _numbers(connection, [-place for _, place in page])
@@ -106,13 +114,12 @@ def _hits(
     pieces: Sequence[Piece],
     wanted: MessageSearch,
     now: int,
-) -> Iterator[Weighed]:
-    values: dict[str, Any] = {"most": MOST_RANKED + 1}
+) -> list[Weighed]:
+    values: dict[str, Any] = {"most": MOST_RANKED + 1, "now": now, "month": float(MONTH)}
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
     where = scope(tenant_id, containers, values) + _narrow(wanted, values)
-    rows = fetch(connection, _HITS.format(where=where), values)
-    return ((weigh(bm25, now - at), -position) for position, bm25, at in rows)
+    return _weighed(fetch(connection, _HITS.format(where=where), values)[0][0])
 
 
 def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:

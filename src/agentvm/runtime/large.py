@@ -1,0 +1,32 @@
+"""Large — room for large messages in the commit that all sessions share.
+
+Whoever says little would otherwise wait for all that others say at once: a commit of megabytes takes as long for everybody.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agentvm.model.ids import TenantId
+from agentvm.model.message import UserContent, content_size
+from agentvm.sharing.fair_slots import FairSlots
+
+LARGE_BYTES = 16 * 1024
+TOTAL_BYTES = 1024 * 1024
+"""Of messages from `LARGE_BYTES` on that are being committed, half of it of one tenant."""
+
+
+class LargeMessages:
+    """Shared by all agents of a process."""
+
+    def __init__(self) -> None:
+        self._bytes = FairSlots(TOTAL_BYTES, share=TOTAL_BYTES // 2)
+
+    @asynccontextmanager
+    async def room(self, tenant_id: TenantId, content: UserContent) -> AsyncIterator[None]:
+        """For a message until it is committed. Large ones wait for it, tenant by tenant; others do not."""
+        size = content_size(content)
+        if size < LARGE_BYTES:
+            yield
+            return
+        async with self._bytes.hold(tenant_id, size):
+            yield

@@ -1,0 +1,142 @@
+"""Fair slots — a bounded number of slots, or bytes, that tenants wait for in turn.
+
+Theory of operation. A caller acquires slots, waiting as long as there are too few, and releases them. One tenant holds at most
+its share, so the others always find room soon. Those that wait are served tenant by tenant (`FairQueue`). One that wants much
+does not block those that want little: they pass it, but only `MAX_PASSES` times, then slots are kept free for it. Waiting is
+a suspended coroutine; its deadline is that of the caller.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Hashable
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+
+from agentvm.sharing.fair_queue import FairQueue
+
+MAX_PASSES = 64
+
+
+class _Waiter:
+    __slots__ = ("granted", "passed", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.passed = 0
+        self.granted = anyio.Event()
+
+
+class Held:
+    """Slots that one caller has; `release` may be called early, and more than once."""
+
+    __slots__ = ("_key", "_size", "_slots")
+
+    def __init__(self, slots: "FairSlots", key: Hashable, size: int) -> None:
+        self._slots = slots
+        self._key = key
+        self._size = size
+
+    def release(self) -> None:
+        size, self._size = self._size, 0
+        if size:
+            self._slots.release(self._key, size)
+
+
+class FairSlots:
+    """Used from one event loop. A request for more than a share is granted as if it were for a whole share.
+
+    The key None is the server's own work; no share bounds it.
+    """
+
+    def __init__(self, capacity: int, *, share: int | None = None) -> None:
+        self.capacity = capacity
+        self.share = capacity if share is None else min(share, capacity)
+        self._free = capacity
+        self._held: Counter[Hashable] = Counter()
+        self._line: FairQueue[Hashable, _Waiter] = FairQueue()
+
+    @property
+    def free(self) -> int:
+        return self._free
+
+    @property
+    def waiting(self) -> int:
+        """Callers that wait."""
+        return len(self._line)
+
+    def held_by(self, key: Hashable) -> int:
+        return self._held[key]
+
+    async def acquire(self, key: Hashable, size: int = 1) -> Held:
+        """Waits until the slots are this caller's. A cancelled caller has none."""
+        size = min(size, self._share_of(key))
+        if not self._line and self._free >= size and self._held[key] + size <= self._share_of(key):
+            self._grant(key, size)
+            return Held(self, key, size)
+        waiter = _Waiter(size)
+        self._line.put(key, waiter)
+        self._serve()
+        served = False
+        try:
+            await waiter.granted.wait()
+            served = True
+        finally:
+            if not served:
+                self._leave(key, waiter)
+        return Held(self, key, size)
+
+    @asynccontextmanager
+    async def hold(self, key: Hashable, size: int = 1) -> AsyncGenerator[Held]:
+        """The slots for the time of the block, or until they are released."""
+        held = await self.acquire(key, size)
+        try:
+            yield held
+        finally:
+            held.release()
+
+    def release(self, key: Hashable, size: int = 1) -> None:
+        """Gives back what `acquire` granted."""
+        self._free += size
+        self._held[key] -= size
+        if not self._held[key]:
+            del self._held[key]
+        self._serve()
+
+    def _leave(self, key: Hashable, waiter: _Waiter) -> None:
+        if waiter.granted.is_set():
+            self.release(key, waiter.size)
+        else:
+            self._line.discard(key, waiter)
+            # Slots may have been kept free for it.
+            self._serve()
+
+    def _share_of(self, key: Hashable) -> int:
+        return self.capacity if key is None else self.share
+
+    def _serve(self) -> None:
+        while self._line:
+            passed: list[_Waiter] = []
+            taken = self._line.take(partial(self._fits, passed))
+            if taken is None:
+                return
+            key, waiter = taken
+            for other in passed:
+                other.passed += 1
+            self._grant(key, waiter.size)
+            waiter.granted.set()
+
+    def _grant(self, key: Hashable, size: int) -> None:
+        self._free -= size
+        self._held[key] += size
+
+    def _fits(self, passed: list[_Waiter], key: Hashable, waiter: _Waiter) -> bool:
+        if self._held[key] + waiter.size > self._share_of(key):
+            # Only its own tenant can help it: nobody is kept waiting for that.
+            return False
+        if any(other.passed >= MAX_PASSES for other in passed):
+            return False
+        if waiter.size > self._free:
+            passed.append(waiter)
+            return False
+        return True

@@ -1,0 +1,313 @@
+"""Lane — the jobs that wait for a database's threads, and the threads that serve them, tenant by tenant.
+
+Theory of operation. Jobs wait in a fair queue; a thread that is free is handed the next job that may run, so no thread is
+woken for nothing. Where there are several threads (readers):
+
+- A tenant occupies all threads but two, at most, so the others find one for a heavy job and one for light ones.
+- A heavy job (a search, a long history, a page of an export) waits in a queue of its own, so it delays no light one. A tenant
+  has one heavy job running at a time, and all tenants together leave two threads to the light ones.
+- A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
+  when its caller is cancelled. SQLite asks about it every `STEPS_PER_CHECK` steps of a statement.
+
+The one thread of the writer takes a batch at a time. It goes on while there are jobs, but once it holds jobs of two tenants
+only for `BATCH_SECONDS`: whoever wrote little is not kept waiting for what others write.
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+import anyio
+import apsw
+import msgspec
+
+from agentvm.errors import AgentVMError, QueryTimeout, RecordUnreadable, StoreFailed
+from agentvm.log import get_logger
+from agentvm.model.ids import TenantId
+from agentvm.sharing.fair_queue import FairQueue
+from agentvm.sharing.fair_slots import FairSlots
+
+logger = get_logger(__name__)
+
+T = TypeVar("T")
+Work = Callable[[apsw.Connection], T]
+
+BATCH_SECONDS = 0.02
+HEAVY_CPU_SECONDS = 2.0
+HEAVY_WALL_SECONDS = 10.0
+STEPS_PER_CHECK = 50_000
+
+
+class Job(Generic[T]):
+    """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
+
+    __slots__ = ("apart", "error", "future", "heavy", "result", "tenant_id", "work")
+
+    def __init__(
+        self,
+        work: Work[T],
+        future: asyncio.Future[T],
+        tenant_id: TenantId | None = None,
+        *,
+        heavy: bool = False,
+        apart: bool = False,
+    ) -> None:
+        self.work = work
+        self.future = future
+        self.tenant_id = tenant_id
+        self.heavy = heavy
+        self.apart = apart
+        """Whether it runs outside of a transaction."""
+        self.result: T
+        self.error: AgentVMError | None = None
+
+    def fail(self, complaint: str, cause: BaseException) -> None:
+        if isinstance(cause, AgentVMError):
+            self.error = cause
+        elif isinstance(cause, apsw.InterruptError):
+            self.error = QueryTimeout(
+                "It takes too long to find this; ask for less: fewer or longer words, one session or container, a shorter time"
+            )
+        else:
+            # One exception each: waiters in different tasks would otherwise share a traceback.
+            kind = RecordUnreadable if isinstance(cause, msgspec.DecodeError) else StoreFailed
+            self.error = kind(f"{complaint}: {cause}")
+            self.error.__cause__ = cause
+
+    def deliver(self) -> None:
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        elif hasattr(self, "result"):
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(StoreFailed("The database thread stopped; see the log of the server"))
+
+
+Serve = Callable[[apsw.Connection, Iterable[Job[object]]], None]
+"""Runs the jobs that it is given, each once, and leaves their outcomes in them."""
+
+
+class _Worker:
+    """One thread. What it is handed comes through its inbox; None ends it."""
+
+    __slots__ = ("connection", "cpu_until", "inbox", "job", "thread", "wall_until")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.inbox: SimpleQueue[Job[object] | None] = SimpleQueue()
+        self.thread: threading.Thread
+        self.job: Job[object] | None = None
+        self.cpu_until = self.wall_until = 0.0
+
+    def watch(self) -> None:
+        """From now on SQLite asks whether what it does is still wanted."""
+        self.connection.set_progress_handler(self._is_over, STEPS_PER_CHECK)
+
+    def begin(self, job: Job[object]) -> None:
+        self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
+        self.wall_until = time.monotonic() + HEAVY_WALL_SECONDS
+        self.job = job
+
+    def _is_over(self) -> bool:
+        job = self.job
+        if job is None:
+            return False
+        return job.future.cancelled() or (
+            job.heavy and (time.thread_time() > self.cpu_until or time.monotonic() > self.wall_until)
+        )
+
+
+class Lane:
+    """Threads with a connection each, and what waits for them. Used from the event loop that made it."""
+
+    def __init__(
+        self, serve: Serve, connections: Sequence[apsw.Connection], *, name: str, batch: int, capacity: int, reads: bool
+    ) -> None:
+        self._serve = serve
+        self._batch = batch
+        self._reads = reads
+        self._loop = asyncio.get_running_loop()
+        self._room = FairSlots(capacity, share=max(1, capacity // 2))
+        self._lock = threading.Lock()
+        # Not bounded as such: `_room` bounds both.
+        self._light: FairQueue[TenantId | None, Job[object]] = FairQueue()
+        self._heavy: FairQueue[TenantId | None, Job[object]] = FairQueue()
+        self._running: Counter[TenantId | None] = Counter()
+        self._running_heavy: set[TenantId | None] = set()
+        # Of one tenant, and heavy ones of all; a single thread serves everybody.
+        self._most = max(1, len(connections) - 2)
+        self._prefer_heavy = False
+        self._closed = self._stopping = False
+        self._stopped = anyio.Event()
+        self._workers = [_Worker(connection) for connection in connections]
+        self._alive = len(self._workers)
+        self._idle = list(self._workers)
+        for number, worker in enumerate(self._workers):
+            # Daemons, because a process that dies without leaving the context must not hang; SQLite survives that.
+            worker.thread = threading.Thread(target=self._run, args=(worker,), name=f"{name}-{number}", daemon=True)
+            worker.thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Jobs that no thread has taken yet."""
+        return len(self._light) + len(self._heavy)
+
+    async def submit(self, work: Work[T], tenant_id: TenantId | None, *, heavy: bool = False, apart: bool = False) -> T:
+        held = await self._room.acquire(tenant_id)
+        if self._closed:
+            held.release()
+            raise StoreFailed("The database is closed")
+        job: Job[T] = Job(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
+        queue = self._heavy if heavy and self._reads else self._light
+        with self._lock:
+            queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue
+            self._hand_out()
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            # A write that was queued is committed; nobody misses a read.
+            if self._reads:
+                with self._lock:
+                    dropped = queue.discard(tenant_id, job)  # type: ignore[arg-type]  # as above
+                if dropped:
+                    self._room.release(tenant_id)
+            raise
+
+    def refuse(self) -> None:
+        """From now on no work is accepted."""
+        self._closed = True
+
+    async def aclose(self) -> None:
+        """Finishes what was accepted, then ends the threads; not interruptible, because half a shutdown is none."""
+        self.refuse()
+        with anyio.CancelScope(shield=True):
+            with self._lock:
+                self._stopping = True
+                self._hand_out()
+            await self._stopped.wait()
+        for worker in self._workers:
+            worker.thread.join()
+
+    def _run(self, worker: _Worker) -> None:
+        done: list[Job[object]] = []
+        try:
+            if self._reads:
+                worker.watch()
+            job = worker.inbox.get()
+            while job is not None:
+                done = []
+                self._serve(worker.connection, self._jobs(worker, job, done))
+                job = self._finish(worker, done)
+                self._loop.call_soon_threadsafe(self._deliver, done)
+                done = []
+                if job is None:
+                    job = worker.inbox.get()
+        finally:
+            try:
+                worker.connection.close()
+            except apsw.Error as error:
+                # A disk that fails cannot take the write-ahead log into the file; the next start does it.
+                logger.error("database_not_folded", error=str(error))
+            finally:
+                self._loop.call_soon_threadsafe(self._thread_ended, worker, done)
+
+    def _jobs(self, worker: _Worker, first: Job[object], done: list[Job[object]]) -> Iterator[Job[object]]:
+        """What a thread does in one go, beginning with what it was handed; each is noted before it is run."""
+        until = time.monotonic() + BATCH_SECONDS
+        # No more than waited when it began, or a tenant that writes on and on would keep the first waiting for the last.
+        most = min(self._batch, 1 + self.waiting)
+        job: Job[object] | None = first
+        tenants = set()
+        while job is not None:
+            done.append(job)
+            tenants.add(job.tenant_id)
+            worker.begin(job)
+            yield job
+            worker.job = None
+            if len(done) == most or (len(tenants) > 1 and time.monotonic() >= until):
+                return
+            with self._lock:
+                job = self._pick()
+
+    def _finish(self, worker: _Worker, done: Sequence[Job[object]]) -> Job[object] | None:
+        """What the thread does next; None when it is to wait for its inbox."""
+        with self._lock:
+            for job in done:
+                self._ended(job)
+            following = self._pick()
+            if following is None:
+                self._idle.append(worker)
+            # What ended may have been in the way of more than one.
+            self._hand_out()
+            return following
+
+    def _hand_out(self) -> None:
+        """Under the lock: gives jobs that may run to threads that have none."""
+        for worker in tuple(self._idle):
+            job = self._pick()
+            if job is not None:
+                self._idle.remove(worker)
+                worker.inbox.put(job)
+            elif self._stopping and not self.waiting:
+                self._idle.remove(worker)
+                worker.inbox.put(None)
+
+    def _pick(self) -> Job[object] | None:
+        """Under the lock: the next job that may run."""
+        queues = (self._light, self._heavy)
+        for queue in reversed(queues) if self._prefer_heavy else queues:
+            taken = queue.take(self._may_run)
+            if taken is not None:
+                tenant_id, job = taken
+                self._running[tenant_id] += 1
+                if queue is self._heavy:
+                    self._running_heavy.add(tenant_id)
+                # In turn, so that neither keeps the other waiting for ever.
+                self._prefer_heavy = queue is self._light
+                return job
+        return None
+
+    def _may_run(self, tenant_id: TenantId | None, job: Job[object]) -> bool:
+        if not self._reads:
+            return True
+        if job.heavy and (tenant_id in self._running_heavy or len(self._running_heavy) >= self._most):
+            return False
+        return self._running[tenant_id] < self._most
+
+    def _ended(self, job: Job[object]) -> None:
+        self._running[job.tenant_id] -= 1
+        if not self._running[job.tenant_id]:
+            del self._running[job.tenant_id]
+        if job.heavy:
+            self._running_heavy.discard(job.tenant_id)
+
+    def _deliver(self, jobs: Sequence[Job[object]]) -> None:
+        for job in jobs:
+            self._room.release(job.tenant_id)
+            job.deliver()
+
+    def _thread_ended(self, worker: _Worker, unfinished: Sequence[Job[object]]) -> None:
+        with self._lock:
+            for job in unfinished:
+                self._ended(job)
+            self._alive -= 1
+            if worker in self._idle:
+                self._idle.remove(worker)
+            left: list[Job[object]] = []
+            if not self._alive:
+                self._closed = True
+                for queue in (self._light, self._heavy):
+                    while (taken := queue.take()) is not None:
+                        left.append(taken[1])
+            else:
+                self._hand_out()
+        self._deliver(unfinished)
+        self._deliver(left)
+        if not self._alive:
+            self._stopped.set()
