@@ -35,12 +35,13 @@ EVENT_NOTES: dict[str, str] = {
     "provider_fallback": "The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. "
     "`reason` is the code of its error, `retryAt` when it may be asked again.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
-    "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
-    "the message after that is told again, under a new id.",
+    "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "
+    "under a new id: see `message_start`.",
     "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
     "`cursor`.",
     "message_start": "A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that "
-    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer.",
+    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer. "
+    "`text` is there after a restart: what was told of the message before, with which it begins; only what follows is told.",
     "message_delta": "Tokens of this model call so far.",
     "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
     "text_content_block_start": "Text begins. The category is 1.x's.",
@@ -146,10 +147,11 @@ COMMAND_NOTES: dict[str, str] = {
     "`container_forbidden`.",
     "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
     "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
-    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
+    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`, "
+    "`history_too_large`.",
     "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
     "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
-    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
+    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `history_too_large`, `invalid_input`.",
     "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
     "`session_fork` goes on from one of them. Fails with `session_not_found`.",
     "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "

@@ -39,6 +39,7 @@ from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
@@ -106,6 +107,8 @@ class AgentVM:
 
         Without a `retainer` nothing is too old.
         """
+        self.budget = ByteBudget()
+        """Of the bytes that peers have on their way, in either direction."""
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer
@@ -181,7 +184,7 @@ class AgentVM:
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
-        channel = channel or Channel(principal)
+        channel = channel or Channel(principal, self.budget)
         self.runtime.broadcaster.attach(channel)
         self._connected[principal.tenant_id, principal.user_id] += 1
         return Peer(
@@ -196,10 +199,12 @@ class AgentVM:
             answered=None if self._observatory is None else self._observatory.metrics.answered,
             delivered=None if self._observatory is None else self._observatory.metrics.fanout_time.observe,
             compactor=self._compactor,
+            budget=self.budget,
         )
 
     def detach(self, peer: Peer) -> None:
         self.runtime.broadcaster.detach(peer.channel)
+        peer.channel.release()
         key = (peer.tenant_id, peer.principal.user_id)
         self._connected[key] -= 1
         if self._connected[key] <= 0:

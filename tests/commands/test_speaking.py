@@ -4,6 +4,7 @@ from tests.commands.fixtures import open_desk
 from agentvm.commands.call import Call
 from agentvm.errors import ShuttingDown
 from agentvm.model.ids import ImageId
+from agentvm.model.limits import Limits
 from agentvm.runtime.history import Rewrite
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +45,27 @@ async def test_a_server_that_stops_takes_nothing() -> None:
         await desk.vm.runtime.drain(grace=0)
         with pytest.raises(ShuttingDown):
             Call(desk.peer).speaker.check_accepting()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("x" * 2_001, "limits.messageBytes"),
+        ("é" * 1_001, "limits.messageBytes"),
+        ([{"type": "text", "text": "x" * 1_500}, {"type": "text", "text": "x" * 1_500}], "limits.messageBytes"),
+        ([{"type": "image", "data": "A" * 3_001, "mediaType": "image/png"}], "limits.inlineBytes"),
+        ([{"type": "file", "data": "A" * 2_000, "mediaType": "text/csv"}] * 2, "limits.inlineBytes"),
+    ],
+)
+async def test_a_message_has_a_bound_and_the_refusal_names_it_and_the_remedy(content: object, named: str) -> None:
+    async with open_desk(limits=Limits(message_bytes=2_000, inline_bytes=3_000)) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        refused = await desk.ask("message_send", imageId=image_id, content=content)
+        assert refused["errorCode"] == "input_too_large"
+        assert named in refused["error"]
+        assert "/v1/attachments" in refused["error"]
+        sent = await desk.ask("message_send", imageId=image_id, content="fits")
+        refused = await desk.ask(
+            "message_edit", sessionId=sent["sessionId"], messageId=sent["messageId"], content=content, onBusy="interrupt"
+        )
+        assert refused["errorCode"] == "input_too_large"

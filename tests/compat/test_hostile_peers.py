@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Step, reply
+from agentvm.runtime import channel
 from agentvm.server import websocket
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +28,9 @@ def loud(prompt: Prompt) -> list[Step]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that does not linger over peers it has cut off."""
+    """A server that neither waits long for peers to read nor lingers over those it has cut off."""
     monkeypatch.setattr(websocket, "LINGER", 0.05)
+    monkeypatch.setattr(channel, "UNREAD_SECONDS", 0.2)
 
 
 async def still_serves(server: Served) -> None:

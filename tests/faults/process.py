@@ -73,6 +73,12 @@ def rss(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def peak_rss(pid: int) -> int:
+    """The most bytes of memory that the process has ever had in use."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
 OPENED_LATE = 4
 """Files that the database's readers open when they are first used, which may be at any time."""
 

@@ -23,7 +23,8 @@ from agentvm.model.usage import Usage
 from agentvm.runtime import journal as journal_module
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.journal import Journal, open_journal
-from agentvm.runtime.session_log import SessionLog, read_tails
+from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.tails import read_tails
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 
@@ -118,11 +119,11 @@ async def test_messages_and_turns_are_rows_when_their_events_are_told() -> None:
         container = desk.store.tenant(DEFAULT_TENANT).container(C1)
         log = await desk.open()
         await desk.emit(log, UserMessage(message=HELLO), begin())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.turn_id, turn.outcome, turn.attempts, turn.accepted_at) == (ONE, None, 0, 10)
         again = TurnResumed(turn_id=ONE, message_id=MessageId("m1"), attempt=2, timestamp=20)
         await desk.emit(log, again, TextDelta(text="x"), SilentMessage(message=EMPTY), end())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.outcome, turn.attempts, turn.usage, turn.ended_at) == ("completed", 2, USAGE, 25)
         assert await container.list_messages(log.session_id) == (HELLO, EMPTY)
         assert desk.cursors() == [1, 2, 3, 4, 5]

@@ -1,5 +1,6 @@
 """Checks — what must be true at the end of every history."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from decimal import Decimal
@@ -208,7 +209,7 @@ def _check_usage(world: World, events: list[Frame], messages: list[Frame]) -> No
     ends = {event["data"]["turnId"]: event["data"] for event in events if event["type"] == "turn_response"}
     for end in ends.values():
         assert end["duration"] >= 0, end
-    calls = _calls_of(messages)
+    calls = _calls_of(messages, events)
     used: Counter[tuple[str, str]] = Counter()
     for turn_id, number in calls.values():
         call = world.provider.calls[number]
@@ -225,7 +226,7 @@ def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> Non
     told = [event["data"]["messageId"] for event in events if event["type"] == "message_start"]
     unpaid = [message_id for message_id in told if message_id not in rows]
     assert not unpaid, f"calls were made and not billed: {unpaid}"
-    for message_id, (_, number) in _calls_of(messages).items():
+    for message_id, (_, number) in _calls_of(messages, events).items():
         call = world.provider.calls[number]
         if call.stopped and call.reported is not None and not rows[message_id][3]:
             assert rows[message_id][2] == call.reported.output_tokens, f"call {number} is not billed for all it reported"
@@ -238,8 +239,29 @@ def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> Non
             assert data["price"] == by_turn[data["turnId"]], f"{data} and the ledger says {by_turn[data['turnId']]}"
 
 
-def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:
-    """Which call of the provider each assistant message came from: its text or its tool calls say so."""
+def _cut_off(events: list[Frame]) -> set[str]:
+    """Messages whose call a crash cut off: what the provider reported after that, nobody has heard."""
+    speaking: dict[str, str] = {}
+    cut: set[str] = set()
+    for event in events:
+        turn_id = event["context"].get("turnId", "")
+        match event["type"]:
+            case "message_start":
+                speaking[turn_id] = event["data"]["messageId"]
+            case "message_stop":
+                speaking.pop(turn_id, None)
+            case "turn_resumed" if turn_id in speaking:
+                cut.add(speaking[turn_id])
+            case _:
+                pass
+    return cut
+
+
+def _calls_of(messages: list[Frame], events: list[Frame]) -> dict[str, tuple[str, int]]:
+    """Which call of the provider each assistant message came from: its text or its tool calls say so.
+
+    The text of one that a restart cut off begins with what the call before had said.
+    """
     calls: dict[str, tuple[str, int]] = {}
     for message in messages:
         if message["role"] != "assistant":
@@ -248,9 +270,9 @@ def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:
             calls[message["parentId"]] = (message["turnId"], int(message["toolCall"]["id"].split("_")[1]))
         else:
             text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
-            if text.startswith("#") and " " in text:
-                calls[message["id"]] = (message["turnId"], int(text[1:].split(" ")[0]))
-    kept = {message["id"] for message in messages}
+            if named := re.findall(r"#(\d+) ", text):
+                calls[message["id"]] = (message["turnId"], int(named[-1]))
+    kept = {message["id"] for message in messages} - _cut_off(events)
     return {message_id: call for message_id, call in calls.items() if message_id in kept}
 
 

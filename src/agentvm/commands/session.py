@@ -1,7 +1,10 @@
 """Session commands — the histories of an image."""
 
+from functools import partial
+
 from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
+from agentvm.commands.histories import read_page, read_recent
 from agentvm.commands.session_centre import check_search, check_title, found_shown, shown, title_shown
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.events.base import Scope
@@ -82,7 +85,8 @@ async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
 async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessagesReply:
     store, session = await call.session(command.session_id)
     call.peer.subscribe(session)
-    return ask.SessionMessagesReply(session_id=session.session_id, messages=await store.list_messages(session.session_id))
+    said, truncated = await read_recent(call.room, store, session.session_id)
+    return ask.SessionMessagesReply(session_id=session.session_id, messages=said, truncated=truncated)
 
 
 async def browse(call: Call, command: ask.SessionBrowse) -> ask.SessionBrowseReply:
@@ -150,7 +154,7 @@ async def history(call: Call, command: ask.SessionHistory) -> ask.SessionHistory
     wanted = MessageQuery(
         order=command.order, cursor=command.cursor, around=command.around, rewind=command.rewind, limit=command.limit
     )
-    page = await call.sessions.messages(command.session_id, wanted)
+    page = await read_page(call.room, partial(call.sessions.messages, command.session_id), wanted)
     return ask.SessionHistoryReply(
         session_id=command.session_id,
         messages=page.messages,

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from agentvm.model.account import Allowance
 from agentvm.model.attachment import MAX_BYTES
+from agentvm.model.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES
 from agentvm.model.money import Rate
 from agentvm.model.retention import FOREVER
 
@@ -228,6 +229,13 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Bytes of one file that is uploaded.", tenant="lower")
     ] = 20 * 1024**2
     attachments_per_message: Annotated[Count, setting("Uploaded files to which one message may refer.", tenant="lower")] = 20
+    message_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_MESSAGE_BYTES)], setting("Bytes of the text of one message.", tenant="lower")
+    ] = MAX_MESSAGE_BYTES
+    inline_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_INLINE_BYTES)],
+        setting("Bytes of the pictures and files inside one message, as base64; uploaded ones do not count.", tenant="lower"),
+    ] = MAX_INLINE_BYTES
     import_bytes: Annotated[
         Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Bytes of one import, unpacked.", tenant="lower")
     ] = 1024**3

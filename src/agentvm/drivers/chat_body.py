@@ -5,11 +5,13 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.refusal import Origin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
@@ -17,6 +19,12 @@ from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, T
 Json = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
+
+GO_ON = (
+    "Your answer above was cut off. Go on from exactly where it stopped: "
+    "write only what is still missing of it, and repeat nothing."
+)
+"""What a model is told after the beginning of an answer that it has not finished."""
 
 _MARK = "field:"
 
@@ -40,6 +48,8 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     for said in prompt.conversation:
         reader = Reader(failures, lenient=said is not newest)
         messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
+    if prompt.begun.strip():
+        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
     body: Json = {
         "model": prompt.model,
         "messages": messages,
@@ -52,6 +62,22 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     if prompt.tools and not speech_only:
         body["tools"] = [_tool(tool) for tool in prompt.tools]
     return body
+
+
+def origins(prompt: Prompt) -> list[Origin]:
+    """Where each of the request's messages came from."""
+    found: list[Origin] = [(None, ())] if prompt.system else []
+    for number, said in enumerate(prompt.conversation):
+        match said:
+            case UserSaid(content=tuple(parts)):
+                found.append((number, tuple(range(len(parts)))))
+            case ToolsAnswered(results=results):
+                found += [(number, ())] * len(results)
+            case AssistantSaid(text="", tool_calls=()):
+                pass
+            case _:
+                found.append((number, ()))
+    return found
 
 
 def estimate_prompt(body: Json) -> int:
@@ -73,7 +99,7 @@ class Reader:
 
     def render(self, part: UserPart, how: Callable[[UserPart, Failures], Json]) -> Json:
         try:
-            return how(part, self.failures)
+            return how(taken_apart(part), self.failures)
         except ProviderBadRequest:
             if not self.lenient:
                 raise
@@ -176,6 +202,21 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
             return {"type": "text", "text": file_text(part, failures)}
         case _:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
+
+
+def taken_apart(part: UserPart) -> UserPart:
+    """The part with bare base64, and the type that it says itself, if its `data` is a `data:` URL."""
+    if isinstance(part, TextPart) or not part.data[:5].lower() == "data:":
+        return part
+    about, comma, data = part.data[5:].partition(",")
+    if not comma:
+        return part
+    *kinds, last = about.split(";")
+    encoded = last.strip().lower() == "base64"
+    media_type = ";".join(kinds if encoded else [*kinds, last]).strip()
+    if not encoded:
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return msgspec.structs.replace(part, data=data, media_type=media_type or part.media_type)
 
 
 def file_text(part: FilePart, failures: Failures) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
 from agentvm.model.attachment import is_url, referred
+from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -56,11 +57,16 @@ def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
 def estimate_input(prompt: Prompt) -> int:
     """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
     tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
-    return weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + tools
+    return weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 
 
 def tell(messages: Sequence[Message]) -> Exchange:
     """One exchange."""
+    return tuple(said for said, _ in trace(messages))
+
+
+def trace(messages: Sequence[Message]) -> list[tuple[Said, MessageId]]:
+    """One exchange, and the message that each thing was said in; results of tools are of the one that asked for them."""
     calls: dict[str, list[ToolCall]] = {}
     results: dict[str, ToolResult] = {}
     for message in messages:
@@ -71,16 +77,16 @@ def tell(messages: Sequence[Message]) -> Exchange:
                 results[call_id] = result
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
-    said: list[Said] = []
+    said: list[tuple[Said, MessageId]] = []
     for message in messages:
         match message:
-            case UserMessage(content=content):
-                said.append(UserSaid(content=content))
+            case UserMessage(id=message_id, content=content):
+                said.append((UserSaid(content=content), message_id))
             case AssistantMessage(id=message_id, content=parts, text=text):
-                said += _assistant(text, parts, calls.pop(message_id, []), results)
+                said += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
-    return tuple(said)
+    return said
 
 
 def _assistant(

@@ -101,6 +101,8 @@ class Reported:
     message: str
     kind: str | None = None
     code: str | int | None = None
+    param: str = ""
+    """What of the request it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +190,11 @@ class Failures:
             text += f"; {self.remedy_key}"
         elif wait is not None:
             text += f"; try again in {wait:g} s"
-        return kind(text, retry_after=wait)
+        error = kind(text, retry_after=wait)
+        if isinstance(error, ProviderBadRequest):
+            error.said, error.param = detail, self.redact(reported.param)
+            error.reason = str(reported.code or reported.kind or "")
+        return error
 
 
 def _class_of(status: int | None, reported: Reported) -> type[ProviderError]:
@@ -229,11 +235,12 @@ def find_error(body: object) -> Reported:
 
 
 def _reported(error: dict[object, object]) -> Reported:
-    message, kind, code = error.get("message"), error.get("type"), error.get("code")
+    message, kind, code, param = error.get("message"), error.get("type"), error.get("code"), error.get("param")
     return Reported(
         message if isinstance(message, str) else "",
         kind if isinstance(kind, str) else None,
         code if isinstance(code, str | int) else None,
+        param if isinstance(param, str) else "",
     )
 
 

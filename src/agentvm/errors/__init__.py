@@ -22,6 +22,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
+    │   ├── HistoryTooLarge
     │   ├── QuotaExceeded · WalletEmpty
     │   └── ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
@@ -43,7 +44,7 @@ The code is contract, the text is for people. A message names the thing and, whe
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 _LONGEST_NAME = 200
 
@@ -92,6 +93,10 @@ class InvalidInput(AgentVMError):
 
 class UnknownCommand(InvalidInput):
     code = "unknown_command"
+
+
+class InputTooLarge(InvalidInput):
+    code = "input_too_large"
 
 
 class Unprocessable(InvalidInput):
@@ -275,6 +280,12 @@ class QueryTimeout(Refused):
     code = "query_timeout"
 
 
+class HistoryTooLarge(Refused):
+    """What would have to be read of a session is more than is held in memory for one request."""
+
+    code = "history_too_large"
+
+
 class NotAvailable(AgentVMError):
     code = "not_available"
 
@@ -324,7 +335,18 @@ class ProviderAuthFailed(ProviderError):
 
 
 class ProviderBadRequest(ProviderError):
+    """The provider does not take the request. `said`, `param` and `reason` are its own words for that, as far as it has any.
+
+    `place` is what of the prompt it names: an entry of the conversation, and a part of that. `kind` is what it seems to be
+    about; None when it is about nothing that was said.
+    """
+
     code = "provider_bad_request"
+    said: str = ""
+    param: str = ""
+    reason: str = ""
+    place: tuple[int, int | None] | None = None
+    kind: Literal["media", "tools", "unknown"] | None = None
 
 
 class ProviderRateLimited(ProviderError):

@@ -24,9 +24,11 @@ from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
 from agentvm.events import CATALOGUE
 from agentvm.model.ids import SessionId
 from agentvm.protocol.acks import Acks
+from agentvm.protocol.bounds import Scan
 from agentvm.protocol.codec import (
     Frame,
     Inbound,
+    check_command,
     decode_command,
     decode_headers,
     decode_id,
@@ -126,7 +128,8 @@ class Connection:
         """The probe, to be sent first."""
         return self._wrap(encode_hello(timestamp))
 
-    def receive(self, text: str) -> Received:
+    def receive(self, text: str | bytes, *, scan: Scan | None = None, refusal: AgentVMError | None = None) -> Received:
+        """`scan` is that of the frame, for a large one; with a `refusal` a command is not decoded but refused for it."""
         try:
             frame = decode_inbound(text)
         except InvalidInput as error:
@@ -145,11 +148,16 @@ class Connection:
             case "subscribe":
                 return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
-                return _receive_command(kind.removesuffix(_SUFFIX), frame)
+                return _receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
             case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_given(frame.category):
                 return Dropped()
             case kind:
                 return NoiseReceived(InvalidInput(f"There is no frame of type {shorten(kind)!r}; {_FRAMES}"))
+
+    def prepare(self, frame: Frame) -> None:
+        """Does the most of the work of `send`, for a large frame; may be called in a thread."""
+        if self.state is State.RELIABLE:
+            frame.quote()
 
     def send(self, frame: Frame) -> str:
         """The frame's text for this peer."""
@@ -191,12 +199,15 @@ def _receive_subscribe(frame: Inbound) -> Received:
     return SubscribeReceived(SessionId(session_id), int(cursor))
 
 
-def _receive_command(name: str, frame: Inbound) -> Received:
+def _receive_command(name: str, frame: Inbound, scan: Scan | None, refusal: AgentVMError | None) -> Received:
     request_id = decode_request_id(frame.data)
     if name not in COMMANDS:
         name = shorten(name)
         return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name}_request"))
+    if refusal is not None:
+        return CommandRefused(name, request_id, refusal)
     try:
+        check_command(name, frame.data, scan)
         return CommandReceived(decode_command(name, frame.data), request_id)
     except InvalidInput as error:
         return CommandRefused(name, request_id, error)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
@@ -13,19 +12,27 @@ from agentvm.drivers.conversation import estimate_input, share_window, thinking_
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.sending import Sending
 from agentvm.drivers.weighing import hidden_tokens, most_input
-from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.errors import (
+    AgentVMError,
+    ProviderBadRequest,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    Refused,
+    TurnLimitReached,
+)
 from agentvm.events import turn as turn_events
-from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.usage import Usage
-from agentvm.runtime import attached, budget, context, recovery, turn
-from agentvm.runtime.billing import Bill
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.runtime import attached, budget, context, recovery, refusal, turn
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
@@ -34,30 +41,6 @@ logger = get_logger(__name__)
 
 LEAST_ANSWER_TOKENS = 256
 """A call whose answer could not even have so many, because too little is left of a limit, is refused."""
-
-
-@dataclass(slots=True, eq=False)
-class Accepted:
-    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
-
-    state: turn.TurnState
-    scope: Scope
-    bill: Bill
-    released: bool = False
-    cursor: int = 0
-    """The event before its first."""
-    resumed: bool = False
-    """Whether it goes on after a restart."""
-    cut: recovery.Cut | None = None
-    """The model call it was in when its process died."""
-    settled: bool = False
-    """Whether what it used before a restart was charged."""
-    attempt: int = 0
-    """How often it was begun before and died with its process."""
-    request_id: str | None = None
-    """The request that it came with, for the log."""
-    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to stop the turn, whether it already runs or not."""
 
 
 class Answering:
@@ -70,18 +53,25 @@ class Answering:
         self._accepted = accepted
         # As they are when the turn begins: it ends under the rules it began with.
         self._limits = ports.limits_of(log.tenant_id)
+        self._told: list[context.Traced] = []
+        """What the model was told last, and in which messages that was said."""
+        self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._cost = 0
         """Of the turn's calls so far, each at the rate of who answered it."""
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
         log = self._log
+        if self._accepted.is_to_blame:
+            times = self._accepted.attempt
+            raise TurnLimitReached(f"The server did not survive this turn {times} times; it is not begun again")
         self._ports.quarantine.check(log.tenant_id, log.session_id)
         if self._accepted.resumed:
             await self._begin_again()
         async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
             if self._accepted.resumed:
-                self._cost = await self._cost_before(candidates[0])
+                # What the ledger says, else what the calls before the restart would have cost with who is asked first.
+                self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
             while not self._accepted.state.ended:
                 await self._step(candidates)
 
@@ -93,11 +83,19 @@ class Answering:
             await self._run_tools()
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
-        history = await self._history()
+        history = await self._history(candidates)
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
-        lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
-        while not await self._try(lineup, await lineup.next(), history):
-            pass
+        while True:
+            lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
+            try:
+                while not await self._try(lineup, await lineup.next(), history):
+                    pass
+                break
+            except ProviderBadRequest as error:
+                if self._accepted.state.message_id is not None:
+                    raise
+                history = await self._refusals.set_aside(error, candidates[0].provider, self._told, history)
+        await self._refusals.confirm()
 
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
@@ -210,11 +208,6 @@ class Answering:
         self._ports.journal.post(self._log, (said,), self._accepted.scope)
         logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
 
-    async def _cost_before(self, first: Chosen) -> int:
-        """Of the calls before a restart: what the ledger says, else what they would have cost with who is asked first."""
-        used = recovery.review((await self._history()).messages, self._accepted.state.turn_id).usage
-        return self._accepted.bill.price or self._price(first, used)
-
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
@@ -238,17 +231,16 @@ class Answering:
         return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._limits
-        if accepted.attempt > limits.attempts:
-            reason = f"the server did not survive a turn of it {accepted.attempt} times"
-            log = self._log
-            await self._ports.quarantine.put(log.tenant_id, log.container_id, log.session_id, reason)
-            raise TurnLimitReached(f"The server did not survive this turn {accepted.attempt} times; it is not begun again")
+        accepted = self._accepted
         now = accepted.state
         said = turn_events.TurnResumed(
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
         )
         await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
+        if accepted.asked_for:
+            used = NO_USAGE if accepted.cut is None else accepted.cut.usage
+            await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
+            return
         again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
         accepted.state = msgspec.structs.replace(now, pending=again)
         for pending in now.pending:
@@ -256,10 +248,12 @@ class Answering:
                 at = self._ports.clock()
                 await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
 
-    async def _history(self) -> Recalled:
+    async def _history(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
         log = self._log
-        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
+        window = max(one.driver.context_window(one.model) for one in candidates)
+        current = self._accepted.state.user_message_id
+        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     @asynccontextmanager
     async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
@@ -277,8 +271,8 @@ class Answering:
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
-        said = context.build(
-            history.messages,
+        self._told = context.compose(
+            refusal.without(history.messages, history.refused),
             self._accepted.state.turn_id,
             system=system,
             tools=tools,
@@ -288,13 +282,14 @@ class Answering:
         )
         return Prompt(
             model=model,
-            conversation=said,
+            conversation=tuple(said for said, _ in self._told),
             max_tokens=max_tokens,
             system=system,
             tools=tools,
             thinking=thinking,
             temperature=definition.temperature,
             silence=self._limits.silence_seconds,
+            begun=self._accepted.state.told,
         )
 
     async def _run_tools(self) -> None:
@@ -329,8 +324,10 @@ class Answering:
         await done.send((pending.call, outcome))
 
     async def _advance(self, made: turn.Step) -> None:
-        self._ports.journal.post(self._log, self._accepted.bill.enter(made[1]), self._accepted.scope)
-        self._accepted.state = made[0]
+        state, told = made
+        told = self._accepted.timed(told) if state.ended else told
+        self._ports.journal.post(self._log, self._accepted.bill.enter(told), self._accepted.scope)
+        self._accepted.state = state
         if self._ports.journal.crowded:
             await self._settle()
 

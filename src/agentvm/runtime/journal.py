@@ -124,12 +124,6 @@ class Journal:
         if log is not None:
             self._give_up(log)
 
-    async def tidy(self) -> None:
-        """Drops entries from before the process started that nobody needs, such as those of deleted sessions."""
-        needed = min((log.entry for log in self._unfolded), default=_EVERY_ENTRY)
-        if any(entry < needed for entry, _ in await self._store.read_journal()):
-            await self._store.commit((), forget=needed)
-
     @property
     def waiting(self) -> int:
         """Posts that are not committed yet."""

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import AgentVMError, RecordUnreadable, SessionNotFound
+from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.message import Message
-from agentvm.runtime.chunk import decode_events, encode_events, last_seq, named_messages
-from agentvm.storage.base import Store
+from agentvm.runtime.chunk import encode_events
 
 logger = get_logger(__name__)
 
@@ -66,7 +64,7 @@ class SessionLog:
             event = Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id, seq=self.head)
             events.append(event)
             self.tail.append(event)
-            self._follow(data)
+            self.follow(data)
         return events
 
     def restore(self, events: Sequence[Event], entry: int) -> None:
@@ -78,7 +76,7 @@ class SessionLog:
         self.head = self.committed = events[-1].seq
         self.entry = self.entry or entry
         for event in events:
-            self._follow(event.data)
+            self.follow(event.data)
 
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
@@ -106,7 +104,8 @@ class SessionLog:
         del self.tail[kept:]
         self.head = self.committed
 
-    def _follow(self, data: EventData) -> None:
+    def follow(self, data: EventData) -> None:
+        """Which turns are open, stopped and suspended after that was told."""
         match data:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
@@ -121,7 +120,7 @@ class SessionLog:
                 pass
 
 
-class _Carried(msgspec.Struct, array_like=True):
+class Carried(msgspec.Struct, array_like=True):
     """One session's part of a journal entry."""
 
     tenant_id: TenantId
@@ -129,51 +128,26 @@ class _Carried(msgspec.Struct, array_like=True):
     session_id: SessionId
     events: bytes
 
+    @property
+    def key(self) -> tuple[TenantId, SessionId]:
+        return self.tenant_id, self.session_id
+
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[_Carried])
+_decoder = msgspec.msgpack.Decoder(list[Carried])
 
 
 def pack(carried: dict[SessionLog, list[Event]]) -> bytes:
     """One journal entry: the events of all sessions that one commit carries."""
     return _encoder.encode(
-        [_Carried(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
+        [Carried(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
     )
 
 
-async def read_tails(store: Store) -> list[SessionLog]:
-    """The logs of sessions whose turns had not ended when the process did, in the order they were first written."""
-    logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
-    for entry, body in await store.read_journal():
-        try:
-            for part in _decoder.decode(body):
-                await _restore(store, logs, entry, part)
-        except (msgspec.DecodeError, KeyError, IndexError) as problem:
-            # One entry that cannot be read must not keep everybody else's turns from going on.
-            logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
-    return [log for log in logs.values() if log.entry]
-
-
-async def _restore(store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: "_Carried") -> None:
-    stored = store.tenant(part.tenant_id).container(part.container_id).log(part.session_id)
-    log = logs.get((part.tenant_id, part.session_id))
-    if log is None:
-        try:
-            _, head = await stored.range()
-        except SessionNotFound:
-            return
-        log = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
-        logs[part.tenant_id, part.session_id] = log
-    last = last_seq(part.events)
-    if last <= log.head:
-        # It was folded meanwhile and is in the log; the entry is there for its neighbours.
-        return
+def unpack(entry: int, body: bytes) -> list[Carried]:
+    """The parts of a journal entry. One that cannot be read must not keep everybody else's turns from going on: it has none."""
     try:
-        named = named_messages(part.events)
-        found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
-        events = decode_events(part.events, part.tenant_id, found)
-    except (msgspec.DecodeError, KeyError, IndexError, RecordUnreadable) as problem:
-        logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
-        log.skip(last, entry)
-        return
-    log.restore([event for event in events if event.seq > log.head], entry)
+        return _decoder.decode(body)
+    except msgspec.DecodeError as problem:
+        logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
+        return []

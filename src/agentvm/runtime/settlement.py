@@ -14,7 +14,7 @@ from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import context
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import Cut

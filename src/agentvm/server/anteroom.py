@@ -44,7 +44,7 @@ _CLOSINGS: dict[object, Closing] = {"revoked": REVOKED, "expired": EXPIRED, "sus
 """For who has shown that they hold the credentials: as for those whose rights end while they are connected."""
 
 Authenticate = Callable[[str], Awaitable[Principal]]
-Read = Callable[[], Awaitable[str | None]]
+Read = Callable[[], Awaitable[str | bytes | None]]
 """The next text frame; None when the peer has gone."""
 Write = Callable[[str], Awaitable[None]]
 

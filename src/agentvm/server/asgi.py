@@ -5,6 +5,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from functools import cache
 from typing import Any
 
+import anyio.lowlevel
 from litestar import Litestar, Response, Router, get, head
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -19,7 +20,8 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import GOES_ON, MAX_BODY, Asked, Gate, check_gated, gate_of
+from agentvm.server.http.body import MAX_BODY
+from agentvm.server.http.gate import GOES_ON, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
@@ -187,12 +189,13 @@ def _abort_of(scope: Scope) -> Callable[[], None]:
 def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
     client = scope.get("client")
     chosen = next((name for name in scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL)), None)
+    offered = scope.get("extensions", {}).get(ABORT, {})
     # Taken out, since it is needed once and a socket lives long.
-    trust = scope.get("extensions", {}).get(ABORT, {}).pop("trust", lambda: None)
+    trust, drain = offered.pop("trust", lambda _: None), offered.pop("drain", anyio.lowlevel.checkpoint)
     if principal is None:
-        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust)
-    trust()
-    return Knock(principal, client_id_of(query), chosen)
+        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain)
+    trust(principal.tenant_id)
+    return Knock(principal, client_id_of(query), chosen, drain=drain)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

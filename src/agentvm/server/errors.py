@@ -15,6 +15,7 @@ from agentvm.errors import (
     AccessDenied,
     AgentVMError,
     Conflict,
+    InputTooLarge,
     InvalidInput,
     NotAvailable,
     NotFound,
@@ -35,6 +36,7 @@ logger = get_logger(__name__)
 
 STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
     (AttachmentTooLarge, 413),
+    (InputTooLarge, 413),
     (Unprocessable, 422),
     (InvalidInput, 400),
     (Unauthenticated, 401),

@@ -1,6 +1,7 @@
 """Serving — binds a port and runs the server on it."""
 
 import errno
+import functools
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +16,7 @@ from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
-from agentvm.protocol.codec import MAX_FRAME
+from agentvm.protocol.codec import MAX_FRAME_BYTES
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
@@ -68,6 +69,7 @@ class Listener:
         self._server: _Server | None = None
         self._left = anyio.Event()
         """Set when a peer has gone."""
+        self._vm = vm
         self.app = Application(vm, self._watch)
 
     @asynccontextmanager
@@ -81,7 +83,7 @@ class Listener:
         config = uvicorn.Config(
             self.app,
             http=PromptProtocol,
-            ws=JoiningProtocol,
+            ws=functools.partial(JoiningProtocol, budget=self._vm.budget),  # type: ignore[arg-type]  # uvicorn only calls it
             lifespan="off",
             # Who asks is found out by ourselves, and only from proxies that the operator has named.
             proxy_headers=False,
@@ -90,7 +92,7 @@ class Listener:
             log_level="warning",
             access_log=False,
             server_header=False,
-            ws_max_size=MAX_FRAME,
+            ws_max_size=MAX_FRAME_BYTES,
             ws_ping_interval=HEARTBEAT,
             ws_ping_timeout=HEARTBEAT,
             ws_per_message_deflate=False,
@@ -139,7 +141,7 @@ class Listener:
     def greet(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
         """Tells the handlers of a peer that has come. One that fails ends the connection before it counts."""
         if self._handlers:
-            mirror = peer.channel.mirror = Channel(peer.channel.principal)
+            mirror = peer.channel.mirror = Channel(peer.channel.principal, self._vm.budget)
             link = LocalLink(peer, mirror)
             tasks.start_soon(link.run)
             view = RuntimeView(link)

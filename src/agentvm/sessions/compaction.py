@@ -35,7 +35,7 @@ from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
 from agentvm.storage.attachments import AttachmentStore
-from agentvm.storage.base import LogStore, Recalled, Store
+from agentvm.storage.base import LogStore, Reading, Recalled, Store
 
 logger = get_logger(__name__)
 
@@ -58,6 +58,8 @@ PAUSE = 300_000
 """Milliseconds for which a session is left alone after a summary of it has failed."""
 OFTEN = 8
 """A session is looked at after so many turns in any case: not everybody reports how many tokens they have read."""
+OLDEST = Reading(max_bytes=8 * 1024 * 1024, newest=False)
+"""What is looked at of a session at a time: the oldest that no summary covers, as much as is read for a prompt."""
 CAUTION = 3
 """How much heavier than it was reported a history may be by our own weights."""
 
@@ -214,7 +216,7 @@ class Compactor:
         until = anyio.current_time() + SOON
         for _ in range(MOST_CALLS):
             rules = self._limits(work.tenant_id).compaction
-            recalled = await log.recall()
+            recalled = await log.recall(OLDEST)
             sizes = await _sizes(container.attachments, recalled)
             count = wanted(recalled, room, rules, asked_for=work.asked_for, sizes=sizes)
             if not count:

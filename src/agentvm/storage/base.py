@@ -18,6 +18,7 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, Session
 from agentvm.model.image import Image
 from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
+from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
@@ -55,12 +56,34 @@ class Rewinding:
 class Recalled:
     """What a model needs to know of a session: the newest summary, and what it does not cover, in the order it was stored.
 
-    All of it is one state of the session. `running` are the turns that have not ended.
+    All of it is one state of the session. `running` are the turns that have not ended. `truncated` when there are messages
+    beyond those that the reading allowed. `refused` is what providers do not take of it.
     """
 
     summary: Summary | None = None
     messages: tuple[Message, ...] = ()
     running: frozenset[TurnId] = frozenset()
+    truncated: bool = False
+    refused: frozenset[RefusedPart] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How much of a session is read into memory. A message that does not fit is never read, nor is one beyond it.
+
+    Messages from `current` on, which the running turn answers, may have `current_bytes` in all; with the older ones before
+    them `max_bytes`. Without `newest` the oldest messages come first, for those who sum them up.
+    """
+
+    max_bytes: int
+    current: MessageId | None = None
+    current_bytes: int = 0
+    newest: bool = True
+    summary: bool = True
+    """Whether the newest summary stands for what it covers; else what was said is read in its place."""
+
+
+WHOLE = Reading(max_bytes=2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +162,14 @@ class ContainerStore(Protocol):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
+
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is
+        given. Messages that do not fit are never read into memory.
+        """
 
     def log(self, session_id: SessionId) -> "LogStore": ...
 
@@ -157,6 +186,9 @@ class LogStore(Protocol):
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
         """Those of the messages that are there, also if they were taken back."""
 
+    async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """Stored bytes of those of the messages that are there."""
+
     async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
         """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
 
@@ -166,14 +198,26 @@ class LogStore(Protocol):
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
 
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
 
     async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
 
-    async def recall(self) -> Recalled:
-        """Nothing for a session that is gone. Without a summary, all that was said and stands."""
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, what was said and stands, as much as `reading` allows."""
+
+    async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+        """The messages of that turn alone, in the order they were appended, and whether some were left out.
+
+        As many as have `max_bytes` together, the oldest first; one that does not fit is never read into memory.
+        """
+
+    async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+        """Notes what a provider does not take of the session, for as long as the session is there. Noting it twice is once."""
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         """Of that part of what was recalled. A rewind that takes back something it covers removes it in its own commit.
@@ -254,8 +298,11 @@ class Store(Protocol):
     async def probe(self) -> None:
         """Makes the disk take something that leaves no trace; raises as a commit would."""
 
-    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
-        """What the journal still holds, in order: the events that were told but are in no chunk."""
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        """What the journal still holds after that entry, in order: the events that were told but are in no chunk.
+
+        With `max_bytes` the next entries that have no more together; at least one, if there is one.
+        """
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted."""

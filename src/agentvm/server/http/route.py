@@ -136,6 +136,8 @@ class Route:
     body: Literal["json", "bytes", "file"] = "json"
     most_body: int | None = None
     """Its own bound in bytes; else that of all."""
+    max_values: int | None = None
+    """How many values its JSON may hold; else as many as all."""
     bound: Callable[[Ask[Any], int], None] | None = None
     """For a file: hears how large it says it is, then how much has come so far, and raises what refuses it."""
     receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]] | None = None
@@ -165,6 +167,7 @@ class About(TypedDict, total=False):
     query: type[Given]
     body: Literal["json", "bytes", "file"]
     most_body: int
+    max_values: int
     bound: Callable[[Ask[Any], int], None]
     receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]]
     head: bool

@@ -17,7 +17,6 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
-from agentvm.model.turn import Turn
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
@@ -231,9 +230,15 @@ class SqliteContainerStore:
             return some
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
-        return await self._database.read(lambda connection: rows.read_turns(connection, self._key, session_id))
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
+        return await self._database.read(
+            lambda connection: rows.read_recent_messages(
+                connection, self._key, session_id, max_bytes, limit=limit, strict=strict
+            )
+        )
 
     def log(self, session_id: SessionId) -> SqliteLogStore:
         return SqliteLogStore(self._database, self._key, session_id)

@@ -36,11 +36,12 @@ ON CONFLICT (session_key, message_id) DO NOTHING
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """
-INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id,
+                   alongside)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
-    attempts = max(attempts, excluded.attempts)
+    attempts = max(attempts, excluded.attempts), alongside = coalesce(excluded.alongside, alongside)
 WHERE outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
@@ -88,6 +89,7 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
             turn.client_key,
             turn.attempts,
             turn.user_id,
+            turn.alongside,
         )
         for turn in write.turns
     ]

@@ -55,6 +55,9 @@ WHERE position IN (
     WHERE total > ?
 ) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
 """
+_ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
+_ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
+_EVERY_ENTRY = 2**62
 _TRIM_READERS = "DELETE FROM readers WHERE saved_at < ?"
 
 _FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
@@ -248,11 +251,10 @@ class SqliteStore:
 
         await self._database.write(work)
 
-    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
         def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:
-            return tuple(
-                (entry, body) for entry, body in fetch(connection, "SELECT entry, body FROM journal ORDER BY entry", ())
-            )
+            last = _last_entry(connection, after, max_bytes)
+            return tuple((entry, body) for entry, body in fetch(connection, _ENTRIES, (after, last)))
 
         return await self._database.read(read)
 
@@ -304,6 +306,18 @@ async def open_store(
     async with open_database(path, readers=readers, capacity=capacity) as database:
         await drop_left(database)
         yield SqliteStore(database)
+
+
+def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) -> int:
+    if max_bytes is None:
+        return _EVERY_ENTRY
+    last, total = after, 0
+    for entry, size in fetch(connection, _ENTRY_SIZES, (after,)):
+        total += size
+        if last != after and total > max_bytes:
+            break
+        last = entry
+    return last
 
 
 def _place(cursor: str) -> tuple[int, int]:
