@@ -4,6 +4,7 @@ from decimal import Decimal
 import pytest
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.cli.beginning import Beginning
 from agentvm.cli.conversation import MAX_LABEL, Conversation, first_words, text_of
 from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
 from agentvm.model.account import Allowance, Plan, Quota
@@ -22,7 +23,7 @@ async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
 
 
 async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> Conversation:
-    conversation = Conversation(agentx, container_id="c1", model=model)
+    conversation = Conversation(agentx, container_id="c1", beginning=Beginning(model=model))
     await conversation.open(session)
     return conversation
 
@@ -72,7 +73,7 @@ async def test_sessions_are_listed_newest_first_by_title_or_first_words(agentx: 
     await conversation.start()
     await conversation.start()
     await say(conversation, "unseen, for it has a title")
-    await conversation.set_title("Dragons")
+    await conversation.session.set_title("Dragons")
     await conversation.start()
     assert [(item.label, item.current) for item in await conversation.list()] == [
         ("", True),
