@@ -57,11 +57,16 @@ def spoken(driver: str, pause: float) -> Answer:
 
 
 def said_in(request: Request) -> str:
-    """What the user said last in the prompt: each turn has words of its own."""
+    """What the user said last in the prompt: each turn has words of its own. A resumed turn adds a note behind them."""
     messages = request.json()["messages"]
     assert isinstance(messages, list)
-    content = next(message["content"] for message in reversed(messages) if message["role"] == "user")
-    return content if isinstance(content, str) else str(content[-1]["text"])
+    for message in reversed(messages):
+        content = message["content"]
+        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        said = next((text for text in texts if message["role"] == "user" and text.startswith(("go ", "kill "))), None)
+        if said is not None:
+            return str(said)
+    raise AssertionError(messages)
 
 
 def check(requests: Sequence[Request], turns: dict[str, str], entries: Sequence[LedgerEntry], *, beyond: int = 0) -> int:
