@@ -145,7 +145,7 @@ async def measure(one: Peer, image_id: str, session_id: str, seconds: float) -> 
     took: dict[str, list[float]] = {"read": [], "write": [], "send": []}
     until = time.monotonic() + seconds
     for kind in cycle(took):
-        if time.monotonic() > until:
+        if time.monotonic() > until and all(took.values()):
             break
         began = time.perf_counter()
         await act(kind)

@@ -15,12 +15,12 @@ from agentvm.errors import (
     ChannelClosed,
     ConfigInvalid,
     ImageNotFound,
-    InputTooLarge,
     InvalidInput,
     RemoteError,
     RequestTimeout,
     UnknownCommand,
 )
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.protocol.verbs import AgentX
 from agentvm.server.local import start_server
 

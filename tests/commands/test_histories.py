@@ -2,7 +2,7 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.commands import histories
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.message import Message
 from agentvm.sharing import reservation

@@ -2,7 +2,8 @@ import pytest
 from tests.commands.fixtures import open_desk
 
 from agentvm.commands.call import Call
-from agentvm.errors import ShuttingDown
+from agentvm.errors import QuotaExceeded, ShuttingDown
+from agentvm.model.account import Quota
 from agentvm.model.ids import ImageId
 from agentvm.model.limits import Limits
 from agentvm.runtime.history import Rewrite
@@ -69,3 +70,17 @@ async def test_a_message_has_a_bound_and_the_refusal_names_it_and_the_remedy(con
             "message_edit", sessionId=sent["sessionId"], messageId=sent["messageId"], content=content, onBusy="interrupt"
         )
         assert refused["errorCode"] == "input_too_large"
+
+
+async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
+    async with open_desk() as desk:
+        call = Call(desk.peer)
+        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
+        quotas = desk.vm.office.store.accounts(desk.peer.tenant_id).quotas
+        await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)
+        await desk.vm.office.quotas.reread(desk.peer.tenant_id)
+        with pytest.raises(QuotaExceeded, match=r"Daily token limit: 300 of 300 left .* at least 356"):
+            await call.speaker.say(agent, "x" * 100, None, nobody_is_in_the_way)
+        assert not agent.busy
+        assert await desk.vm.office.store.list_unfinished() == ()

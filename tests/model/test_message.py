@@ -24,8 +24,10 @@ from agentvm.model.message import (
     decode_message,
     encode_message,
     measure,
+    rough_size,
 )
 from agentvm.model.usage import Usage
+from agentvm.testing.conformance.records import EVERY_KIND
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = texts.map(MessageId)
@@ -138,3 +140,10 @@ def test_the_size_of_what_was_said_counts_texts_and_data() -> None:
     picture = ImagePart(data="abcd", media_type="image/png")
     assert content_size("hello") == 5
     assert content_size((TextPart(text="hello"), picture)) == 9
+
+
+def test_the_rough_size_of_a_message_is_that_of_what_it_holds() -> None:
+    for message in EVERY_KIND:
+        assert 0 <= rough_size(message) <= len(encode_message(message))
+    long = UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * 1_000)
+    assert rough_size(long) == 1_000

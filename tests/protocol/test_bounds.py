@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.errors import InputTooLarge
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.protocol import bounds
 from agentvm.protocol.bounds import Bound, Scan, check, cut
 

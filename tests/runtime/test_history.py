@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.errors import HistoryTooLarge, InvalidInput, NotFound
+from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage

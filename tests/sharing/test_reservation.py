@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sharing import reservation
 from agentvm.sharing.byte_budget import ByteBudget

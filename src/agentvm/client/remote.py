@@ -28,7 +28,6 @@ from agentvm.errors import (
     AccessDenied,
     ChannelClosed,
     ConfigInvalid,
-    InputTooLarge,
     InvalidInput,
     Refused,
     RequestTimeout,
@@ -37,6 +36,7 @@ from agentvm.errors import (
     from_code,
     shorten,
 )
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret

@@ -14,7 +14,8 @@ import msgspec
 from agentvm.blueprint.image import new_session
 from agentvm.commands.session_centre import SessionCentre, check_title
 from agentvm.commands.speaking import Speaker, Spoken
-from agentvm.errors import AgentBusy, HistoryTooLarge, ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.errors import AgentBusy, ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
 from agentvm.model.exchange import by_turn, extent

@@ -8,7 +8,7 @@ is returned alone, if it can be sent at all.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from agentvm.errors import InputTooLarge
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.codec import MAX_FRAME_BYTES

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from agentvm.errors import InputTooLarge, SessionNotFound, ShuttingDown
+from agentvm.errors import SessionNotFound, ShuttingDown
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
 from agentvm.model.message import UserContent, measure

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from agentvm.config.catalogue import SETTINGS, Setting, Unfit, Value, convert, find, is_group, quoted, unknown
 from agentvm.config.layers import Values
-from agentvm.errors import AccessDenied, AuthenticationOff, InvalidInput, shorten
+from agentvm.errors import AccessDenied, InvalidInput, shorten
+from agentvm.errors.access import AuthenticationOff
 from agentvm.model.principal import ANONYMOUS
 
 Edit = dict[str, Value | None]

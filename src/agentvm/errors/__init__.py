@@ -4,11 +4,10 @@ The code is contract, the text is for people. A message names the thing and, whe
 
     AgentVMError
     ├── InvalidInput            what the peer sent cannot be understood
-    │   ├── UnknownCommand · ResourceUriInvalid
+    │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
     │   └── Unprocessable       well formed, but what it says does not hold together
-    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
-    │       ├── ResourceVisibilityConflict · PromptUnresolved
-    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
+    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
+    │       └── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
@@ -22,9 +21,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
-    │   ├── HistoryTooLarge
-    │   ├── QuotaExceeded · WalletEmpty
-    │   └── ModelUnpriced
+    │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
@@ -32,19 +29,19 @@ The code is contract, the text is for people. A message names the thing and, whe
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey
     ├── ProviderError           the model's side failed (see `retryable`)
-    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited
-    │   ├── ProviderOverloaded · ProviderUnreachable · ProviderTimeout · ProviderProtocolError
+    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
+    │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
-    ├── ToolFailed
-    ├── TurnLimitReached
+    ├── ToolFailed · TurnLimitReached
     └── ChannelError            the client's side of a socket
         └── ChannelClosed · RequestTimeout · RemoteError
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import ClassVar, Literal, Self
+
+from agentvm.errors.quota import quota_text
 
 _LONGEST_NAME = 200
 
@@ -93,10 +90,6 @@ class InvalidInput(AgentVMError):
 
 class UnknownCommand(InvalidInput):
     code = "unknown_command"
-
-
-class InputTooLarge(InvalidInput):
-    code = "input_too_large"
 
 
 class Unprocessable(InvalidInput):
@@ -182,10 +175,6 @@ class Unauthenticated(AccessDenied):
     code = "unauthenticated"
 
 
-class AuthenticationOff(AccessDenied):
-    code = "authentication_off"
-
-
 class PermissionDenied(AccessDenied):
     code = "permission_denied"
 
@@ -207,36 +196,13 @@ class Refused(AgentVMError):
     code = "refused"
 
 
-def _in_numbers(count: int) -> str:
-    return f"{count:,}"
-
-
-def _in_dollars(nano: int) -> str:
-    return f"${nano / 1_000_000_000:,.6f}".rstrip("0").rstrip(".")
-
-
-_LIMITS = {
-    "tokens_per_day": "Daily token limit",
-    "tokens_per_month": "Monthly token limit",
-    "budget_per_month": "Monthly budget",
-    "requests_per_minute": "Limit of requests a minute",
-    "storage_bytes": "Limit of stored bytes",
-    "export_bytes_per_day": "Daily limit of exported bytes",
-}
-"""What people call a limit; those that are not here have only their name."""
-
-
 class QuotaExceeded(Refused):
     """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
 
     code = "quota_exceeded"
 
     def __init__(self, metric: str, *, limit: int, used: int, adding: int = 1, reset_at: int | None = None) -> None:
-        said = _in_dollars if metric.startswith("budget") else _in_numbers
-        left, needs = said(max(0, limit - used)), f"; this request needs at least {said(adding)}" if adding > 1 else ""
-        day = "" if metric.endswith("_per_day") else "%Y-%m-%d "
-        wait = "" if reset_at is None else f" until {datetime.fromtimestamp(reset_at / 1000, UTC):{day}%H:%M} UTC"
-        super().__init__(f"{_LIMITS.get(metric, f'Limit {metric}')}: {left} of {said(limit)} left{wait}{needs}")
+        super().__init__(quota_text(metric, limit=limit, used=used, adding=adding, reset_at=reset_at))
         self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at
@@ -268,22 +234,6 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
-
-
-class ServerBusy(Refused):
-    code = "server_busy"
-
-
-class QueryTimeout(Refused):
-    """What was asked for takes longer to find than one asker may keep the database busy."""
-
-    code = "query_timeout"
-
-
-class HistoryTooLarge(Refused):
-    """What would have to be read of a session is more than is held in memory for one request."""
-
-    code = "history_too_large"
 
 
 class NotAvailable(AgentVMError):
@@ -388,10 +338,6 @@ class ModelUnavailable(ProviderError):
 
 class ToolFailed(AgentVMError):
     code = "tool_failed"
-
-
-class TurnLimitReached(AgentVMError):
-    code = "turn_limit_reached"
 
 
 class ChannelError(AgentVMError):

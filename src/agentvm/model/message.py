@@ -148,6 +148,23 @@ def content_size(content: UserContent) -> int:
     return sum(len(part.text if isinstance(part, TextPart) else part.data) for part in content)
 
 
+def rough_size(message: Message) -> int:
+    """About how many bytes a message takes in memory; cheap, whatever it holds."""
+    match message:
+        case UserMessage(content=str(text)) | ErrorMessage(content=text):
+            return len(text)
+        case UserMessage(content=parts):
+            return sum(
+                len(part.text if isinstance(part, TextPart) else part.data) for part in parts if not isinstance(part, str)
+            )
+        case AssistantMessage(content=parts):
+            return sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
+        case ToolResultMessage(tool_result=result):
+            return len(result.output.value)
+        case ToolCallMessage():
+            return 0
+
+
 def encode_message(message: Message) -> bytes:
     return _encoder.encode(message)
 

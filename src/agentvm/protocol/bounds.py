@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
-from agentvm.errors import InputTooLarge
+from agentvm.errors.bounds import InputTooLarge
 
 PIECE_BYTES = 256 * 1024
 

@@ -17,7 +17,8 @@ from typing import Literal
 
 import msgspec
 
-from agentvm.errors import InputTooLarge, shorten
+from agentvm.errors import shorten
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, MAX_NODES, ResourceType, Visibility, canonical, digest_of, version_digest

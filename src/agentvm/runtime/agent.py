@@ -30,7 +30,6 @@ from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.resumption import begin_again, take_up
-from agentvm.runtime.settlement import settle_up
 from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
@@ -328,8 +327,7 @@ class Agent:
             accepted = self.inbox.popleft()
             with self._handling(accepted):
                 try:
-                    await take_up(self._ports, self.tenant_id, accepted)
-                    await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                    await take_up(self._ports, self.tenant_id, self.image, accepted)
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
@@ -341,8 +339,7 @@ class Agent:
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):
-                await take_up(self._ports, self.tenant_id, accepted)
-                await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                await take_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self.voice.log()
                 if accepted.resumed:

@@ -19,8 +19,8 @@ from agentvm.errors import (
     ProviderProtocolError,
     ProviderTimeout,
     Refused,
-    TurnLimitReached,
 )
+from agentvm.errors.bounds import TurnLimitReached
 from agentvm.events import turn as turn_events
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger

@@ -7,7 +7,8 @@ is read turn by turn: what a user said, and everything that was done about it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentvm.errors import HistoryTooLarge, InvalidInput, NotFound
+from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, UserContent, UserMessage

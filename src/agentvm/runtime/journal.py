@@ -264,9 +264,7 @@ class Journal:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry
             elif log in folded:
-                del log.tail[: folded[log]]
-                log.entry = 0
-                log.stopped.intersection_update(log.open_turns)
+                log.fold(folded[log])
                 self._unfolded.pop(log, None)
         if gone:
             self._fail(batch, gone)

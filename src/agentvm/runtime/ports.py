@@ -9,7 +9,7 @@ import anyio
 import anyio.abc
 
 from agentvm.drivers.models import Chosen, Models
-from agentvm.errors import HistoryTooLarge
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
 from agentvm.model.limits import Limits

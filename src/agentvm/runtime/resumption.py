@@ -9,18 +9,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import RecordUnreadable, SessionNotFound
+from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
 from agentvm.events.base import Event
 from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
 from agentvm.events.turn import TurnRequest, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import MessageId, TenantId
+from agentvm.model.image import Image
 from agentvm.model.message import Message, ToolCallMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import recovery, suspects, turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
+from agentvm.runtime.settlement import settle_up
 from agentvm.runtime.turn import PendingCall, TurnState
 from agentvm.storage.base import LogStore, SessionWrite
 
@@ -61,8 +63,18 @@ async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], 
         accepted.counted = True
 
 
-async def take_up(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
-    """Finds out what the turn has done. `SessionQuarantined` for one of a session that is set aside: that is not read."""
+async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
+    """Finds out what the turn has done and used; that is charged also if it cannot go on.
+
+    `SessionQuarantined` for one of a session that is set aside: that is not read.
+    """
+    try:
+        await _look(ports, tenant_id, accepted)
+    finally:
+        await settle_up(ports, tenant_id, image, accepted)
+
+
+async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
     left = accepted.left
     if left is None:
         return
@@ -70,15 +82,20 @@ async def take_up(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None
     head = (await ports.journal.open(tenant_id, left.container_id, left.session_id)).head
     accepted.state = msgspec.structs.replace(accepted.state, produced=max(head, accepted.state.produced))
     ports.quarantine.check(tenant_id, left.session_id)
+    log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
     if not accepted.counted:
-        await count(ports, [(tenant_id, accepted, left)])
+        try:
+            await count(ports, [(tenant_id, accepted, left)])
+        except StoreFailed:
+            # It is not begun; but the call that it was in was made, and its end is told with what that used.
+            accepted.cut = recovery.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
+            raise
     if suspects.is_to_blame(left, accepted.attempt, ports.limits_of(tenant_id).attempts):
         accepted.is_to_blame = True
         reason = f"the server did not survive a turn of it {accepted.attempt} times"
         # First: should the server not survive what is still to be done about the turn, nobody looks at it again.
         await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
     async with ports.taking_up:
-        log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
         own = await _own_messages(ports, tenant_id, log, left)
         told = await _told(ports, tenant_id, log, left)
     done = recovery.review(own, left.turn_id)

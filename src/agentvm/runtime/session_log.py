@@ -7,12 +7,17 @@ import msgspec
 from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
+from agentvm.events.message import MessageEvent
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.message import rough_size
 from agentvm.runtime.chunk import encode_events
 
 logger = get_logger(__name__)
+
+TAIL_MAX_BYTES = 1024 * 1024
+"""Of messages that one session's tail may hold, also those that wait; then it is folded, and they are read when asked for."""
 
 
 class SessionLog:
@@ -31,6 +36,7 @@ class SessionLog:
         "suspended",
         "tail",
         "tenant_id",
+        "weight",
     )
 
     def __init__(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, head: int) -> None:
@@ -43,6 +49,8 @@ class SessionLog:
         """The last seq that is stored and told."""
         self.tail: list[Event] = []
         """Events since the last chunk."""
+        self.weight = 0
+        """About how many bytes the messages in it have."""
         self.open_turns: dict[TurnId, None] = {}
         """Turns accepted and not ended, in order."""
         self.stopped: set[TurnId] = set()
@@ -64,6 +72,7 @@ class SessionLog:
             event = Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id, seq=self.head)
             events.append(event)
             self.tail.append(event)
+            self.weight += _weight(event)
             self.follow(data)
         return events
 
@@ -86,7 +95,15 @@ class SessionLog:
 
     def foldable(self, longest: int) -> bool:
         """Whether the tail need not wait any longer. One with a stop does: recovery learns of it only from the journal."""
-        return not self.open_turns or (len(self.tail) > longest and self.stopped.isdisjoint(self.open_turns))
+        is_long = len(self.tail) > longest or self.weight > TAIL_MAX_BYTES
+        return not self.open_turns or (is_long and self.stopped.isdisjoint(self.open_turns))
+
+    def fold(self, count: int) -> None:
+        """So many events of the tail are in a chunk."""
+        del self.tail[:count]
+        self.weight = sum(map(_weight, self.tail))
+        self.entry = 0
+        self.stopped.intersection_update(self.open_turns)
 
     def take_back(self) -> None:
         """Forgets what is not committed: the numbers are given out again."""
@@ -102,6 +119,7 @@ class SessionLog:
                 case _:
                     pass
         del self.tail[kept:]
+        self.weight = sum(map(_weight, self.tail))
         self.head = self.committed
 
     def follow(self, data: EventData) -> None:
@@ -118,6 +136,10 @@ class SessionLog:
                 self.stopped.add(turn_id)
             case _:
                 pass
+
+
+def _weight(event: Event) -> int:
+    return rough_size(event.data.message) if isinstance(event.data, MessageEvent) else 0
 
 
 class Carried(msgspec.Struct, array_like=True):

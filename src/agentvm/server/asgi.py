@@ -12,7 +12,8 @@ from litestar.handlers import HTTPRouteHandler
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM
-from agentvm.errors import AgentVMError, AuthenticationOff, shorten
+from agentvm.errors import AgentVMError, shorten
+from agentvm.errors.access import AuthenticationOff
 from agentvm.log import concerning
 from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER

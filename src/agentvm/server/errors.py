@@ -15,7 +15,6 @@ from agentvm.errors import (
     AccessDenied,
     AgentVMError,
     Conflict,
-    InputTooLarge,
     InvalidInput,
     NotAvailable,
     NotFound,
@@ -28,6 +27,7 @@ from agentvm.errors import (
     shorten,
 )
 from agentvm.errors.attachment import AttachmentTooLarge
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths

@@ -17,7 +17,8 @@ from agentvm.commands import gate
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
-from agentvm.errors import AgentVMError, InputTooLarge, InvalidInput, QuotaExceeded
+from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import Scope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal

@@ -4,7 +4,7 @@ from typing import Self
 
 import anyio
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
 

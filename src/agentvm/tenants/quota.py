@@ -39,6 +39,9 @@ RECOUNT = 60_000
 RECOUNT_SHARE = 200
 """What took long to count is counted less often: this many times as long after."""
 
+UNCOUNTED = 2**62
+"""When bytes were counted that have to be counted before they are next looked at."""
+
 EXPORTED = "export_bytes_per_day"
 
 STORED = "stored_bytes_per_day"
@@ -124,6 +127,9 @@ class Quotas:
             for quota in quotas:
                 # In place: calls that have set something aside know the counter.
                 if (known := book.counters.get((quota.metric, quota.user_id))) is not None:
+                    if quota.metric == "storage_bytes" and known.quota != quota:
+                        # Another limit is held against what is there now, not a minute ago.
+                        known.begins = UNCOUNTED
                     known.quota = quota
             for counter in new:
                 book.add(counter)

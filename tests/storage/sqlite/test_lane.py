@@ -11,7 +11,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from agentvm.errors import QueryTimeout
+from agentvm.errors.bounds import QueryTimeout
 from agentvm.model.ids import TenantId
 from agentvm.storage.sqlite import lane
 from agentvm.storage.sqlite.database import Database, Work, open_database

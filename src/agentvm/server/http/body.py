@@ -15,7 +15,8 @@ import msgspec
 from litestar import Request
 from litestar.exceptions import HTTPException
 
-from agentvm.errors import InputTooLarge, InvalidInput, ServerBusy, shorten
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.http.route import Ask, Given, Route
 from agentvm.server.http.wording import plain

@@ -23,13 +23,13 @@ from agentvm.app import AgentVM
 from agentvm.errors import (
     AccessDenied,
     AgentVMError,
-    AuthenticationOff,
     InvalidInput,
     NotFound,
     PermissionDenied,
     Unauthenticated,
     shorten,
 )
+from agentvm.errors.access import AuthenticationOff
 from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId

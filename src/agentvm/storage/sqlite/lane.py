@@ -25,7 +25,8 @@ import anyio
 import apsw
 import msgspec
 
-from agentvm.errors import AgentVMError, QueryTimeout, RecordUnreadable, StoreFailed
+from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
+from agentvm.errors.bounds import QueryTimeout
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.sharing.fair_queue import FairQueue

@@ -8,6 +8,7 @@ import apsw
 from agentvm.errors import SessionNotFound
 from agentvm.model.attachment import references
 from agentvm.model.message import Message, UserMessage, encode_message
+from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
 from agentvm.storage.sqlite.accounts.asked import ask
@@ -69,6 +70,21 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*pieces, tuple(some)] if some else pieces
 
 
+def _turn_row(turn: Turn) -> tuple[object, ...]:
+    return (
+        turn.turn_id,
+        turn.message_id,
+        turn.accepted_at,
+        turn.outcome,
+        rows.encode_usage(turn.usage),
+        turn.ended_at,
+        turn.client_key,
+        turn.attempts,
+        turn.user_id,
+        turn.alongside,
+    )
+
+
 def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
@@ -78,21 +94,7 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
     bodies = [_added(message, words) for message in write.messages]
-    turns = [
-        (
-            turn.turn_id,
-            turn.message_id,
-            turn.accepted_at,
-            turn.outcome,
-            rows.encode_usage(turn.usage),
-            turn.ended_at,
-            turn.client_key,
-            turn.attempts,
-            turn.user_id,
-            turn.alongside,
-        )
-        for turn in write.turns
-    ]
+    turns = [_turn_row(turn) for turn in write.turns]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)

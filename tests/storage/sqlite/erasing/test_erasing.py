@@ -94,6 +94,8 @@ async def talk(store: Store, messages: int = MESSAGES) -> None:
             write = SessionWrite(tenant_id=ACME, container_id=container, session_id=session_id, now=2, messages=[said])
             await store.commit([write], entry=text.encode(), forget=number)
     await store.commit([], forget=2**62)
+    while await store.tend_search():
+        pass
 
 
 def healthy(path: Path) -> bool:

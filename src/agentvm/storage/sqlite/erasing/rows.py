@@ -20,7 +20,7 @@ from agentvm.storage.sqlite.resources.delete import bury_some, drop_buried
 from agentvm.storage.sqlite.rows import drop_snapshot, fetch
 from agentvm.storage.sqlite.sessions.retention import FOR_GOOD
 
-ROWS_MAX = 100
+ROWS_MAX = 40
 """Dropped by one commit: the writer's time is everybody's."""
 BYTES_MAX = 512 * 1024
 """The same of their bytes, unless one row has more."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
-from agentvm.errors import HistoryTooLarge
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
