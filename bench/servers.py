@@ -36,7 +36,7 @@ from agentvm.drivers.base import (
 from agentvm.drivers.scripted import ScriptedDriver, Step
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
-from agentvm.protocol.codec import MAX_FRAME
+from agentvm.protocol.codec import MAX_FRAME_BYTES
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
 
@@ -126,7 +126,7 @@ async def serve_floor(pace: float, protocol: type[WebSocketsSansIOProtocol]) -> 
         lifespan="off",
         log_config=None,
         access_log=False,
-        ws_max_size=MAX_FRAME,
+        ws_max_size=MAX_FRAME_BYTES,
         ws_per_message_deflate=False,
     )
     print(bound.getsockname()[1], flush=True)

@@ -2,6 +2,7 @@
 
 EVENT_NOTES: dict[str, str] = {
     "container_created": "A container is new.",
+    "container_deleted": "A container was deleted with all that was in it, for good; a client forgets it.",
     "image_created": "An image was built.",
     "image_updated": "An image was renamed, described or built anew.",
     "image_deleted": "An image and its histories are gone; one that went with its last session comes back with it.",
@@ -34,12 +35,13 @@ EVENT_NOTES: dict[str, str] = {
     "provider_fallback": "The chosen provider is out, so this model call goes to another; both are `<provider>/<model>`. "
     "`reason` is the code of its error, `retryAt` when it may be asked again.",
     "turn_suspended": "The server is being restarted; the turn goes on when it is back, with `turn_resumed`.",
-    "turn_resumed": "The server was restarted during the turn, which goes on from its last finished message. What was told of "
-    "the message after that is told again, under a new id.",
+    "turn_resumed": "The server was restarted during the turn, which goes on. A message that was not finished goes on too, "
+    "under a new id: see `message_start`.",
     "resync_required": "The events after the subscriber's cursor are no longer there. Read the history, then go on from "
     "`cursor`.",
     "message_start": "A model call began to answer. `asked` is the `<provider>/<model>` it was made to, `model` what that "
-    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer.",
+    "calls itself, `askedAt` when that was, and `attempt` is 2 or more when it was asked again or another did not answer. "
+    "`text` is there after a restart: what was told of the message before, with which it begins; only what follows is told.",
     "message_delta": "Tokens of this model call so far.",
     "message_stop": "The model call ended. `tool_use` means that tools run and another call follows.",
     "text_content_block_start": "Text begins. The category is 1.x's.",
@@ -69,6 +71,10 @@ COMMAND_NOTES: dict[str, str] = {
     "container_get": "Asks whether a container exists. `containerId` is absent when it does not.",
     "container_list": "Lists the containers within reach, oldest first, at most 1,000 per page; `nextCursor` is the "
     "`cursor` of the next page.",
+    "container_delete": "Deletes a container with all that is in it, for good; its turns are stopped first. Emits "
+    "`container_deleted`. A user may delete those that no other user is bound to. With `dryRun` nothing is deleted, and "
+    "`owned` counts what would go. Until what was in it is gone, `container_create` of the same id fails with "
+    "`container_erasing`.",
     "definition_list": "Lists the server's own definitions, those registered since it started, then the agents of the resource "
     "centre: the tenant's, then those that ship with the server, at most 1,000. Agents have a `uri` and need the permission "
     "`resources:read`.",
@@ -114,7 +120,8 @@ COMMAND_NOTES: dict[str, str] = {
     "of a message. Fails with `session_not_found`, `not_found` for `around`, `invalid_input`.",
     "session_search": "Searches what was said in the containers that the asker may reach, the best first. Every word of `q` "
     "must be in a message; one of three letters or more may be the beginning of a longer one. "
-    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails with `invalid_input`.",
+    "`titles` are the sessions that have them in their title, unless `role` or `tool` narrows the search. Fails "
+    "with `invalid_input`.",
     "session_draft": "Keeps what the asker has begun to write and not sent, one text per `device`; an empty one removes it. "
     "Nobody else can read it, and sending a message leaves it as it is. With `ifUpdatedAt` only if the draft is still of that "
     "moment (0: only if there is none); otherwise `saved` is false and `draft` is what is there. Emits "
@@ -140,10 +147,11 @@ COMMAND_NOTES: dict[str, str] = {
     "`container_forbidden`.",
     "session_fork": "Adds a session that begins with what was said in another up to and with `messageId`, which may also be "
     "one that was taken back; by default with all of it. `forkedFrom` says where. Subscribes. Emits `session_created` and "
-    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`.",
+    "`session_forked`. Fails with `session_not_found`, `image_not_found`, `not_found` for the message, `quota_exceeded`, "
+    "`history_too_large`.",
     "session_rewind": "Takes back what came after `messageId`, or `before` and everything after it. It leaves the history, the "
     "lists and the search, and is kept. Emits `session_rewound`. Fails with `session_not_found`, `not_found` for the message, "
-    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `invalid_input`.",
+    "`agent_busy` while a turn runs unless `onBusy` is `interrupt`, `history_too_large`, `invalid_input`.",
     "session_rewinds": "What was taken back, the latest first. `session_history` with `rewind` reads the messages, "
     "`session_fork` goes on from one of them. Fails with `session_not_found`.",
     "session_compact": "Sums up what was said, but for the newest exchanges, by a billed model call; the messages stay. It may "

@@ -19,7 +19,7 @@ from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
 from agentvm.errors import AgentVMError, ConfigInvalid, NotAvailable
-from agentvm.live import Live, Rules, open_models, open_oidc, open_retainer, open_watched, tend
+from agentvm.live import Live, Rules, open_eraser, open_models, open_oidc, open_retainer, open_watched, tend
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, TenantId, UserId, id_factory
@@ -39,6 +39,7 @@ from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
@@ -48,6 +49,7 @@ from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import Guarded, People
+from agentvm.tenants.plans import Plans
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
@@ -105,6 +107,8 @@ class AgentVM:
 
         Without a `retainer` nothing is too old.
         """
+        self.budget = ByteBudget()
+        """Of the bytes that peers have on their way, in either direction."""
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer
@@ -180,7 +184,7 @@ class AgentVM:
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
-        channel = channel or Channel(principal)
+        channel = channel or Channel(principal, self.budget)
         self.runtime.broadcaster.attach(channel)
         self._connected[principal.tenant_id, principal.user_id] += 1
         return Peer(
@@ -195,10 +199,12 @@ class AgentVM:
             answered=None if self._observatory is None else self._observatory.metrics.answered,
             delivered=None if self._observatory is None else self._observatory.metrics.fanout_time.observe,
             compactor=self._compactor,
+            budget=self.budget,
         )
 
     def detach(self, peer: Peer) -> None:
         self.runtime.broadcaster.detach(peer.channel)
+        peer.channel.release()
         key = (peer.tenant_id, peer.principal.user_id)
         self._connected[key] -= 1
         if self._connected[key] <= 0:
@@ -320,7 +326,7 @@ async def _open_rules(
     office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
     stack.push_async_callback(office.own_keys.aclose)
     metering = Metering(prices, office.quotas, clock)
-    live = Live(None if drivers else models, prices, metering, logs)
+    live = Live(None if drivers else models, prices, metering, logs, office.quotas)
     await _follow(settings, live, config.log_level, office.own_keys)
     guarded = Guarded(metering, office.people.standing)
     return Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=guarded, logs=logs)
@@ -336,9 +342,11 @@ async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
 
 async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
     await vm.office.access.ensure_default_tenant()
-    _hear_of_ends(vm, ended)
+    # Whose rights end is sent away; what runs for them is stopped, and what is deleted is erased.
+    ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
-    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run):
+    eraser = open_eraser(vm.office, vm.runtime, vm.stop_turns)
+    for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run, eraser.run):
         tasks.start_soon(keep)
     tasks.start_soon(beside.run, vm.runtime.tell)
     stack.callback(tasks.cancel_scope.cancel)
@@ -348,12 +356,6 @@ async def _follow(settings: Centre, live: Live, log_level: str, own_keys: OwnKey
     """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
     await live.follow(replace(settings.config, log_level=log_level), settings.config)
     settings.bind(live, own_keys.unusable)
-
-
-def _hear_of_ends(vm: AgentVM, ended: list[Ended]) -> None:
-    """Whose rights end is sent away, and what runs for them is stopped."""
-    ended.append(vm.dismiss)
-    vm.office.people.stop = vm.stop_turns
 
 
 async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
@@ -379,7 +381,7 @@ def _open_office(
     office = Office(
         access=access,
         people=People(store, access, clock=clock),
-        quotas=Quotas(store, clock),
+        quotas=Quotas(store, clock, Plans(settings.config.plans)),
         vault=vault,
         own_keys=OwnKeys(
             models,
@@ -389,6 +391,7 @@ def _open_office(
             open_one=open_driver,
             with_keys=KEY_VARIABLES,
             default_of=settings.default_of,
+            allowed=lambda provider: settings.config.takes_own_keys(provider),
             free=lambda one: prices.is_free(one.driver.name, one.model, one.provider),
         ),
         store=store,

@@ -26,14 +26,16 @@ from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
+from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite.datadir import DATABASE
 from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.office import Office
-from agentvm.tenants.people import Guarded
+from agentvm.tenants.people import Guarded, Stop
 from agentvm.tenants.price import Prices
+from agentvm.tenants.quota import Quotas
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -45,9 +47,12 @@ logger = get_logger(__name__)
 class Live:
     """What follows the settings while the server runs; see `agentvm.config.centre.Follower`."""
 
-    def __init__(self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook) -> None:
+    def __init__(
+        self, models: Models | None, prices: Prices, metering: Metering, logs: LogBook, quotas: Quotas | None = None
+    ) -> None:
         """`models` are None where the program has brought its own drivers, which stay."""
         self._models, self._prices, self._metering, self._logs = models, prices, metering, logs
+        self._quotas = quotas
 
     async def attempt(self, config: ServerConfig) -> None:
         if self._models is None:
@@ -61,6 +66,8 @@ class Live:
         if self._models is not None and line_up(before) != line_up(after):
             await configure(self._models, after)
         self._prices.replace(after.prices)
+        if self._quotas is not None:
+            await self._quotas.replace_plans(after.plans)
         self._metering.configure(markup=after.markup, allow_unpriced=after.allows_unpriced)
         for secret in (after.llm_api_key, *after.provider_keys.values(), *(one.api_key for one in after.providers.values())):
             if secret is not None:
@@ -239,6 +246,21 @@ class Resident:
         present = self._runtime.roster.get(tenant_id, container_id, session_id)
         if present is not None:
             await self._runtime.stop_agent(present)
+
+
+class Erased:
+    """What memory knows of things that are being erased; see `agentvm.sessions.erasing.Presence`."""
+
+    def __init__(self, runtime: Runtime, stop: Stop) -> None:
+        self.stop = stop
+        self.forget = runtime.forget_session
+
+
+def open_eraser(office: Office, runtime: Runtime, stop: Stop) -> Eraser:
+    """Erases what is deleted, and what was when the server was last stopped."""
+    eraser = Eraser(office.store, Erased(runtime, stop))
+    office.people.stop, office.people.erase = stop, eraser.wake
+    return eraser
 
 
 def open_retainer(settings: Centre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:

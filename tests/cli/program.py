@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ WAIT = 30.0
 
 SOURCE = Path(__file__).resolve().parent.parent.parent / "src"
 COMMAND = [sys.executable, "-m", "agentvm.cli.main"]
+
+ASKING = "\x1b[?2004h"
+"""What a chat writes when it begins to ask for a message: that pastes are to be marked."""
 
 # Makes stdin the process's own terminal, so that Ctrl-C typed into it is a signal, then becomes `avm`.
 AT_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, sys.argv[1:])"
@@ -110,6 +114,10 @@ class Keyboard:
 
     def press(self, keys: str) -> None:
         os.write(self._master, keys.encode())
+
+    def echoes(self) -> bool:
+        """Whether the terminal itself shows what is pressed."""
+        return bool(termios.tcgetattr(self._master)[3] & termios.ECHO)
 
     async def wait(self) -> int:
         with anyio.fail_after(WAIT):

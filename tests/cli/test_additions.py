@@ -63,7 +63,7 @@ def test_a_table_gets_columns_in_dollars_behind_its_own() -> None:
         == 'model,calls,cost,price,costUsd,priceUsd\n"a,b",1,100,105,0.0000001,0.000000105\n=x,2,,-1,,-0.000000001\n'
     )
     assert added_csv("") == ""
-    names = {"u1": "alice", "u3": "=1+1"}
+    names: dict[object, object] = {"u1": "alice", "u3": "=1+1"}
     named = added_csv("userId,calls\nu1,2\nu2,3\nu3,4\n", names)
     assert named == "userId,calls,user\nu1,2,alice\nu2,3,u2\nu3,4,'=1+1\n"
 

@@ -1,11 +1,13 @@
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
-from tests.cli.program import WAIT, Keyboard, at_terminal, environment, run_avm, running
+from tests.cli.program import ASKING, WAIT, Keyboard, at_terminal, environment, run_avm, running
 from tests.support.serving import Play, Served, serving
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
@@ -16,8 +18,7 @@ from agentvm.model.message import FilePart, ImagePart, TextPart
 
 pytestmark = pytest.mark.anyio
 
-BELL, CTRL_C, CTRL_D = "\x07", "\x03", "\x04"
-PROMPT = "> "
+CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class StubbornDriver(ScriptedDriver):
@@ -54,8 +55,8 @@ async def served(anyio_backend: str) -> AsyncIterator[Served]:
 
 
 async def say(keyboard: Keyboard, text: str) -> None:
-    await keyboard.see(PROMPT)
-    keyboard.press(f"{text}\n")
+    await keyboard.see(ASKING)
+    keyboard.press(f"{text}\r")
 
 
 async def test_a_pipe_gets_the_answer_and_nothing_else(served: Served, tmp_path: Path) -> None:
@@ -65,6 +66,37 @@ async def test_a_pipe_gets_the_answer_and_nothing_else(served: Served, tmp_path:
         assert await chat.wait() == 0
         assert '[calculator] {"expression":"2+3*4"} → 14\n' in chat.errors
         assert "\x1b" not in chat.errors
+
+
+async def test_a_system_prompt_starts_a_session_that_has_it(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    arguments = ("chat", "--url", served.url, "--system", "Answer in French.")
+    async with running(*arguments, env=env, errors=tmp_path / "errors", given="hello") as chat:
+        assert await chat.wait() == 0
+    assert served.model.prompts[0].system == "Answer in French."
+
+
+async def test_an_agent_goes_on_and_options_that_would_change_its_image_are_refused(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    await served.running.agentx.resources.register("agents", "pirate", {"systemPrompt": "You are a pirate."})
+    uri = "resource://agents/pirate"
+    for _ in range(2):
+        async with at_terminal("chat", "--url", served.url, "--agent", uri, env=env) as keyboard:
+            await say(keyboard, "ahoy")
+            await keyboard.see("1 out")
+            await say(keyboard, "/quit")
+            assert await keyboard.wait() == 0
+    assert [len(prompt.conversation) for prompt in served.model.prompts] == [1, 3]
+    assert served.model.prompts[0].system == "You are a pirate."
+    (image,) = await served.running.agentx.images.list("default")
+    arguments = ("chat", "--url", served.url, "--agent", image.image_id)
+    async with running(*arguments, "--model", "scripted/x", env=env, errors=tmp_path / "errors", given="hi") as chat:
+        assert await chat.wait() == 1
+        assert "An image has its own model" in chat.errors
+    async with running(*arguments, env=env, errors=tmp_path / "errors", given="hi") as chat:
+        assert await chat.wait() == 0
+    assert len(served.model.prompts[-1].conversation) == 1
+    assert served.model.prompts[-1].system == "You are a pirate."
 
 
 async def test_files_go_with_the_first_message(served: Served, tmp_path: Path) -> None:
@@ -81,6 +113,11 @@ async def test_files_go_with_the_first_message(served: Served, tmp_path: Path) -
             TextPart(text="see"),
         )
     )
+
+
+def test_a_pipe_does_not_wait_for_the_line_editor_to_load() -> None:
+    look = "import sys, agentvm.cli.chat; sys.exit('prompt_toolkit' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", look], timeout=WAIT, check=False).returncode == 0
 
 
 def test_without_a_server_a_file_is_in_the_message_itself(tmp_path: Path) -> None:
@@ -125,13 +162,12 @@ def test_an_empty_pipe_is_wrong_usage(tmp_path: Path) -> None:
 async def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(served: Served, tmp_path: Path) -> None:
     async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
         await say(keyboard, "slow")
-        await keyboard.see("w0 w1 ")
+        await keyboard.see("w0 w1")
         keyboard.press(CTRL_C)
         await keyboard.see("(interrupted")
         await say(keyboard, "and now?")
-        await keyboard.see("and now?\r\n")
-        await keyboard.see("and now?\r\n")
-        await keyboard.see(PROMPT)
+        await keyboard.see("2 out")
+        await keyboard.see(ASKING)
         keyboard.press(CTRL_D)
         assert await keyboard.wait() == 0
 
@@ -163,19 +199,76 @@ async def test_ctrl_c_in_a_pipe_stops_the_answer_and_the_program(served: Served,
 
 async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_path: Path) -> None:
     async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
-        for answer in (lambda: keyboard.see("once more"), keyboard.wait):
-            await keyboard.see(PROMPT)
-            # Its bell shows that readline reads. A signal that comes between that and its waiting for a key wakes nobody;
-            # it is noticed together with the next one, as a person would press it.
-            keyboard.press(BELL)
-            await keyboard.see(BELL)
-            keyboard.press(CTRL_C)
-            with anyio.move_on_after(5) as unnoticed:
-                said = await answer()
-            if unnoticed.cancelled_caught:
-                keyboard.press(CTRL_C)
-                said = await answer()
-        assert said == 0
+        await keyboard.see(ASKING)
+        keyboard.press(f"half a line{CTRL_C}")
+        await keyboard.see("once more")
+        await keyboard.see(ASKING)
+        keyboard.press(CTRL_C)
+        assert await keyboard.wait() == 0
+    assert served.model.prompts == []
+
+
+async def test_a_paste_is_one_message_and_so_are_lines_that_end_with_a_backslash(served: Served, tmp_path: Path) -> None:
+    async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
+        await say(keyboard, "\x1b[200~/etc\rtwo\rthree\x1b[201~")
+        await keyboard.see(" out")
+        await say(keyboard, "one\\\rtwo\x1b\rthree\nfour")
+        await keyboard.see(" out")
+        await keyboard.see(ASKING)
+        keyboard.press(CTRL_D)
+        assert await keyboard.wait() == 0
+    assert [last_user_text(prompt) for prompt in served.model.prompts] == ["/etc\ntwo\nthree", "one\ntwo\nthree\nfour"]
+
+
+async def test_keys_pressed_during_an_answer_are_neither_shown_nor_sent(tmp_path: Path) -> None:
+    play = Play()
+    async with serving(play) as server, at_terminal("chat", "--url", server.url, env=environment(tmp_path)) as keyboard:
+        await say(keyboard, "slow")
+        await keyboard.see("w0 w1")
+        assert not keyboard.echoes()
+        keyboard.press("MEANWHILE\r")
+        play.gate.set()
+        shown = await keyboard.see(ASKING)
+        assert "w2" in shown
+        keyboard.press("next\r")
+        shown += await keyboard.see("1 out")
+        await keyboard.see(ASKING)
+        keyboard.press(CTRL_D)
+        assert await keyboard.wait() == 0
+        assert keyboard.echoes()
+        assert "MEANWHILE" not in shown
+    assert [last_user_text(prompt) for prompt in server.model.prompts] == ["slow", "next"]
+
+
+async def test_markdown_is_for_people_and_a_pipe_gets_the_text(served: Served, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    async with running("chat", "--url", served.url, env=env, errors=tmp_path / "errors", given="**b** `c`") as chat:
+        assert await chat.line() == "**b** `c`"
+        assert await chat.wait() == 0
+    for more, shown in (({}, "\x1b[1mb\x1b[0m \x1b[36mc\x1b[0m"), ({"NO_COLOR": "1"}, "\x1b[K**b** `c`")):
+        async with at_terminal("chat", "--url", served.url, env=environment(tmp_path, **more)) as keyboard:
+            await say(keyboard, "**b** `c`")
+            await keyboard.see(shown)
+            await say(keyboard, "/quit")
+            assert await keyboard.wait() == 0
+
+
+async def test_the_last_message_is_offered_for_editing(served: Served, tmp_path: Path) -> None:
+    async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
+        await say(keyboard, "in feet")
+        await keyboard.see("2 out")
+        await say(keyboard, "/edit")
+        await keyboard.see(ASKING)
+        keyboard.press(" and inches\r")
+        await keyboard.see(" out")
+        await say(keyboard, "/edit")
+        await keyboard.see(ASKING)
+        keyboard.press(CTRL_C)
+        await keyboard.see("Nothing was changed.")
+        await say(keyboard, "/quit")
+        assert await keyboard.wait() == 0
+    assert [last_user_text(prompt) for prompt in served.model.prompts] == ["in feet", "in feet and inches"]
+    assert len(served.model.prompts[-1].conversation) == 1
 
 
 async def test_a_person_is_told_which_session_goes_on(served: Served, tmp_path: Path) -> None:
@@ -195,14 +288,14 @@ async def test_a_lost_connection_and_its_return_are_announced(tmp_path: Path) ->
         keyboard = await chat.__aenter__()
         await say(keyboard, "one")
         await keyboard.see("1 out")
-        await keyboard.see(PROMPT)
+        await keyboard.see(ASKING)
     try:
         await keyboard.see("Connection lost; reconnecting…")
         async with serving(Play(), data_dir=tmp_path / "data", port=port):
             await keyboard.see("Connected again.")
             await say(keyboard, "two")
             await keyboard.see("1 out")
-            await keyboard.see(PROMPT)
+            await keyboard.see(ASKING)
             keyboard.press(CTRL_D)
             assert await keyboard.wait() == 0
     finally:
@@ -226,7 +319,15 @@ async def test_without_a_server_it_can_run_here_and_remembers(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--local", "--url", "ws://x/ws"], ["--session", "s", "--model", "m"], ["--data-dir", "d"]]
+    "arguments",
+    [
+        ["--local", "--url", "ws://x/ws"],
+        ["--session", "s", "--model", "m"],
+        ["--session", "s", "--agent", "a"],
+        ["--session", "s", "--system", "t"],
+        ["--system", " "],
+        ["--data-dir", "d"],
+    ],
 )
 def test_flags_that_contradict_each_other_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
     assert run_avm("chat", *arguments, env=environment(tmp_path)).returncode == 2

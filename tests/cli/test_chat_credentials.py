@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.cli.program import at_terminal, environment, run_avm, running
+from tests.cli.program import ASKING, at_terminal, environment, run_avm, running
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.app import system_clock
@@ -71,10 +71,10 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
     key_id, key = await key_of_alice(guarded)
     env = environment(tmp_path, AVM_URL=guarded.url, AVM_KEY=key)
     async with at_terminal("chat", env=env) as keyboard:
-        await keyboard.see("> ")
+        await keyboard.see(ASKING)
         await guarded.server.vm.office.access.revoke(DEFAULT_TENANT, key_id)
         await keyboard.see("Connection lost for good")
-        keyboard.press("hello?\n")
+        keyboard.press("hello?\r")
         await keyboard.see("Error: The server no longer accepts these credentials")
         assert await keyboard.wait() == 4
 

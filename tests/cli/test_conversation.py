@@ -1,12 +1,16 @@
 from collections.abc import AsyncIterator
+from decimal import Decimal
 
 import pytest
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.cli.beginning import Beginning
 from agentvm.cli.conversation import MAX_LABEL, Conversation, first_words, text_of
-from agentvm.errors import DriverNotFound, SessionNotFound
+from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
+from agentvm.model.account import Allowance, Plan, Quota
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
+from agentvm.model.money import Rate
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +23,7 @@ async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
 
 
 async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> Conversation:
-    conversation = Conversation(agentx, container_id="c1", model=model)
+    conversation = Conversation(agentx, container_id="c1", beginning=Beginning(model=model))
     await conversation.open(session)
     return conversation
 
@@ -69,7 +73,7 @@ async def test_sessions_are_listed_newest_first_by_title_or_first_words(agentx: 
     await conversation.start()
     await conversation.start()
     await say(conversation, "unseen, for it has a title")
-    await conversation.set_title("Dragons")
+    await conversation.session.set_title("Dragons")
     await conversation.start()
     assert [(item.label, item.current) for item in await conversation.list()] == [
         ("", True),
@@ -108,3 +112,38 @@ def test_first_words_are_one_short_line() -> None:
 def test_what_is_no_text_is_named() -> None:
     parts = (TextPart(text="look:"), ImagePart(data="", media_type="image/png"), FilePart(data="", media_type="text/plain"))
     assert text_of(parts) == "look: [image] [file]"
+
+
+TOO_LITTLE = Plan(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=100),)))
+
+
+async def test_of_a_first_message_that_is_refused_nothing_is_left_behind() -> None:
+    config = ServerConfig(data_dir=None, plans={"default": TOO_LITTLE})
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
+        conversation = await opened(agentx)
+        for _ in range(2):
+            with pytest.raises(QuotaExceeded, match="Daily token limit: 100 of 100 left"):
+                await say(conversation, "a question")
+            assert await agentx.images.list("c1") == ()
+
+
+async def test_a_turn_that_was_refused_before_the_model_was_asked_leaves_nothing_either() -> None:
+    prices = {"scripted": Rate(input=Decimal(1), output=Decimal(1))}
+    plan = Plan(limits=Allowance(quotas=(Quota(metric="budget_per_month", hard=1),)))
+    config = ServerConfig(data_dir=None, plans={"default": plan}, prices=prices)
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
+        conversation = await opened(agentx)
+        assert "error_occurred" in await say(conversation, "a question")
+        assert await agentx.images.list("c1") == ()
+
+
+async def test_a_session_in_which_something_was_answered_stays_when_a_later_message_is_refused() -> None:
+    plan = Plan(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=1_500),)))
+    config = ServerConfig(data_dir=None, plans={"default": plan})
+    async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
+        conversation = await opened(agentx)
+        assert "error_occurred" not in await say(conversation, "a question")
+        with pytest.raises(QuotaExceeded):
+            await say(conversation, "word " * 400)
+        assert len(await agentx.images.list("c1")) == 1
+        assert len(await conversation.messages()) == 2

@@ -52,6 +52,17 @@ async def test_a_rotated_key_goes_on_for_its_grace_and_a_revoked_one_ends() -> N
         await desk.ok("whoami", key=once_more["key"])
 
 
+async def test_the_holder_of_a_revoked_key_is_told_so() -> None:
+    async with open_desk() as desk:
+        await desk.ok("user", "create", "alice")
+        key = (await desk.ok("key", "create", "laptop", "--user", "alice")).strip()
+        (one,) = await desk.record("key", "list", "--user", "alice")
+        await desk.ok("key", "revoke", one["keyId"], "--yes")
+        said = await desk.avm("whoami", key=key)
+        assert "This key was revoked" in said.err
+        assert "AVM_KEY=<key>" in said.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -16,9 +16,15 @@ async def test_a_limit_is_set_shown_and_removed() -> None:
         assert "budget_per_month        $25.50" in said
         listed = await desk.record("quota", "list")
         assert {"budget_per_month", "tokens_per_day", "connections"} <= {item["metric"] for item in listed}
-        assert [item["hard"] for item in await desk.record("quota", "list", "--user", "alice")] == [1000]
+        own = [item for item in await desk.record("quota", "list", "--user", "alice") if item["source"] == "user"]
+        assert [item["hard"] for item in own] == [1000]
         assert await desk.ok("quota", "remove", "tokens_per_day", "--user", "alice", "--yes")
-        assert await desk.record("quota", "list", "--user", "alice") == []
+        left = await desk.record("quota", "list", "--user", "alice")
+        assert {item["source"] for item in left} == {"plan"}
+        await desk.ok("quota", "set", "tokens_per_day", "--hard", "500", "--each-user")
+        (each,) = [item for item in await desk.record("quota", "list", "--user", "alice") if item["metric"] == "tokens_per_day"]
+        assert (each["hard"], each["source"]) == (500, "eachUser")
+        assert await desk.ok("quota", "remove", "tokens_per_day", "--each-user", "--yes")
 
 
 @pytest.mark.parametrize(

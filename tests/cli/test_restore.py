@@ -24,8 +24,10 @@ async def test_a_backup_is_restored_and_says_how_to_start(tmp_path: Path, capsys
 
 async def test_what_was_there_is_replaced_by_force_and_kept(tmp_path: Path, capsys: Said) -> None:
     data_dir = await fill(tmp_path / "data")
-    (data_dir / "server.key").write_text("key")
-    backup = back_up(data_dir, tmp_path / "b", with_key=True)
+    (data_dir / "server.key").write_text("ab" * 32)
+    backup = tmp_path / "b"
+    assert run(["backup", "--with-key", "--data-dir", str(data_dir), str(backup)]) == 0
+    capsys.readouterr()
     assert run(["restore", str(backup), "--data-dir", str(data_dir)]) == 1
     assert "is not empty" in capsys.readouterr().err
     assert run(["restore", str(backup), "--data-dir", str(data_dir), "--force"]) == 0
@@ -34,7 +36,23 @@ async def test_what_was_there_is_replaced_by_force_and_kept(tmp_path: Path, caps
     assert said.err == ""
     assert run(["restore", str(backup), "--data-dir", str(data_dir), "--force", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert (answer["replaced"], answer["hasKey"]) == (f"{data_dir}/replaced-2", True)
+    assert (answer["replaced"], answer["hasKey"], answer["authentic"]) == (f"{data_dir}/replaced-2", True, True)
+
+
+async def test_a_backup_of_another_server_key_needs_trust(tmp_path: Path, capsys: Said) -> None:
+    data_dir = await fill(tmp_path / "data")
+    (data_dir / "server.key").write_text("ab" * 32)
+    assert run(["backup", "--data-dir", str(data_dir), str(tmp_path / "b")]) == 0
+    (data_dir / "server.key").write_text("cd" * 32)
+    check = ["restore", "--check", str(tmp_path / "b"), "--data-dir", str(data_dir)]
+    assert run(check) == 1
+    assert "another server key" in capsys.readouterr().err
+    assert run([*check, "--trust"]) == 0
+    assert "Nothing shows" in capsys.readouterr().out
+    assert run(["restore", str(tmp_path / "b"), "--data-dir", str(data_dir), "--force"]) == 1
+    assert "--trust" in capsys.readouterr().err
+    assert run(["restore", str(tmp_path / "b"), "--data-dir", str(data_dir), "--force", "--trust"]) == 0
+    assert "Nothing shows" in capsys.readouterr().err
 
 
 async def test_a_backup_can_be_only_checked(tmp_path: Path, capsys: Said) -> None:

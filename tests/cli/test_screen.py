@@ -1,6 +1,7 @@
 import pytest
 
 from agentvm.cli.conversation import Listed
+from agentvm.cli.markdown import Markdown
 from agentvm.cli.screen import Screen, clean, one_line
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import (
@@ -90,6 +91,30 @@ def test_a_model_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -
     assert clean("\x00é字\x7f") == "é字"
 
 
+def test_a_person_sees_markdown_in_answers_and_in_the_history(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=True, markdown=Markdown(lambda: 20, styled=True))
+    show(screen, ("message_start", {}), ("text_delta", {"text": "**so\x1b"}), ("text_delta", {"text": "me** words"}), end())
+    assert capsys.readouterr().out.endswith("\x1b[1msome\x1b[0m words\n")
+    answer = AssistantMessage(
+        id=MessageId("m"), timestamp=0, role="assistant", content=(TextPart(text="*so* it is said today"),)
+    )
+    screen.history([answer, answer])
+    assert capsys.readouterr().out == "\x1b[3mso\x1b[0m it is said today\n" * 2
+
+
+def test_a_tool_call_in_the_middle_of_a_word_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(live=True, markdown=Markdown(lambda: 20, styled=True))
+    failed: tuple[str, dict[str, object]] = ("tool_failed", {"toolId": "c", "toolName": "clock", "error": "no such zone"})
+    show(screen, ("text_delta", {"text": "Let me **see"}), failed, ("text_delta", {"text": "It is"}), end())
+    assert capsys.readouterr().out == "Let me **see\nIt is\n"
+
+
+def test_notices_for_people_are_wrapped_at_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    Screen(live=True, markdown=Markdown(lambda: 12, styled=True)).notice("one two three")
+    assert capsys.readouterr().err == "one two\nthree\n"
+
+
 def test_a_line_is_shortened() -> None:
     assert one_line("a\n b\tc") == "a b c"
     assert one_line("abcdef", 4) == "abc…"
@@ -119,7 +144,7 @@ def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -
     screen = Screen(live=False)
     screen.history(said)
     assert capsys.readouterr() == (
-        "> 6 times 7?\nIt is 42.\n",
+        "1> 6 times 7?\nIt is 42.\n",
         '[calculator] {"expression":"6*7"} → 42\nError: overloaded\n',
     )
     assert not screen.failed

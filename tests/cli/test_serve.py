@@ -151,9 +151,23 @@ def test_a_server_without_authentication_says_so(tmp_path: Path, capsys: pytest.
 
 
 def test_the_first_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show_first_key(None)
+    show_first_key(None, None, to_terminal=True)
     assert capsys.readouterr().out == ""
-    show_first_key(Secret("avm_key"))
+    show_first_key(Secret("avm_key"), None, to_terminal=False)
+    assert "shown this once: avm_key\n" in capsys.readouterr().out
+
+
+def test_the_first_key_is_in_a_file_where_its_output_may_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "operator.key").write_text("an earlier one")
+    show_first_key(Secret("avm_key"), tmp_path, to_terminal=False)
+    said = capsys.readouterr().out
+    assert "avm_key" not in said
+    assert f"The operator's key is in {tmp_path / 'operator.key'}\n" in said
+    assert (tmp_path / "operator.key").read_text() == "avm_key\n"
+    assert (tmp_path / "operator.key").stat().st_mode & 0o777 == 0o600
+    show_first_key(Secret("avm_key"), tmp_path, to_terminal=True)
+    assert "shown this once: avm_key\n" in capsys.readouterr().out
+    show_first_key(Secret("avm_key"), tmp_path / "absent", to_terminal=False)
     assert "shown this once: avm_key\n" in capsys.readouterr().out
 
 

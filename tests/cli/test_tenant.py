@@ -6,10 +6,10 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_tenant_is_made_changed_and_deleted() -> None:
     async with open_desk() as desk:
-        made = await desk.record("tenant", "create", "acme", "--name", "爱丽丝公司", "--plan", "gold")
-        assert (made["slug"], made["name"], made["plan"], made["status"]) == ("acme", "爱丽丝公司", "gold", "active")
+        made = await desk.record("tenant", "create", "acme", "--name", "爱丽丝公司", "--plan", "pro")
+        assert (made["slug"], made["name"], made["plan"], made["status"]) == ("acme", "爱丽丝公司", "pro", "active")
         lines = (await desk.ok("tenant", "list")).splitlines()
-        assert lines[1].startswith("acme     爱丽丝公司  active  gold  ten_")
+        assert lines[1].startswith("acme     爱丽丝公司  active  pro   ten_")
         changed = await desk.record("tenant", "update", "acme", "--slug", "wonder", "--plan", "", "--description", "Tea")
         assert (changed["slug"], changed["description"], "plan" in changed) == ("wonder", "Tea", False)
         assert "Name           爱丽丝公司\n" in await desk.ok("tenant", "show", made["tenantId"])

@@ -7,12 +7,16 @@ from anyio.from_thread import BlockingPortal
 from tests.support.serving import Play
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.cli.chat import part_of
+from agentvm.cli.chat_commands import Surroundings
 from agentvm.cli.conversation import Conversation
 from agentvm.cli.screen import Screen
-from agentvm.cli.terminal import HELP, Terminal
+from agentvm.cli.slash import HELP, KEYS
+from agentvm.cli.terminal import Terminal
 
 Line = str | Callable[[], str]
 Chat = Callable[..., int]
+NOWHERE = Surroundings(part_of=lambda file, container_id: part_of(file, None, None, container_id))
 
 
 class Typed(io.StringIO):
@@ -48,7 +52,7 @@ def chat(portal: BlockingPortal, agentx: AgentX, monkeypatch: pytest.MonkeyPatch
         conversation = Conversation(agentx, container_id="c1")
         portal.call(conversation.open, None)
         monkeypatch.setattr("sys.stdin", Typed(lines))
-        return Terminal(portal, conversation, Screen(live=False), live=False).run()
+        return Terminal(portal, conversation, Screen(live=False), NOWHERE, live=False).run()
 
     return run
 
@@ -69,17 +73,17 @@ def test_sessions_are_named_listed_and_resumed(chat: Chat, capsys: pytest.Captur
     assert out[0:2] == ["one", "two"]
     assert out[2].endswith("  two")
     assert out[3].endswith("  The first")
-    assert out[4:] == ["> one", "one"]
+    assert out[4:] == ["1> one", "one"]
 
 
 def test_a_session_can_be_resumed_without_listing_first(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
     assert chat("one", "/resume 1", "/history") == 0
-    assert capsys.readouterr().out == "one\n> one\none\n"
+    assert capsys.readouterr().out == "one\n1> one\none\n"
 
 
 def test_help_is_given(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
     assert chat("/help") == 0
-    assert capsys.readouterr().out == f"{HELP}\n"
+    assert capsys.readouterr().out == f"{HELP}\n\n{KEYS}\n"
 
 
 @pytest.mark.parametrize("command", ["/quit", "/exit"])
@@ -118,7 +122,7 @@ def test_one_message_is_sent_whole_and_its_slashes_are_text(
 ) -> None:
     conversation = Conversation(agentx, container_id="c1")
     portal.call(conversation.open, None)
-    terminal = Terminal(portal, conversation, Screen(live=False), live=False)
+    terminal = Terminal(portal, conversation, Screen(live=False), NOWHERE, live=False)
     assert terminal.answer("/help me\nwith this") == 0
     assert capsys.readouterr().out == "/help me\nwith this\n"
     assert terminal.answer("fail") == 1

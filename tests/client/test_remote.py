@@ -20,6 +20,7 @@ from agentvm.errors import (
     RequestTimeout,
     UnknownCommand,
 )
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.protocol.verbs import AgentX
 from agentvm.server.local import start_server
 
@@ -355,3 +356,11 @@ async def test_a_socket_that_drops_before_the_first_event_misses_nothing_that_wa
         await agentx.request(kind, {"imageId": "img_1", "sessionId": "sess_1", "content": "hi"})
         await subscribed.wait()
     assert (asked[0]["type"], asked[0]["sessionId"], asked[0].get("afterCursor")) == ("subscribe", "sess_1", after)
+
+
+async def test_what_no_server_takes_is_refused_before_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MAX_FRAME_BYTES", 10_000)
+    async with connected() as agentx:
+        with pytest.raises(InputTooLarge, match="attachments"):
+            await agentx.containers.create("x" * 10_000)
+        await agentx.containers.create("c1")

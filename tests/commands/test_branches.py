@@ -8,6 +8,8 @@ from tests.commands.fixtures import Desk, ask_at_once, open_desk
 
 from agentvm.drivers.base import Prompt, UserSaid
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
+from agentvm.runtime import agent
+from agentvm.runtime import history as history_module
 
 pytestmark = pytest.mark.anyio
 
@@ -295,3 +297,19 @@ async def test_a_fork_counts_for_the_storage_that_a_tenant_may_use() -> None:
         await desk.ask("session_fork", sessionId=session_id)
         codes = [(await desk.ask("session_fork", sessionId=session_id)).get("errorCode") for _ in range(3)]
         assert codes[-1] == "quota_exceeded"
+
+
+async def test_what_is_too_large_to_be_held_in_memory_is_not_forked_nor_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_desk() as desk:
+        session_id, messages = await chat(desk, "one", "x" * 2_000, "three")
+        monkeypatch.setattr(history_module, "REWRITE_MAX_BYTES", 1_500)
+        refused = await desk.ask("session_fork", sessionId=session_id)
+        assert "export and import" in refused["error"]
+        refused = await desk.ask("session_fork", sessionId=session_id, messageId=messages[-1]["id"])
+        assert "choose an earlier message" in refused["error"]
+        assert "session" in await desk.ask("session_fork", sessionId=session_id, messageId=messages[1]["id"])
+        monkeypatch.setattr(agent, "REWRITE_MAX_BYTES", 1_500)
+        refused = await desk.ask("session_rewind", sessionId=session_id, messageId=messages[0]["id"])
+        assert "fork the session" in refused["error"]
+        assert await history(desk, session_id) == messages
+        assert (await desk.ask("session_rewind", sessionId=session_id, before=messages[-1]["id"])).get("error") is None

@@ -1,3 +1,4 @@
+import anyio
 import pytest
 from tests.commands.fixtures import ask_at_once, open_desk
 
@@ -76,3 +77,41 @@ async def test_containers_are_listed_page_by_page() -> None:
         assert rest == {"containerIds": ["c3", "c4"]}
         assert (await desk.ask("container_list", cursor="x"))["errorCode"] == "invalid_input"
         assert (await desk.ask("container_list", limit=0))["errorCode"] == "invalid_input"
+
+
+async def test_a_deleted_container_is_gone_for_everybody_and_those_who_work_with_it_are_told() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image("c1")
+        device = desk.another()
+        await device.ask("image_list", containerId="c1")
+        assert await desk.ask("container_delete", containerId="c1") == {"containerId": "c1", "deleted": True}
+        told = (await device.hear("container_deleted"))[-1]
+        assert (told["data"]["containerId"], told["context"]) == ("c1", {"containerId": "c1"})
+        assert await desk.ask("container_list") == {"containerIds": []}
+        refused = await desk.ask("message_send", imageId=image["imageId"], content="hi")
+        assert refused["errorCode"] == "image_not_found"
+        assert (await desk.ask("container_delete", containerId="c1"))["errorCode"] == "container_not_found"
+
+
+async def test_a_dry_run_counts_and_deletes_nothing() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image("c1")
+        await desk.ask("message_send", imageId=image["imageId"], content="hi")
+        await desk.hear("turn_response")
+        reply = await desk.ask("container_delete", containerId="c1", dryRun=True)
+        assert (reply["deleted"], reply["owned"]["sessions"], reply["owned"]["messages"]) == (False, 1, 2)
+        assert await desk.ask("container_list") == {"containerIds": ["c1"]}
+        missing = await desk.ask("container_delete", containerId="c2", dryRun=True)
+        assert missing["errorCode"] == "container_not_found"
+
+
+async def test_a_container_of_the_same_name_begins_with_nothing() -> None:
+    async with open_desk() as desk:
+        await desk.create_image("c1")
+        await desk.ask("container_delete", containerId="c1")
+        with anyio.fail_after(5):
+            while "errorCode" in (reply := await desk.ask("container_create", containerId="c1")):
+                assert reply["errorCode"] == "container_erasing"
+                await anyio.lowlevel.checkpoint()
+        assert (await desk.ask("image_list", containerId="c1"))["records"] == []
+        assert (await desk.ask("session_browse", containerId="c1"))["sessions"] == []

@@ -4,6 +4,7 @@ import pytest
 from tests.commands.fixtures import Vanishing, open_desk
 
 from agentvm.commands.session_centre import MAX_TITLE
+from agentvm.model.account import Quota
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +97,15 @@ async def test_a_title_is_so_long_and_no_longer() -> None:
             renamed = await desk.ask("session_set_title", sessionId=image["sessionId"], title=title)
             assert renamed.get("errorCode") == code
         assert len((await desk.ask("session_list", imageId=image["imageId"]))["sessions"]) == 2
+
+
+async def test_a_session_is_refused_when_nothing_more_may_be_stored() -> None:
+    async with open_desk() as desk:
+        image = await desk.create_image()
+        accounts = desk.vm.office.store.accounts(desk.peer.tenant_id)
+        await accounts.quotas.put(Quota(metric="storage_bytes", hard=await accounts.quotas.storage_bytes()), 1)
+        await desk.vm.office.quotas.reread(desk.peer.tenant_id)
+        refused = await desk.ask("session_create", imageId=image["imageId"], title="second")
+        assert "Limit of stored bytes: 0 of" in refused["error"]
+        listed = await desk.ask("session_list", imageId=image["imageId"])
+        assert len(listed["sessions"]) == 1

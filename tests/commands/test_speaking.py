@@ -2,8 +2,10 @@ import pytest
 from tests.commands.fixtures import open_desk
 
 from agentvm.commands.call import Call
-from agentvm.errors import ShuttingDown
+from agentvm.errors import QuotaExceeded, ShuttingDown
+from agentvm.model.account import Quota
 from agentvm.model.ids import ImageId
+from agentvm.model.limits import Limits
 from agentvm.runtime.history import Rewrite
 
 pytestmark = pytest.mark.anyio
@@ -44,3 +46,41 @@ async def test_a_server_that_stops_takes_nothing() -> None:
         await desk.vm.runtime.drain(grace=0)
         with pytest.raises(ShuttingDown):
             Call(desk.peer).speaker.check_accepting()
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("x" * 2_001, "limits.messageBytes"),
+        ("é" * 1_001, "limits.messageBytes"),
+        ([{"type": "text", "text": "x" * 1_500}, {"type": "text", "text": "x" * 1_500}], "limits.messageBytes"),
+        ([{"type": "image", "data": "A" * 3_001, "mediaType": "image/png"}], "limits.inlineBytes"),
+        ([{"type": "file", "data": "A" * 2_000, "mediaType": "text/csv"}] * 2, "limits.inlineBytes"),
+    ],
+)
+async def test_a_message_has_a_bound_and_the_refusal_names_it_and_the_remedy(content: object, named: str) -> None:
+    async with open_desk(limits=Limits(message_bytes=2_000, inline_bytes=3_000)) as desk:
+        image_id = (await desk.create_image())["imageId"]
+        refused = await desk.ask("message_send", imageId=image_id, content=content)
+        assert refused["errorCode"] == "input_too_large"
+        assert named in refused["error"]
+        assert "/v1/attachments" in refused["error"]
+        sent = await desk.ask("message_send", imageId=image_id, content="fits")
+        refused = await desk.ask(
+            "message_edit", sessionId=sent["sessionId"], messageId=sent["messageId"], content=content, onBusy="interrupt"
+        )
+        assert refused["errorCode"] == "input_too_large"
+
+
+async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
+    async with open_desk() as desk:
+        call = Call(desk.peer)
+        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
+        quotas = desk.vm.office.store.accounts(desk.peer.tenant_id).quotas
+        await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)
+        await desk.vm.office.quotas.reread(desk.peer.tenant_id)
+        with pytest.raises(QuotaExceeded, match=r"Daily token limit: 300 of 300 left .* at least 356"):
+            await call.speaker.say(agent, "x" * 100, None, nobody_is_in_the_way)
+        assert not agent.busy
+        assert await desk.vm.office.store.list_unfinished() == ()

@@ -55,17 +55,25 @@ async def test_item_03_a_20_mib_image_is_accepted_stored_and_returned() -> None:
         assert len(asked.content) == 2
 
 
-async def test_item_03_a_frame_of_100_mib_is_accepted_and_a_larger_one_closes_with_1009() -> None:
-    head, tail = b'{"type":"container_list_request","data":{"requestId":"big","padding":"', b'"}}'
+async def test_item_03_a_frame_of_48_mib_is_read_and_a_larger_one_closes_with_1009() -> None:
+    head, tail = b'{"type":"container_list_request","data":{"requestId":"big"},"padding":"', b'"}'
     async with serving() as server, client(server.url) as alice:
         alice.requested.add("big")
-        await alice.socket.send(head + b"x" * (100 * MIB - len(head) - len(tail)) + tail, text=True)
+        await alice.socket.send(head + b"x" * (48 * MIB - len(head) - len(tail)) + tail, text=True)
         assert (await alice.answer("big"))["data"]["containerIds"] == []
         async with client(server.url) as mallory:
             with pytest.raises(ConnectionClosed):
-                await mallory.socket.send(b"x" * (100 * MIB + 1), text=True)
+                await mallory.socket.send(b"x" * (48 * MIB + 1), text=True)
             assert await mallory.wait_closed() == 1009
         await alice.settle()
+
+
+async def test_item_03_the_data_of_a_command_that_carries_no_picture_has_at_most_1_mib() -> None:
+    async with serving() as server, client(server.url) as alice:
+        answer = await alice.request("container_list_request", padding="x" * MIB)
+        assert answer["errorCode"] == "input_too_large"
+        assert "1,048,576" in answer["error"]
+        assert (await alice.request("container_list_request", padding="x" * (MIB - 1_000)))["containerIds"] == []
 
 
 @pytest.fixture(scope="module")

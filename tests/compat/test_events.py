@@ -79,6 +79,7 @@ DOCUMENTED: dict[str, tuple[str, str, str]] = {
     "image_created": LIFECYCLE,
     "image_updated": LIFECYCLE,
     "image_deleted": LIFECYCLE,
+    "container_deleted": LIFECYCLE,
     "thinking_delta": STREAM,
     # Ours: told after a restart, and to subscribers with a cursor. Provoked in tests/faults.
     "quota_warning": SESSION,
@@ -94,6 +95,7 @@ RARE |= {"session_forked", "session_rewound", "session_draft_updated"}
 CTX = {"containerId", "imageId", "agentId", "sessionId"}
 CONTEXT: dict[str, set[str]] = {
     "container_created": {"containerId"},
+    "container_deleted": {"containerId"},
     "agent_registered": {"containerId", "agentId"},
     "agent_unregistered": {"containerId", "agentId"},
     "message_persisted": {"containerId", "sessionId"},
@@ -126,6 +128,7 @@ async def everything_that_happens(alice: Client19) -> None:
     await alice.request("image_update_request", imageId=image_id, updates={"name": "New"})
     await alice.request("image_run_request", imageId="nope")
     await alice.request("image_delete_request", imageId=image_id)
+    await alice.request("container_delete_request", containerId=record["containerId"])
 
 
 async def heard() -> list[Json]:

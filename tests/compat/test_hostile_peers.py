@@ -12,6 +12,7 @@ from websockets.exceptions import InvalidStatus
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Step, reply
+from agentvm.runtime import channel
 from agentvm.server import websocket
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +28,9 @@ def loud(prompt: Prompt) -> list[Step]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that does not linger over peers it has cut off."""
+    """A server that neither waits long for peers to read nor lingers over those it has cut off."""
     monkeypatch.setattr(websocket, "LINGER", 0.05)
+    monkeypatch.setattr(channel, "UNREAD_SECONDS", 0.2)
 
 
 async def still_serves(server: Served) -> None:
@@ -154,7 +156,7 @@ async def test_pings_of_a_client_are_answered_and_a_half_open_socket_harms_nobod
 
 async def test_another_path_is_refused_before_the_upgrade() -> None:
     async with serving() as server:
-        for path in ("/ws/", "/nope", "/ws/../etc", "//ws", "/health"):
+        for path in ("/ws/x", "/nope", "/ws/../etc", "//ws", "/health"):
             with pytest.raises(InvalidStatus) as refused:
                 async with connect(f"ws://127.0.0.1:{server.port}{path}"):
                     pass

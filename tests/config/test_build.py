@@ -24,6 +24,7 @@ FULL = ServerConfig(
     llm_api_key=Secret("k1"),
     llm_base_url="http://h",
     provider_keys={"anthropic": Secret("k2")},
+    own_keys={"backup": True, "openai": False},
     providers={
         "backup": ProviderConfig(
             driver="openai", model="m2", api_key=Secret("k3"), base_url="http://b", timeout=1.5, max_concurrent=7
@@ -82,6 +83,12 @@ def test_a_driver_of_which_only_the_key_is_said_is_not_opened_for_it() -> None:
     assert (set(config.provider_keys), config.providers, list(config.wanted)) == ({"anthropic"}, {}, ["local"])
     named = build(values_of({"llm.providers.anthropic.apiKey": Secret("k"), "llm.providers.anthropic.model": "m"}))
     assert named.providers["anthropic"].driver == "anthropic"
+
+
+def test_a_driver_of_which_only_own_keys_are_said_is_not_opened_for_it() -> None:
+    config = build(values_of({"llm.providers.openai.ownKeys": "off", "llm.providers.anthropic.ownKeys": "auto"}))
+    assert (config.own_keys, config.provider_keys, config.providers) == ({"openai": False}, {}, {})
+    assert list(config.wanted) == ["local"]
 
 
 @pytest.mark.parametrize(

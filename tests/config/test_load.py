@@ -16,10 +16,11 @@ from agentvm.config.load import (
     variable_of,
 )  # fmt: skip
 from agentvm.errors import ConfigInvalid
+from agentvm.model.account import Allowance
 
 
 def test_every_setting_has_a_variable_by_rule() -> None:
-    samples = {int: "70", float: "1", tuple: "a,b"}
+    samples = {int: "70", float: "1", tuple: "a,b", Allowance: "{tokens_per_day: 5}"}
     for key, setting in SETTINGS.items():
         if key.startswith("billing.prices"):
             continue

@@ -163,3 +163,29 @@ def test_no_address_is_shown_by_accident_for_it_may_carry_credentials() -> None:
     config = ServerConfig(llm_base_url=url, providers={"x": entry}, oidc_jwks_url=url, llm_model="openai/x")
     for shown in (config, entry, config.wanted, Given(url)):
         assert "sk-planted" not in repr(shown)
+
+
+def test_tenants_use_their_own_keys_with_vendors_and_not_with_the_operators_endpoints_unless_it_is_said() -> None:
+    config = ServerConfig(
+        llm_provider="main",
+        llm_base_url="http://vllm.test/v1",
+        providers={
+            "main": ProviderConfig(driver="openai"),
+            "vllm": ProviderConfig(driver="openai", base_url="http://10.0.0.5:8000/v1"),
+            "claude": ProviderConfig(driver="anthropic"),
+            "openai": ProviderConfig(driver="openai", base_url="http://proxy.test"),
+            "shared": ProviderConfig(driver="openai", base_url="http://shared.test"),
+        },
+        own_keys={"shared": True, "claude": False},
+    )
+    taken = {name: config.takes_own_keys(name) for name in (*config.providers, "anthropic", "unknown")}
+    assert taken == {
+        "main": False,
+        "vllm": False,
+        "claude": False,
+        # The tenant's key goes to the vendor, not to the proxy.
+        "openai": True,
+        "shared": True,
+        "anthropic": True,
+        "unknown": True,
+    }

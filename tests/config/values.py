@@ -5,6 +5,7 @@ from decimal import Decimal
 from hypothesis import strategies as st
 
 from agentvm.config.catalogue import MASK, SETTINGS, Setting, Value, bounds_of, find
+from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 
@@ -28,6 +29,12 @@ def value_of(setting: Setting) -> st.SearchStrategy[Value]:
         return MONEY
     if kind is Rate:
         return st.builds(Rate, input=MONEY, output=MONEY, cache_read=st.none() | MONEY, cache_write=st.none() | MONEY)
+    if kind is Allowance:
+        known = OF_USERS if setting.key.endswith(".users") else tuple(METRICS)
+        hard = st.integers(0, 10**12)
+        quotas = st.sampled_from(known).flatmap(lambda metric: st.builds(Quota, metric=st.just(metric), hard=hard))
+        lists = st.lists(quotas, max_size=3, unique_by=lambda quota: quota.metric)
+        return lists.map(lambda some: Allowance(quotas=tuple(sorted(some, key=lambda quota: quota.metric))))
     if setting.about.kind == "list":
         return st.lists(TEXTS.filter(lambda text: "," not in text), max_size=3).map(tuple)
     if options := [option for option in getattr(kind, "__args__", ()) if isinstance(option, str)]:

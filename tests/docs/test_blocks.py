@@ -14,7 +14,7 @@ import pytest
 from tests.docs.documents import PAGES, Block, blocks, name, read
 from tests.examples.scripts import EXAMPLES, environment
 
-from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime
+from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime, start_server
 from agentvm.drivers.base import MessageStarted, Prompt
 from agentvm.drivers.scripted import Script, Step, echo
 from agentvm.errors import ProviderOverloaded
@@ -115,6 +115,16 @@ async def test_the_agentxjs_block_says_what_failed_and_ends(page: str, node: Pat
         assert await run_js(node, tmp_path / "failed", text) == (1, "", "The model is overloaded\n")
         refused = text.replace('"Hello!"', '""')
         assert await run_js(node, tmp_path / "refused", refused) == (1, "", "content must not be empty\n")
+
+
+@with_readmes
+async def test_the_agentxjs_block_says_that_a_key_is_needed(page: str, node: Path, tmp_path: Path) -> None:
+    (block,) = blocks(read(page), "js")
+    config = ServerConfig(port=0, grace=0, data_dir=None, auth="on")
+    async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
+        code, out, err = await run_js(node, tmp_path, block.text.replace(URL, server.ws_url))
+    assert (code, out) == (1, "")
+    assert err.startswith("Authentication is needed before anything else")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

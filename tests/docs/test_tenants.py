@@ -17,7 +17,7 @@ PAGE = read("docs/tenants.md")
 async def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     (client,) = blocks(PAGE, "python")
     out, err = await walk(PAGE, tmp_path, {"client.py": client})
-    assert "The quota tokens_per_day does not allow it" in err
+    assert "Daily token limit: " in err
     assert "Everything is explained." in out
 
 

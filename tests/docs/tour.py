@@ -61,7 +61,9 @@ async def serving(page: str, folder: Path, mark: str = "server") -> AsyncIterato
 
 
 async def first_key(server: Program) -> str:
-    return (await server.line_with("The operator's key")).split()[-1]
+    """What is no terminal is told where it is."""
+    said = (await server.line_with("The operator's key")).split()[-1]
+    return (await anyio.Path(said).read_text()).strip() if said.startswith("/") else said
 
 
 async def run(text: str, folder: Path, env: dict[str, str]) -> tuple[str, str]:

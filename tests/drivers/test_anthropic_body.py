@@ -4,9 +4,9 @@ from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answere
 
 from agentvm.drivers.anthropic_body import messages_body, redacted_mark
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import reasoning_mark
+from agentvm.drivers.chat_body import GO_ON, reasoning_mark
 from agentvm.errors import ProviderBadRequest
-from agentvm.model.message import FilePart, TextPart, ThinkingPart, UserContent
+from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, UserContent
 
 CACHED = {"type": "ephemeral"}
 
@@ -178,3 +178,28 @@ def test_a_temperature_is_sent_as_far_as_the_scale_goes(wanted: float, sent: flo
 def test_no_temperature_goes_beside_thinking_which_takes_none() -> None:
     assert "temperature" not in messages_body(prompt(temperature=0.3, thinking=2_000), FAILURES)
     assert "temperature" not in messages_body(prompt(), FAILURES)
+
+
+def test_a_picture_and_a_file_may_come_as_data_urls() -> None:
+    parts = (
+        ImagePart(data="data:image/png;base64,aGk=", media_type="image/jpeg"),
+        FilePart(data="data:application/pdf;base64,cGRm", media_type="application/octet-stream"),
+        FilePart(data="data:text/plain,hi", media_type="application/octet-stream", filename="a.txt"),
+    )
+    body = msgspec.json.decode(msgspec.json.encode(messages_body(prompt(UserSaid(content=parts)), FAILURES)))
+    picture, document, text = body["messages"][0]["content"]
+    assert picture["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    assert document["source"] == {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}
+    assert text["text"] == "a.txt:\nhi"
+
+
+def test_a_model_is_asked_to_go_on_with_what_it_has_begun() -> None:
+    begun = msgspec.structs.replace(prompt(thinking=2_000), begun="The answer is ")
+    body = msgspec.json.decode(msgspec.json.encode(messages_body(begun, FAILURES)))
+    assert [(message["role"], message["content"][0]["text"]) for message in body["messages"]] == [
+        ("user", "hi"),
+        ("assistant", "The answer is"),
+        ("user", GO_ON),
+    ]
+    # What the next call shares with this one can be read from the cache.
+    assert "cache_control" in body["messages"][-1]["content"][0]

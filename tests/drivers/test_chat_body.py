@@ -1,10 +1,12 @@
 import msgspec
 import pytest
+from msgspec import structs
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import chat_body, estimate_prompt, is_text, reasoning_mark
+from agentvm.drivers.chat_body import GO_ON, chat_body, estimate_prompt, reasoning_mark, taken_apart
 from agentvm.errors import ProviderBadRequest
+from agentvm.model.attachment import is_text
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
 
 
@@ -143,3 +145,44 @@ def test_the_newest_user_message_is_refused_also_while_its_tools_are_answered(sp
 def test_a_temperature_is_sent_only_if_somebody_chose_one() -> None:
     assert chat_body(prompt(temperature=0.0), FAILURES)["temperature"] == 0.0
     assert "temperature" not in chat_body(prompt(), FAILURES)
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "media_type", "content"),
+    [
+        ("data:image/png;base64,aGk=", "image/jpeg", "image/png", "aGk="),
+        ("DATA:image/png;BASE64,aGk=", "image/jpeg", "image/png", "aGk="),
+        ("data:;base64,aGk=", "image/jpeg", "image/jpeg", "aGk="),
+        ("data:text/plain;charset=utf-8,h%69", "image/jpeg", "text/plain;charset=utf-8", "aGk="),
+        ("aGk=", "image/jpeg", "image/jpeg", "aGk="),
+        ("data:no comma", "image/jpeg", "image/jpeg", "data:no comma"),
+    ],
+)
+def test_a_data_url_is_taken_apart(data: str, given: str, media_type: str, content: str) -> None:
+    part = taken_apart(ImagePart(data=data, media_type=given, name="a"))
+    assert part == ImagePart(data=content, media_type=media_type, name="a")
+
+
+def test_a_picture_and_a_file_may_come_as_data_urls() -> None:
+    parts = (
+        ImagePart(data="data:image/png;base64,aGk=", media_type="image/jpeg"),
+        FilePart(data="data:text/plain;base64,aGk=", media_type="application/octet-stream", filename="a.txt"),
+        FilePart(data="data:application/pdf;base64,cGRm", media_type="application/pdf", filename="a.pdf"),
+    )
+    (message,) = msgspec.json.decode(msgspec.json.encode(chat_body(prompt(UserSaid(content=parts)), FAILURES)))["messages"]
+    picture, text, document = message["content"]
+    assert picture["image_url"]["url"] == "data:image/png;base64,aGk="
+    assert text == {"type": "text", "text": "a.txt:\nhi"}
+    assert document["file"]["file_data"] == "data:application/pdf;base64,cGRm"
+
+
+@pytest.mark.parametrize("speech_only", [False, True])
+def test_a_model_is_asked_to_go_on_with_what_it_has_begun(speech_only: bool) -> None:
+    begun = structs.replace(prompt(), begun="The answer is ")
+    body = chat_body(begun, FAILURES, speech_only=speech_only)
+    assert body["messages"] == [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "The answer is"},
+        {"role": "user", "content": GO_ON},
+    ]
+    assert chat_body(structs.replace(begun, begun=" \n"), FAILURES)["messages"] == [{"role": "user", "content": "hi"}]

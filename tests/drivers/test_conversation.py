@@ -1,5 +1,9 @@
-from agentvm.drivers.base import AssistantSaid, Prompt, ToolsAnswered, UserSaid
-from agentvm.drivers.conversation import most_tokens, share_window, tell, weigh
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Prompt, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.conversation import estimate_input, share_window, tell, weigh
+from agentvm.drivers.weighing import most_input
+from agentvm.model.message import FilePart
 from agentvm.testing.conformance.records import EVERY_KIND
 
 
@@ -21,4 +25,15 @@ def test_what_is_told_has_a_weight_and_never_more_tokens_than_that_allows() -> N
     told = tell(EVERY_KIND)
     prompt = Prompt(model="m", conversation=told, max_tokens=1, system="s" * 300)
     assert weigh(()) == 0
-    assert 1_600 < weigh(told) < most_tokens(prompt)
+    assert 1_600 < weigh(told) < estimate_input(prompt) < most_input(prompt, driver="anthropic", window=200_000)
+
+
+def test_what_a_provider_reads_includes_the_tools() -> None:
+    prompt = Prompt(model="m", conversation=(UserSaid(content="hi"),), max_tokens=1)
+    tools = (ToolSpec(name="look", description="d" * 300, input_schema={"type": "object"}),)
+    assert estimate_input(msgspec.structs.replace(prompt, tools=tools)) > estimate_input(prompt) + 100
+
+
+def test_a_document_by_url_does_not_weigh_what_its_address_does() -> None:
+    file = FilePart(data="https://example.org/a.pdf", media_type="application/pdf")
+    assert weigh((UserSaid(content=(file,)),)) > 10_000

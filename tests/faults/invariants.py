@@ -23,23 +23,27 @@ def check_events(events: Sequence[Frame]) -> None:
 
 
 def check_texts(events: Sequence[Frame], *, disk_failed: bool = False) -> None:
-    """The deltas of every message that was finished are its text.
+    """The deltas of every message that was finished are its text, with what it begins with after a restart.
 
-    When the disk refuses, the last deltas were never told; the message that is stored once it works again has them.
+    A client that knows nothing of restarts, and appends every delta until a message is finished, reads the same. When the
+    disk refuses, the last deltas were never told; the message that is stored once it works again has them.
     """
     said: dict[str, str] = {}
-    speaking = ""
+    speaking, appended = "", ""
     for event in events:
         match event["type"]:
             case "message_start":
                 speaking = event["data"]["messageId"]
-                said[speaking] = ""
+                said[speaking] = event["data"].get("text", "")
             case "text_delta":
                 said[speaking] += event["data"]["text"]
+                appended += event["data"]["text"]
             case "assistant_message":
                 text = "".join(part["text"] for part in event["data"]["content"] if part["type"] == "text")
                 deltas = said.get(event["data"]["id"], "")
                 assert deltas == text or (disk_failed and text.startswith(deltas)), event
+                assert appended == text or disk_failed, event
+                appended = ""
             case _:
                 pass
 

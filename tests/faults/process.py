@@ -21,8 +21,9 @@ WAIT = 30.0
 class Server:
     """Comes back on the same port with the same data."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, program: str = "tests.faults.server", *arguments: str) -> None:
         self._data_dir = data_dir
+        self._program, self._arguments = program, arguments
         self._process: anyio.abc.Process | None = None
         self.port = 0
 
@@ -36,7 +37,8 @@ class Server:
         return self._process.pid
 
     async def start(self, grace: float = 0.0) -> None:
-        command = [sys.executable, "-m", "tests.faults.server", str(self.port), str(self._data_dir), str(grace)]
+        arguments = self._arguments or (str(grace),)
+        command = [sys.executable, "-m", self._program, str(self.port), str(self._data_dir), *arguments]
         path = os.pathsep.join((str(ROOT), str(ROOT / "src")))
         with anyio.fail_after(WAIT):
             self._process = await anyio.open_process(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, stderr=None)
@@ -71,6 +73,12 @@ def rss(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def peak_rss(pid: int) -> int:
+    """The most bytes of memory that the process has ever had in use."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
 OPENED_LATE = 4
 """Files that the database's readers open when they are first used, which may be at any time."""
 
@@ -86,8 +94,9 @@ async def until(done: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def open_server(data_dir: Path) -> AsyncIterator[Server]:
-    server = Server(data_dir)
+async def open_server(data_dir: Path, program: str = "tests.faults.server", *arguments: str) -> AsyncIterator[Server]:
+    """`arguments` take the place of the grace that a server of this program is started with."""
+    server = Server(data_dir, program, *arguments)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.stop)
         await server.start()

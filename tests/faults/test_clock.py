@@ -62,7 +62,8 @@ async def test_f14_a_jump_of_the_clock_ends_no_turn_and_changes_no_order(
         await jump_within_turns(alice, record["imageId"], play, lambda: clock.jump(seconds))
         ends = [event["data"] for event in alice.events if event["type"] == "turn_response"]
         assert [end["outcome"] for end in ends] == ["completed"] * 4
-        assert min(end["duration"] for end in ends) >= 0
+        # No turn took an hour, or less than no time, whatever the clock on the wall says.
+        assert all(0 <= end["duration"] < 60_000 for end in ends)
         heard = [event for event in alice.events if "cursor" in event]
     # The server may have been restarted by whoever set the clock.
     clock.jump(-seconds)
@@ -93,7 +94,7 @@ async def test_f14_no_deadline_is_lost_or_early_when_the_clock_jumps(
         # By the clock on the wall the turn took a day, or ended before it began.
         assert anyio.current_time() - began >= 0.5
         assert [event["data"]["code"] for event in alice.events if event["type"] == "error_occurred"] == ["timeout"]
-        assert end["data"]["duration"] >= 0
+        assert 500 <= end["data"]["duration"] < 60_000
         # The heartbeat went on: the connection is alive.
         await alice.settle()
 

@@ -7,6 +7,8 @@ from agentvm.model.attachment import (
     check_media_type,
     check_name,
     is_digest,
+    is_text,
+    is_url,
     reference_to,
     references,
     referred,
@@ -80,3 +82,12 @@ def test_names_that_cannot_be_shown_are_refused(text: str) -> None:
 def test_names_are_kept_as_they_are() -> None:
     assert check_name(None) is None
     assert check_name('北京 "x".png') == '北京 "x".png'
+
+
+def test_an_address_is_told_from_content_and_text_from_other_files() -> None:
+    assert [is_url(data) for data in ("https://a.test/x.pdf", "http://a.test", "aHR0cHM6", "attachment:sha256:0")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    assert is_text("text/csv; charset=utf-8")
+    assert is_text("application/vnd.api+json")
+    assert not is_text("application/pdf")

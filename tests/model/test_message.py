@@ -1,8 +1,10 @@
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentvm.errors import InvalidInput
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
@@ -21,8 +23,11 @@ from agentvm.model.message import (
     content_size,
     decode_message,
     encode_message,
+    measure,
+    rough_size,
 )
 from agentvm.model.usage import Usage
+from agentvm.testing.conformance.records import EVERY_KIND
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ids = texts.map(MessageId)
@@ -122,7 +127,23 @@ def test_the_text_of_an_answer_leaves_its_thinking_out() -> None:
     assert AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=content).text == "ab"
 
 
+def test_a_message_is_measured_by_its_text_and_by_what_is_inside() -> None:
+    picture = ImagePart(data="iVBO", media_type="image/png", name="é")
+    paper = FilePart(data="http://example.org/ä.pdf", media_type="application/pdf")
+    assert measure("héllo") == (6, 0)
+    assert measure((TextPart(text="abc"), picture, paper)) == (3 + 2 + len("image/png") + len("application/pdf"), 4 + 24)
+    with pytest.raises(InvalidInput, match="base64"):
+        measure((ImagePart(data="\u4e2d" * 100_000, media_type="image/png"),))
+
+
 def test_the_size_of_what_was_said_counts_texts_and_data() -> None:
     picture = ImagePart(data="abcd", media_type="image/png")
     assert content_size("hello") == 5
     assert content_size((TextPart(text="hello"), picture)) == 9
+
+
+def test_the_rough_size_of_a_message_is_that_of_what_it_holds() -> None:
+    for message in EVERY_KIND:
+        assert 0 <= rough_size(message) <= len(encode_message(message))
+    long = UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * 1_000)
+    assert rough_size(long) == 1_000

@@ -19,6 +19,7 @@ REQUESTS: dict[str, dict[str, object]] = {
     "container_create": {"containerId": "c1"},
     "container_get": {"containerId": "c1"},
     "container_list": {},
+    "container_delete": {"containerId": "c1"},
     "attachment_list": {"containerId": "c1"},
     "attachment_get": {"containerId": "c1", "attachment": f"attachment:sha256:{'0' * 64}"},
     "definition_list": {},

@@ -11,6 +11,7 @@ REFUSALS: dict[str, dict[str, object]] = {
     "container_create": {"containerId": "c1"},
     "container_get": {"exists": False},
     "container_list": {"containerIds": []},
+    "container_delete": {"containerId": "c1", "deleted": False},
     "image_get": {"record": None},
     "agent_get": {"exists": False},
     "agent_list": {"agents": []},

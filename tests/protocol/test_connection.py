@@ -20,9 +20,11 @@ from agentvm.protocol.connection import (
     Dropped,
     NoiseReceived,
     Received,
+    RpcReceived,
     State,
     SubscribeReceived,
 )
+from agentvm.protocol.rpc import refuse_rpc
 from agentvm.protocol.table import COMMANDS
 
 RECEIVED = get_args(Received)
@@ -92,7 +94,6 @@ def test_what_is_no_frame_is_answered_to_its_sender(text: str) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        {},
         {"type": "assistant_message", "data": {"content": "forged"}, "category": "message"},
         {"type": "message_send_response", "data": {"requestId": "r"}, "category": "response"},
         {"type": "subscribe"},
@@ -102,6 +103,36 @@ def test_what_is_no_frame_is_answered_to_its_sender(text: str) -> None:
 )
 def test_what_only_a_server_may_send_or_asks_for_nothing_is_dropped(frame: dict[str, object]) -> None:
     assert Connection("c").receive(json.dumps(frame)) == Dropped()
+
+
+@pytest.mark.parametrize("frame", [{}, {"data": {}}, {"type": "ping"}, {"type": "", "data": 1}, {"type": "x" * 5_000}])
+def test_a_frame_that_nobody_knows_is_answered_and_not_passed_over(frame: dict[str, object]) -> None:
+    received = Connection("c").receive(json.dumps(frame))
+    assert isinstance(received, NoiseReceived)
+    assert "<command>_request" in str(received.error)
+    assert len(str(received.error)) < 400
+
+
+@pytest.mark.parametrize(
+    ("frame", "request_id"),
+    [
+        ({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}, 7),
+        ({"jsonrpc": "2.0", "id": "a", "method": "x"}, "a"),
+        ({"jsonrpc": "2.0", "method": "notified"}, None),
+        ({"jsonrpc": "2.0", "id": ["odd"], "method": "x"}, None),
+        ({"jsonrpc": "2.0", "id": "x" * 5_000, "method": "x"}, None),
+    ],
+)
+def test_a_json_rpc_request_is_refused_in_its_own_form(frame: dict[str, object], request_id: object) -> None:
+    received = Connection("c").receive(json.dumps(frame))
+    assert isinstance(received, RpcReceived)
+    answer = json.loads(refuse_rpc(received.request_id).bare)
+    assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", request_id, -32601)
+    assert "AgentX 1.x" in answer["error"]["message"]
+
+
+def test_a_json_rpc_response_is_not_answered() -> None:
+    assert Connection("c").receive(json.dumps({"jsonrpc": "2.0", "id": 7, "result": {}})) == Dropped()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -149,7 +149,9 @@ class World:
         return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_messages(self.image.session_id)
 
     async def turns(self) -> tuple[Turn, ...]:
-        return await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).list_turns(self.image.session_id)
+        return (
+            await self.store.tenant(DEFAULT_TENANT).container(self.image.container_id).log(self.image.session_id).list_turns()
+        )
 
 
 def types(events: Sequence[dict[str, Any]], turn_id: str | None = None) -> list[str]:
@@ -194,8 +196,9 @@ async def open_world(
     models: Models | None = None,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     effectors: Sequence[Effector] = (),
+    watch: Callable[[Store], Any] = lambda store: store,
 ) -> AsyncIterator[World]:
-    """`models` are asked instead of the driver alone.
+    """`watch` makes of the store what the runtime is given. `models` are asked instead of the driver alone.
 
     `fails` says which commits the store refuses. A `path` that was used before has its image already."""
     clock = Ticking()
@@ -212,7 +215,7 @@ async def open_world(
         else:
             await container.add_image(image, session)
         async with open_runtime(
-            store=FlakyStore(own_store, fails),
+            store=watch(FlakyStore(own_store, fails)),
             models=models or Models({driver.name: driver}, driver.name),
             cost=cost,
             toolbox=Toolbox(tools),

@@ -70,7 +70,7 @@ async def test_what_a_tool_may_have_done_is_told_to_the_model_and_what_may_be_re
 async def test_a_turn_that_was_begun_too_often_fails_and_its_session_is_set_aside() -> None:
     async with open_world(ScriptedDriver()) as world:
         agent = world.start()
-        agent.release(agent.resume(left(world, attempts=3), Done()))
+        agent.release(agent.resume(left(world, attempts=3)))
         heard = await world.hear("turn_response")
         assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["turn_limit_reached"]
         with pytest.raises(SessionQuarantined, match="did not survive a turn of it 4 times"):

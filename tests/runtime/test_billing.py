@@ -1,6 +1,7 @@
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.runtime.fixtures import World, left, open_world, tool
 
@@ -11,7 +12,7 @@ from agentvm.events.base import Scope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
-from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 from agentvm.runtime.billing import Bill, Unmetered
 from agentvm.runtime.recovery import Cut, Done
@@ -29,6 +30,7 @@ class Till:
     planned: list[Planned] = field(default_factory=list)
     open: int = 0
     warnings: tuple[QuotaWarning, ...] = ()
+    most_output: int | None = None
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "Till":
         if len(self.planned) >= self.most and not force:
@@ -105,7 +107,8 @@ async def test_a_turns_price_is_that_of_its_calls_and_the_ledger_has_each() -> N
         assert till.open == 0
         # More than the prompt can have is set aside, and what the answer may have.
         assert [planned.most_output for planned in till.planned] == [4_096, 4_096]
-        assert all(planned.most_input > 1_000 for planned in till.planned)
+        assert all(planned.most_input > 600 for planned in till.planned)
+        assert [planned.least_output for planned in till.planned] == [256, 256]
         assert (await world.turns())[0].user_id == "alice"
 
 
@@ -136,8 +139,8 @@ async def test_a_call_that_was_cut_off_is_billed_for_what_it_used(how: str) -> N
 
 async def test_a_call_whose_commit_was_lost_is_billed_all_the_same_and_once() -> None:
     till = Till()
-    # The first commit takes the message, the second would take the answer.
-    async with open_world(ScriptedDriver(), meter=till, fails=lambda number: number == 2) as world:
+    # The first commit takes the message, the second says that the model is asked, the third would take the answer.
+    async with open_world(ScriptedDriver(), meter=till, fails=lambda number: number == 3) as world:
         agent = world.start()
         await world.say(agent, "go")
         end = (await world.hear("turn_response"))[-1]["data"]
@@ -145,6 +148,78 @@ async def test_a_call_whose_commit_was_lost_is_billed_all_the_same_and_once() ->
         assert end["outcome"] == "failed"
         (entry,) = await entries(world)
         assert (entry.price, till.open) == (end["price"], 0)
+
+
+async def test_a_call_is_not_made_when_it_cannot_be_committed_that_it_is() -> None:
+    till, driver = Till(), ScriptedDriver()
+    async with open_world(driver, meter=till, fails=lambda number: number == 2) as world:
+        agent = world.start()
+        await world.say(agent, "go")
+        end = (await world.hear("turn_response"))[-1]["data"]
+        await agent.rest()
+        assert (end["outcome"], end["price"], till.open) == ("failed", 0, 0)
+        assert (driver.prompts, await entries(world)) == ([], [])
+
+
+async def asked(world: World, turn_id: str) -> list[AskedCall]:
+    return list(await world.store.accounts(DEFAULT_TENANT).asked.of_turn(turn_id))
+
+
+async def prompted(driver: ScriptedDriver) -> None:
+    with anyio.fail_after(5):
+        while not driver.prompts:
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_that_a_model_is_asked_is_stored_before_it_is_and_forgotten_with_the_answer() -> None:
+    gate = anyio.Event()
+    driver = ScriptedDriver(lambda prompt: [Pause(gate), *reply("done")])
+    async with open_world(driver, meter=Till()) as world:
+        agent = world.start()
+        accepted = await agent.receive("what is asked", None, UserId("alice"))
+        agent.release(accepted)
+        await prompted(driver)
+        turn_id = accepted.state.turn_id
+        (call,) = await asked(world, turn_id)
+        assert (call.driver, call.user_id, call.turn_id) == ("scripted", "alice", turn_id)
+        assert call.key == f"{call.call_id}.1"
+        assert call.input_tokens > 0
+        gate.set()
+        await world.hear("turn_response")
+        assert await asked(world, turn_id) == []
+        (entry,) = await entries(world)
+        assert entry.key == call.call_id
+
+
+async def test_a_call_that_is_stopped_before_it_is_answered_is_billed_for_what_was_sent() -> None:
+    till = Till()
+    driver = ScriptedDriver(lambda prompt: [Pause(anyio.Event()), *reply("never")])
+    async with open_world(driver, meter=till) as world:
+        agent = world.start()
+        turn_id = await world.say(agent, "word " * 300)
+        await prompted(driver)
+        agent.cancel(await agent.interrupt())
+        end = (await world.hear("turn_response"))[-1]["data"]
+        (entry,) = await entries(world)
+        assert (entry.usage.estimated, entry.usage.output_tokens) == (True, 0)
+        assert entry.usage.input_tokens > 450
+        assert (end["price"], end["usage"]["inputTokens"], till.open) == (entry.price, entry.usage.input_tokens, 0)
+        assert await asked(world, turn_id) == []
+
+
+@pytest.mark.parametrize("unanswered", [True, False])
+async def test_a_call_that_fails_without_an_answer_is_billed_unless_the_provider_has_refused_it(*, unanswered: bool) -> None:
+    error = ProviderOverloaded("busy")
+    error.unanswered = unanswered
+    till = Till()
+    async with open_world(ScriptedDriver(lambda prompt: [error]), meter=till) as world:
+        turn_id = await world.say(world.start(), "go")
+        end = (await world.hear("turn_response"))[-1]["data"]
+        found = await entries(world)
+        assert (end["outcome"], till.open) == ("failed", 0)
+        assert end["price"] == sum(entry.price or 0 for entry in found)
+        assert len(found) == (len(till.planned) if unanswered else 0)
+        assert await asked(world, turn_id) == []
 
 
 async def test_a_call_that_may_not_be_made_ends_the_turn_with_the_reason() -> None:
@@ -155,6 +230,15 @@ async def test_a_call_that_may_not_be_made_ends_the_turn_with_the_reason() -> No
         heard = await world.hear("turn_response")
         assert [event["data"]["code"] for event in heard if event["type"] == "error_occurred"] == ["quota_exceeded"]
         assert len(await entries(world)) == 1
+
+
+async def test_the_answer_is_capped_to_what_is_left() -> None:
+    till = Till(most_output=300)
+    driver = ScriptedDriver()
+    async with open_world(driver, meter=till) as world:
+        await world.say(world.start(), "go")
+        await world.hear("turn_response")
+        assert [prompt.max_tokens for prompt in driver.prompts] == [300]
 
 
 async def test_a_warning_is_told_to_the_session() -> None:

@@ -3,7 +3,7 @@ from tests.runtime.fixtures import open_world, tool
 
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, Step, reply, tool_calls
-from agentvm.errors import TurnLimitReached
+from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
 from agentvm.model.money import NANO
 from agentvm.model.usage import Usage

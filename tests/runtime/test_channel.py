@@ -4,7 +4,21 @@ import pytest
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
-from agentvm.runtime.channel import GOING_AWAY, GONE, LARGE, MAX_BYTES, MAX_FRAMES, MAX_LARGE, TOO_SLOW, Channel
+from agentvm.runtime import channel as channel_module
+from agentvm.runtime.channel import (
+    GOING_AWAY,
+    GONE,
+    LARGE,
+    MAX_BYTES,
+    MAX_FRAMES,
+    MAX_LARGE,
+    MAX_UNREAD_BYTES,
+    SERVER_BUSY,
+    TOO_SLOW,
+    Channel,
+)
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.charge import FREE_BYTES
 
 pytestmark = pytest.mark.anyio
 
@@ -120,3 +134,92 @@ async def test_a_mirror_hears_everything_with_a_bound_of_its_own() -> None:
         await take(channel)
     assert channel.closing is None
     assert mirror.closing is TOO_SLOW
+
+
+def charged(budget: ByteBudget) -> Channel:
+    return Channel(Principal(tenant_id=DEFAULT_TENANT), budget)
+
+
+async def test_what_waits_is_charged_until_who_took_it_takes_again() -> None:
+    budget = ByteBudget()
+    channel = charged(budget)
+    channel.send(Frame("x" * FREE_BYTES))
+    assert budget.reserved == 0
+    channel.send(Frame("x" * 500_000))
+    assert budget.reserved >= channel.unread == FREE_BYTES + 500_000
+    await take(channel)
+    assert budget.reserved >= 500_000
+    channel.send(Frame("next"))
+    await take(channel)
+    assert (budget.reserved, channel.unread) == (0, 4)
+
+
+async def test_a_text_that_is_not_ascii_is_charged_for_what_it_takes() -> None:
+    channel = charged(ByteBudget())
+    channel.send(Frame("\u4e2d" * 100_000))
+    assert channel.unread == 400_000
+
+
+async def test_a_frame_that_there_is_no_room_for_ends_the_channel_and_frees_what_waits() -> None:
+    budget = ByteBudget(total_bytes=1_000_000)
+    channel, other = charged(budget), charged(budget)
+    channel.send(Frame("x" * 700_000))
+    assert not other.offer(Frame("x" * 700_000))
+    before = other.closing
+    for one in (other, channel):
+        one.send(Frame("x" * 700_000))
+    assert (before, other.closing, channel.closing) == (None, SERVER_BUSY, SERVER_BUSY)
+    assert budget.reserved == 0
+
+
+async def test_a_peer_that_is_gone_holds_nothing() -> None:
+    budget = ByteBudget()
+    channel = charged(budget)
+    channel.send(Frame("x" * 500_000))
+    await take(channel)
+    channel.send(Frame("x" * 500_000))
+    channel.release()
+    assert (budget.reserved, channel.unread) == (0, 0)
+
+
+async def test_a_command_waits_until_the_peer_has_read_enough() -> None:
+    channel = charged(ByteBudget())
+    with anyio.fail_after(5):
+        await channel.read()
+        channel.send(Frame("x" * (MAX_UNREAD_BYTES + 1)))
+        passed: list[str] = []
+
+        async def wait() -> None:
+            await channel.read()
+            passed.append("read")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            await take(channel)
+            await anyio.wait_all_tasks_blocked()
+            assert passed == []
+            tasks.start_soon(channel.take)
+            await anyio.wait_all_tasks_blocked()
+            assert passed == ["read"]
+            channel.send(Frame("the end"))
+    assert channel.closing is None
+
+
+async def test_a_peer_that_reads_nothing_for_long_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "UNREAD_SECONDS", 0.01)
+    channel = charged(ByteBudget())
+    channel.send(Frame("x" * (MAX_UNREAD_BYTES + 1)))
+    with anyio.fail_after(5):
+        await channel.read()
+    assert channel.closing is TOO_SLOW
+
+
+async def test_who_waits_for_a_peer_to_read_hears_of_its_end() -> None:
+    channel = charged(ByteBudget())
+    channel.send(Frame("x" * (MAX_UNREAD_BYTES + 1)))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(channel.read)
+            await anyio.wait_all_tasks_blocked()
+            channel.close(GONE)

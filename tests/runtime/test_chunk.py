@@ -11,12 +11,22 @@ from agentvm.drivers.scripted import reply
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.message import MessageEvent
 from agentvm.events.state import ToolCompleted
-from agentvm.events.stream import TextDelta
+from agentvm.events.stream import MessageStart, MessageStop, TextDelta
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.message import Message, encode_message
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime import turn
-from agentvm.runtime.chunk import decode_events, encode_chunk, encode_events, named_messages, open_chunk
+from agentvm.runtime.chunk import (
+    decode_events,
+    decode_some,
+    encode_chunk,
+    encode_events,
+    first_seq,
+    join_events,
+    last_seq,
+    named_messages,
+    open_chunk,
+)
 
 TURN = TurnId("turn_1")
 
@@ -76,6 +86,24 @@ def test_a_turn_cut_anywhere_comes_back_from_its_parts(calls: list[list[ModelOut
     known = messages_of(events)
     back = [event for part in parts for event in decode_events(encode_events(part), DEFAULT_TENANT, known)]
     assert frames(back) == frames(events)
+
+
+@given(st.lists(model_calls(), min_size=1, max_size=3), st.data())
+def test_parts_are_joined_without_any_message(calls: list[list[ModelOutput]], data: st.DataObject) -> None:
+    events = numbered(play(calls), step=3)
+    at = data.draw(st.integers(0, len(events)))
+    parts = [encode_events(part) for part in (events[:at], events[at:]) if part]
+    joined = join_events(parts)
+    assert (first_seq(joined), last_seq(joined)) == (1, len(events))
+    assert decode_events(joined, DEFAULT_TENANT, messages_of(events)) == events
+
+
+@given(st.lists(model_calls(), min_size=1, max_size=3))
+def test_some_kinds_of_events_are_read_without_any_message(calls: list[list[ModelOutput]]) -> None:
+    events = numbered(play(calls))
+    kinds = (MessageStart, MessageStop)
+    found = decode_some(encode_events(events), DEFAULT_TENANT, kinds)
+    assert found == [event for event in events if isinstance(event.data, kinds)]
 
 
 @given(json_objects | st.floats(allow_nan=False, allow_infinity=False) | texts | st.none() | st.integers(-(2**80), 2**80))

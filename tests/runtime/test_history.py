@@ -3,10 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.runtime.history import edit, in_order, keep_to, regenerate, take_from, up_to
+from agentvm.runtime.history import edit, in_order, keep_to, regenerate, select, take_from, up_to
 
 
 def asked(turn: int) -> Message:
@@ -87,3 +88,10 @@ def test_what_stays_and_what_is_taken_are_the_history_in_order(told: list[tuple[
         stays = tuple(one.id for one in up_to(history, place))
         assert stays + keep_to(place)(history).taken == tuple(ordered)
         assert stays[:-1] + take_from(place)(history).taken == tuple(ordered)
+
+
+def test_what_lies_beyond_what_was_read_is_said_to_be_too_far_back() -> None:
+    with pytest.raises(HistoryTooLarge, match="fork the session"):
+        select(keep_to(MessageId("u9")), [asked(1)], True)
+    with pytest.raises(NotFound):
+        select(keep_to(MessageId("u9")), [asked(1)], False)

@@ -23,7 +23,8 @@ from agentvm.model.usage import Usage
 from agentvm.runtime import journal as journal_module
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.journal import Journal, open_journal
-from agentvm.runtime.session_log import SessionLog, read_tails
+from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.tails import read_tails
 from agentvm.storage.base import Store
 from agentvm.storage.sqlite import open_store
 
@@ -118,11 +119,11 @@ async def test_messages_and_turns_are_rows_when_their_events_are_told() -> None:
         container = desk.store.tenant(DEFAULT_TENANT).container(C1)
         log = await desk.open()
         await desk.emit(log, UserMessage(message=HELLO), begin())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.turn_id, turn.outcome, turn.attempts, turn.accepted_at) == (ONE, None, 0, 10)
         again = TurnResumed(turn_id=ONE, message_id=MessageId("m1"), attempt=2, timestamp=20)
         await desk.emit(log, again, TextDelta(text="x"), SilentMessage(message=EMPTY), end())
-        (turn,) = await container.list_turns(log.session_id)
+        (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.outcome, turn.attempts, turn.usage, turn.ended_at) == ("completed", 2, USAGE, 25)
         assert await container.list_messages(log.session_id) == (HELLO, EMPTY)
         assert desk.cursors() == [1, 2, 3, 4, 5]
@@ -157,6 +158,28 @@ async def test_an_entry_is_kept_while_any_session_needs_it_and_not_longer() -> N
         assert await desk.store.read_journal() == ()
         await desk.emit(two, begin(TWO), turn_id=TWO)
         assert len(await desk.store.read_journal()) == 1
+
+
+async def test_what_a_deleted_session_has_in_the_journal_is_dropped_though_no_turn_ends() -> None:
+    async with open_desk() as desk:
+        one = await desk.open()
+        await desk.emit(one, begin(), TextDelta(text="what was said"))
+        desk.journal.forget(DEFAULT_TENANT, one.session_id)
+        with anyio.fail_after(5):
+            while await desk.store.read_journal():
+                await anyio.lowlevel.checkpoint()
+
+
+async def test_what_another_session_has_in_the_journal_stays_when_one_is_deleted() -> None:
+    async with open_desk() as desk:
+        one, two = await desk.open(), await desk.open(desk.other)
+        await desk.emit(one, begin(), TextDelta(text="what was said"))
+        await desk.emit(two, begin(TWO), turn_id=TWO)
+        desk.journal.forget(DEFAULT_TENANT, one.session_id)
+        with anyio.fail_after(5):
+            while (await desk.store.read_journal())[0][0] != two.entry:
+                await anyio.lowlevel.checkpoint()
+        assert [log.session_id for log in await read_tails(desk.store)] == [two.session_id]
 
 
 async def test_what_happens_outside_a_turn_goes_straight_into_the_log() -> None:

@@ -12,9 +12,11 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
 from agentvm.runtime import channel as channel_module
-from agentvm.runtime.channel import FAILED, GOING_AWAY, MAX_FRAMES, Channel
+from agentvm.runtime import outlet as outlet_module
+from agentvm.runtime.channel import FAILED, GOING_AWAY, MAX_FRAMES, SERVER_BUSY, Channel
 from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.replay import Missed
+from agentvm.sharing.byte_budget import ByteBudget
 
 pytestmark = pytest.mark.anyio
 
@@ -183,3 +185,39 @@ async def test_the_past_of_many_sessions_leaves_room_for_replies(monkeypatch: py
         assert [len(frames) for frames in got] == [len(page) + 1] * 4
         # Each session in its turn: the one that is not done comes last.
         assert [subscription.session_id for subscription in channel.lagging] == [image.session_id]
+
+
+async def behind_a_full_server(world: World, budget: ByteBudget) -> tuple[Channel, Outlet]:
+    """A peer that has missed a large message, of a tenant whose share others hold."""
+    await world.say(world.start(), "x" * 100_000)
+    await world.hear("turn_response")
+    channel = Channel(Principal(tenant_id=DEFAULT_TENANT), budget)
+    world.runtime.broadcaster.attach(channel)
+    world.runtime.broadcaster.subscribe(channel, world.image.container_id, world.image.session_id, 0)
+    assert budget.reserve(DEFAULT_TENANT, budget.share_bytes)
+    return channel, Outlet(channel, world.runtime.replay, lambda: 1)
+
+
+async def test_a_peer_that_is_behind_waits_for_room_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet_module, "RETRY_SECONDS", 0.01)
+    budget = ByteBudget()
+    async with open_world(ScriptedDriver()) as world:
+        channel, outlet = await behind_a_full_server(world, budget)
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(take_all, outlet, channel)
+                await anyio.wait_all_tasks_blocked()
+                assert channel.lagging
+                budget.release(DEFAULT_TENANT, budget.share_bytes)
+        assert (channel.lagging, channel.closing) == ({}, None)
+
+
+async def test_a_peer_that_finds_no_room_in_memory_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(outlet_module, "ROOM_SECONDS", 0.02)
+    async with open_world(ScriptedDriver()) as world:
+        channel, outlet = await behind_a_full_server(world, ByteBudget())
+        with anyio.fail_after(5):
+            while await outlet.take():
+                pass
+        assert channel.closing is SERVER_BUSY

@@ -1,4 +1,7 @@
-from agentvm.model.ids import MessageId, TurnId
+from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.stream import MessageStart, MessageStop, TextDelta, ToolUseStop
+from agentvm.events.turn import TurnResumed
+from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.model.message import (
     AssistantMessage,
     Message,
@@ -11,7 +14,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.usage import Usage
-from agentvm.runtime.recovery import Done, review
+from agentvm.runtime.recovery import Done, Partial, find_partial, review
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 SPENT = Usage(input_tokens=3, output_tokens=5)
@@ -70,3 +73,27 @@ def test_other_turns_do_not_count() -> None:
 
 def test_every_finished_step_was_paid_for() -> None:
     assert review([user(), step("a"), step("b")], ONE).usage == SPENT + SPENT
+
+
+def told(*said: EventData, turn_id: TurnId = ONE) -> list[Event]:
+    return [Event(data=data, scope=Scope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT) for data in said]
+
+
+def start(message_id: str, text: str | None = None) -> EventData:
+    return MessageStart(message_id=message_id, model="m", text=text)
+
+
+def test_a_message_that_was_not_finished_is_what_was_heard_of_it() -> None:
+    asked = ToolUseStop(tool_call_id="c1", tool_name="t", input={})
+    events = told(start("a"), TextDelta(text="x"), MessageStop(stop_reason="tool_use"), start("b"), TextDelta(text="y"), asked)
+    assert find_partial(events, ONE) == Partial(MessageId("b"), "y", ("c1",))
+    assert find_partial(told(start("a"), TextDelta(text="x"), turn_id=TWO), ONE) is None
+    assert find_partial([*events, *told(MessageStop(stop_reason="end_turn"))], ONE) is None
+
+
+def test_what_was_heard_before_one_restart_was_heard_before_the_next() -> None:
+    resumed = TurnResumed(turn_id=ONE, message_id=MessageId("u"), attempt=1, timestamp=1)
+    events = told(start("a"), TextDelta(text="x"), resumed)
+    assert find_partial(events, ONE) == Partial(MessageId("a"), "x")
+    events += told(start("b", "x"), TextDelta(text="y"), resumed)
+    assert find_partial(events, ONE) == Partial(MessageId("b"), "xy")

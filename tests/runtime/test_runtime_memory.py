@@ -7,19 +7,17 @@ import anyio
 import anyio.lowlevel
 import apsw
 import pytest
-from msgspec import structs
-from tests.runtime.fixtures import World, left, open_world, tool, types
+from tests.runtime.fixtures import World, open_world, tool, types
 
 from agentvm.blueprint.image import new_session
 from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted
 from agentvm.drivers.models import Models
 from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply, tool_calls
 from agentvm.errors import StoreFailed
-from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId, id_factory
+from agentvm.model.ids import DEFAULT_TENANT, SessionId, id_factory
 from agentvm.model.limits import Limits
 from agentvm.runtime import journal
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.recovery import Done
 from agentvm.runtime.roster import Sleeper
 from agentvm.runtime.runtime import open_runtime
 from agentvm.runtime.tools import Toolbox
@@ -172,7 +170,7 @@ async def test_a_history_that_cannot_be_read_sets_its_session_aside_and_others_g
             while await world.store.list_unfinished():
                 await anyio.lowlevel.checkpoint()
         outcomes = [
-            [turn.outcome for turn in await container.list_turns(session_id)]
+            [turn.outcome for turn in await container.log(session_id).list_turns()]
             for session_id in (world.image.session_id, other.session_id)
         ]
         assert outcomes == [["completed"], ["failed"]]
@@ -249,21 +247,3 @@ async def test_a_part_of_the_log_that_cannot_be_read_is_lost_and_said_to_be(tmp_
         assert (missed.lost, missed.events) == (True, [])
         turn_id = await world.say(world.start(), "two")
         await world.hear("turn_response", turn_id=turn_id)
-
-
-async def test_suspects_wait_until_the_one_before_has_ended() -> None:
-    gate = anyio.Event()
-    async with open_world(ScriptedDriver(lambda prompt: [*HEAD, Pause(gate), *reply("whole")[2:]])) as world:
-        agents = [world.runtime.start_agent(DEFAULT_TENANT, world.image, SessionId(f"s{n}"))[0] for n in range(2)]
-        container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
-        for agent in agents:
-            await container.add_session(new_session(world.image, agent.session_id, None, 1))
-            turn_id = TurnId(f"turn_{agent.session_id}")
-            about = structs.replace(left(world, attempts=2), session_id=agent.session_id, turn_id=turn_id)
-            world.runtime._suspects.append((agent, agent.resume(about, Done())))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.runtime._release_suspects)
-            await world.hear("text_delta")
-            assert types(world.heard).count("turn_resumed") == 1
-            gate.set()
-            await world.hear("turn_response", times=2)

@@ -4,13 +4,14 @@ from tests.runtime.fixtures import open_world
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
-from agentvm.events.message import SilentMessage
+from agentvm.events.message import SilentMessage, UserMessage
 from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE
-from agentvm.runtime.session_log import SessionLog, pack, read_tails
+from agentvm.runtime.session_log import TAIL_MAX_BYTES, SessionLog, pack
+from agentvm.runtime.tails import read_tails
 
 ONE, TWO = TurnId("turn_1"), TurnId("turn_2")
 
@@ -93,6 +94,24 @@ def test_a_long_tail_with_a_stop_waits_for_the_end_of_the_turn() -> None:
     assert log.foldable(1)
     log.number([stop(ONE), end(ONE)], Scope(), 1)
     assert log.foldable(1_000)
+
+
+def said(size: int) -> EventData:
+    return UserMessage(message=model.UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * size))
+
+
+def test_a_heavy_tail_does_not_wait_for_the_end_of_the_turn() -> None:
+    log = fresh()
+    log.number([begin(ONE), said(TAIL_MAX_BYTES)], Scope(), 1)
+    assert not log.foldable(1_000)
+    log.committed = log.head
+    log.number([said(1)], Scope(), 1)
+    assert log.foldable(1_000)
+    log.take_back()
+    assert not log.foldable(1_000)
+    log.number([said(1), said(5)], Scope(), 1)
+    log.fold(3)
+    assert ([event.seq for event in log.tail], log.weight) == ([4], 5)
 
 
 @pytest.mark.anyio

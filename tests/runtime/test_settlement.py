@@ -1,11 +1,14 @@
 import pytest
-from tests.runtime.fixtures import left, open_world
+from tests.runtime.fixtures import World, left, open_world
 from tests.runtime.test_billing import Till, entries
 
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.model.ids import MessageId
+from agentvm.model.ids import DEFAULT_TENANT, MessageId
+from agentvm.model.ledger import AskedCall
+from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime.recovery import Cut, Done
+from agentvm.runtime.settlement import settle_left
 
 pytestmark = pytest.mark.anyio
 
@@ -34,3 +37,60 @@ async def test_a_turn_that_did_nothing_before_the_restart_owes_nothing() -> None
         (entry,) = await entries(world)
         assert end["price"] == entry.price
         assert entry.usage != NO_USAGE
+
+
+def asked(world: World, turn: Turn, number: int, attempt: int = 1) -> AskedCall:
+    call_id = f"msg_{number}"
+    return AskedCall(
+        key=f"{call_id}.{attempt}",
+        call_id=call_id,
+        at=number,
+        tenant_id=DEFAULT_TENANT,
+        container_id=world.image.container_id,
+        image_id=world.image.image_id,
+        session_id=world.image.session_id,
+        turn_id=turn.turn_id,
+        driver="openai",
+        model="gpt",
+        provider="corp",
+        own_key=True,
+        hosted=True,
+        input_tokens=100 * number,
+    )
+
+
+async def test_what_was_asked_before_a_crash_is_billed_once_with_what_was_heard_of_it() -> None:
+    till = Till()
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        agent, turn = world.start(), left(world)
+        store = world.store.accounts(DEFAULT_TENANT).asked
+        for call in (asked(world, turn, 1), asked(world, turn, 2)):
+            await store.add(call)
+        cut = Cut(MessageId("msg_2"), "m", Usage(input_tokens=0, output_tokens=7, estimated=True))
+        for _ in range(2):
+            # The second time as if the process had died again before it was committed.
+            agent.release(agent.resume(turn, Done(), cut=cut))
+        await world.hear("turn_response", times=2)
+        found = {entry.key: entry for entry in await entries(world)}
+        assert (found["msg_1.1"].usage.input_tokens, found["msg_1.1"].usage.output_tokens) == (100, 0)
+        assert (found["msg_2"].usage.input_tokens, found["msg_2"].usage.output_tokens) == (200, 7)
+        assert all(found[key].usage.estimated for key in ("msg_1.1", "msg_2"))
+        assert [found[key].driver for key in ("msg_1.1", "msg_2")] == ["openai", "openai"]
+        assert "msg_2.1" not in found
+        again = [one for one in till.planned if one.driver == "openai"]
+        assert all((one.provider, one.own_key, one.hosted) == ("corp", True, True) for one in again)
+        assert await store.of_turn(turn.turn_id) == ()
+        assert till.open == 0
+
+
+async def test_what_was_asked_beside_turns_is_billed_by_the_next_process() -> None:
+    till = Till()
+    async with open_world(ScriptedDriver(), meter=till) as world:
+        call = asked(world, left(world), 3)
+        await world.store.accounts(DEFAULT_TENANT).asked.add(call)
+        assert await world.store.list_asked() == (call,)
+        for _ in range(2):
+            await settle_left(world.store, till, lambda: 9, (call,))
+        (entry,) = await entries(world)
+        assert (entry.key, entry.at, entry.usage) == ("msg_3.1", 9, call.unanswered)
+        assert await world.store.list_asked() == ()

@@ -27,7 +27,7 @@ from agentvm.events.turn import ModelCalled, TurnResponse
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, ErrorMessage, TextPart, ThinkingPart, ToolCallMessage, ToolResultMessage
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.runtime import turn
+from agentvm.runtime import tool_input, turn
 
 ACCEPTED_AT = 100
 START = MessageStarted("msg_provider", "fake-model-1")
@@ -322,13 +322,13 @@ def nested(levels: int, inner: str = "{}") -> str:
 
 
 def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
-    now, _ = called_with(nested(turn.MAX_DEPTH))
+    now, _ = called_with(nested(tool_input.MAX_DEPTH))
     assert now.pending[0].problem is None
-    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(turn.MAX_DEPTH)
-    for json in (nested(turn.MAX_DEPTH + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(turn.MAX_DEPTH) + "}"):
+    assert msgspec.json.encode(now.pending[0].call.input).decode() == nested(tool_input.MAX_DEPTH)
+    for json in (nested(tool_input.MAX_DEPTH + 1), nested(500, "1"), '{"flat":1,"deep":' + nested(tool_input.MAX_DEPTH) + "}"):
         now, told = called_with(json)
         assert now.pending[0].problem is not None
-        assert f"more than {turn.MAX_DEPTH} levels" in now.pending[0].problem
+        assert f"more than {tool_input.MAX_DEPTH} levels" in now.pending[0].problem
         record = only(told, message.ToolCallMessage)
         assert isinstance(record, message.ToolCallMessage)
         assert isinstance(record.message, ToolCallMessage)

@@ -1,6 +1,5 @@
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack
 
 import anyio
 import pytest
@@ -11,7 +10,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.protocol.connection import Connection
 from agentvm.runtime.channel import Closing
 from agentvm.server import anteroom
-from agentvm.server.anteroom import MAX_KEPT, MAX_ROOMS, MAX_ROOMS_PER_ADDRESS, Anteroom, Rooms
+from agentvm.server.anteroom import MAX_KEPT, Anteroom
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +20,8 @@ ALICE = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 async def authenticate(credential: str) -> Principal:
     if credential == "broken":
         raise StoreFailed("the disk is gone")
+    if credential in ("revoked", "expired", "suspended"):
+        raise Unauthenticated("no longer", details={"reason": credential})
     if credential != "good":
         raise Unauthenticated("no")
     return ALICE
@@ -68,6 +69,27 @@ async def test_wrong_credentials_close_the_socket(frame: object) -> None:
     assert closing.code == 4401
 
 
+@pytest.mark.parametrize(
+    ("credential", "closing"),
+    [
+        ("revoked", Closing(4401, "credentials revoked")),
+        ("suspended", Closing(4403, "suspended")),
+        ("expired", Closing(4408, "credentials expired")),
+        ("unknown", Closing(4401, "unauthenticated")),
+    ],
+)
+async def test_the_holder_of_credentials_hears_why_they_are_not_good(credential: str, closing: Closing) -> None:
+    assert await Visitor([auth(f"Bearer {credential}")]).wait() == closing
+
+
+async def test_a_json_rpc_client_and_noise_are_answered() -> None:
+    visitor = Visitor([{"jsonrpc": "2.0", "id": 3, "method": "initialize"}, "no json", {"type": "ping"}, auth("Bearer good")])
+    assert await visitor.wait() == ALICE
+    rpc, *events = visitor.heard
+    assert rpc["id"] == 3
+    assert [event["type"] for event in events] == ["system_error", "system_error"]
+
+
 async def test_a_store_that_fails_asks_to_come_back() -> None:
     closing = await Visitor([auth("Bearer broken")]).wait()
     assert isinstance(closing, Closing)
@@ -81,18 +103,16 @@ async def test_requests_are_answered_with_an_error_and_subscriptions_are_kept() 
             {"type": "subscribe", "sessionId": "sess_1"},
             {"type": "nonsense_request", "data": {"requestId": "r2"}},
             {"type": "subscribe", "sessionId": "sess_2", "afterCursor": "7"},
-            {"__ack": "c_1"},
-            "no json",
-            {},
             auth("Bearer good"),
         ]
     )
     assert await visitor.wait() == ALICE
     assert [(wish.session_id, wish.after) for wish in visitor.room.kept] == [("sess_1", None), ("sess_2", 7)]
-    data = [reply["data"] for reply in visitor.heard]
-    assert [reply["type"] for reply in visitor.heard] == ["image_list_response", "nonsense_response"]
-    assert [one["requestId"] for one in data if isinstance(one, dict)] == ["r1", "r2"]
-    assert {one["errorCode"] for one in data if isinstance(one, dict)} == {"unauthenticated"}
+    types = ["system_error", "image_list_response", "system_error", "nonsense_response"]
+    assert [reply["type"] for reply in visitor.heard] == types
+    data = [reply["data"] for reply in visitor.heard if isinstance(reply["data"], dict)]
+    assert [one["requestId"] for one in data] == ["r1", "r1", "r2", "r2"]
+    assert {one.get("errorCode", one.get("code")) for one in data} == {"unauthenticated"}
 
 
 async def test_no_more_is_kept_than_allowed() -> None:
@@ -111,17 +131,3 @@ async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
 
 async def test_who_leaves_is_gone() -> None:
     assert await Visitor([], leaves=True).wait() is None
-
-
-async def test_so_many_may_wait_and_fewer_from_one_place() -> None:
-    rooms = Rooms()
-    with ExitStack() as waiting:
-        for _ in range(MAX_ROOMS_PER_ADDRESS):
-            assert rooms.hindrance("a") is None
-            waiting.enter_context(rooms.take("a"))
-        assert (rooms.hindrance("a") or ("",))[0] == 429
-        for number in range(MAX_ROOMS - MAX_ROOMS_PER_ADDRESS):
-            assert rooms.hindrance(f"b{number}") is None
-            waiting.enter_context(rooms.take(f"b{number}"))
-        assert (rooms.hindrance("c") or ("",))[0] == 503
-    assert rooms.hindrance("a") is None

@@ -2,6 +2,7 @@ import anyio
 import pytest
 from tests.server.fixtures import http, open_listener, open_socket
 
+from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import LARGE, MAX_BYTES
 from agentvm.server import websocket
 from agentvm.server.asgi import SOCKET_PATHS
@@ -92,7 +93,7 @@ async def test_sockets_are_accepted_where_they_belong(path: str) -> None:
         await socket.leave()
 
 
-@pytest.mark.parametrize("path", ["/nope", "/ws/", "/ws/../", "/" + "x" * 10_000])
+@pytest.mark.parametrize("path", ["/nope", "/ws/x", "/ws/../", "/" + "x" * 10_000])
 async def test_a_socket_elsewhere_is_refused_as_not_found(path: str) -> None:
     async with open_listener() as (vm, listener), open_socket(listener.app, path) as socket:
         with anyio.fail_after(5):
@@ -124,8 +125,8 @@ async def test_a_peer_that_does_not_read_is_left_also_where_nothing_can_be_abort
         async with open_socket(listener.app, abortable=False) as socket:
             await socket.ask("container_create", containerId="c1")
             socket.stalled.set()
-            big = "x" * (LARGE // 2)
-            for _ in range(MAX_BYTES // LARGE * 2 + 2):
-                await socket.send({"type": f"{big}_request", "data": {"requestId": big}})
+            for _ in range(2 * MAX_BYTES // LARGE + 2):
+                next(iter(vm.runtime.broadcaster.channels)).send(Frame("x" * LARGE))
+                await anyio.wait_all_tasks_blocked()
         assert not socket.aborted
         assert vm.runtime.broadcaster.channels == ()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
@@ -17,6 +18,8 @@ from agentvm.app import AgentVM
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.protocol import codec, connection
+from agentvm.protocol.commands import Command, Reply
 from agentvm.server import websocket
 from agentvm.server.local import RunningServer
 
@@ -216,6 +219,24 @@ async def test_requests_have_a_quota() -> None:
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             codes = [(await ask(socket, "container_list")).get("errorCode") for _ in range(5)]
             assert codes == [None] * 3 + ["quota_exceeded"] * 2
+
+
+async def test_a_large_frame_is_counted_once_and_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    decode = codec.decode_command
+
+    def note(name: str, data: msgspec.Raw) -> Command[Reply]:
+        decoded.append(name)
+        return decode(name, data)
+
+    monkeypatch.setattr(connection, "decode_command", note)
+    async with open_site() as site:
+        _, key = await site.key()
+        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        async with connect(f"{site.server.ws_url}?token={key}") as socket:
+            codes = [(await ask(socket, "container_list", padding="x" * 200_000)).get("errorCode") for _ in range(5)]
+            assert codes == [None] * 3 + ["quota_exceeded"] * 2
+            assert decoded == ["container_list"] * 3
 
 
 @pytest.mark.parametrize("frame", ["noise", "{}", '{"type":"subscribe","sessionId":"s"}', '{"type":"nonsense_request"}'])

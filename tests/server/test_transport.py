@@ -1,81 +1,18 @@
 import json
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 import pytest
 from tests.server.fixtures import open_listener
+from tests.support.hostile import RawSocket
 from websockets.asyncio.client import connect
 
+from agentvm.app import AgentVM
+from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport as transport_module
-from agentvm.server.http import gate as gate_module
-from agentvm.server.transport import Gate, Inbox, JoiningTransport
-
-
-class FakeLoop:
-    """Runs what was scheduled when told to."""
-
-    def __init__(self) -> None:
-        self._soon: list[Callable[[], None]] = []
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    def tick(self) -> None:
-        soon, self._soon = self._soon, []
-        for callback in soon:
-            callback()
-
-
-class FakeTransport:
-    """Writes down what reaches the kernel."""
-
-    def __init__(self) -> None:
-        self.log: list[bytes | str] = []
-
-    def write(self, data: bytes) -> None:
-        self.log.append(data)
-
-    def close(self) -> None:
-        self.log.append("close")
-
-    def is_closing(self) -> bool:
-        return "close" in self.log
-
-
-def joined() -> tuple[JoiningTransport, FakeTransport, FakeLoop]:
-    transport, loop = FakeTransport(), FakeLoop()
-    untyped: Any = (transport, loop)
-    return JoiningTransport(*untyped), transport, loop
-
-
-def test_the_frames_of_one_tick_leave_in_one_write_and_in_order() -> None:
-    joining, transport, loop = joined()
-    for frame in (b"a", b"b", b"c"):
-        joining.write(frame)
-    assert transport.log == []
-    loop.tick()
-    joining.write(b"d")
-    loop.tick()
-    loop.tick()
-    assert transport.log == [b"abc", b"d"]
-
-
-def test_what_was_written_before_the_close_leaves_before_it() -> None:
-    joining, transport, loop = joined()
-    joining.write(b"last words")
-    joining.close()
-    loop.tick()
-    assert transport.log == [b"last words", "close"]
-
-
-def test_everything_else_is_the_transports_own() -> None:
-    joining, transport, _ = joined()
-    assert not joining.is_closing()
-    transport.close()
-    assert joining.is_closing()
-
+from agentvm.server.http import body as body_module
+from agentvm.sharing.byte_budget import ByteBudget
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -91,7 +28,7 @@ async def wait_closed(stream: anyio.abc.SocketStream, sent: bytes = b"") -> None
 @pytest.mark.anyio
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", REQUEST[:-2], REQUEST + b"G"])
 async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.05)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -100,6 +37,7 @@ async def test_a_connection_without_a_whole_request_is_closed(sent: bytes, monke
 
 @pytest.mark.anyio
 async def test_a_connection_that_has_said_what_it_wants_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "HEAD_SECONDS", 0.5)
     monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
@@ -139,7 +77,7 @@ async def test_who_was_answered_does_not_hold_the_connection_with_the_rest_of_a_
 @pytest.mark.anyio
 async def test_who_is_reading_a_body_has_its_own_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "FIRST_REQUEST", 0.05)
-    monkeypatch.setattr(gate_module, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(body_module, "BODY_SECONDS", 0.5)
     with anyio.fail_after(5):
         async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
@@ -173,51 +111,6 @@ async def test_a_body_that_came_after_its_answer_leaves_the_connection_open() ->
                 assert (await stream.receive()).startswith(b"HTTP/1.1 200")
 
 
-async def test_an_inbox_hands_out_messages_in_order_and_wakes_its_reader() -> None:
-    inbox, read = Inbox(), []
-
-    async def reader() -> None:
-        for _ in range(3):
-            read.append(await inbox.get())
-
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(reader)
-            await anyio.wait_all_tasks_blocked()
-            for message in ("a", "b", "c"):
-                inbox.put_nowait(message)
-    assert read == ["a", "b", "c"]
-    assert inbox.empty()
-
-
-async def test_a_reader_that_gave_up_takes_no_message_with_it() -> None:
-    inbox = Inbox()
-    with anyio.move_on_after(0):
-        await inbox.get()
-    inbox.put_nowait("a")
-    with anyio.fail_after(5):
-        assert await inbox.get() == "a"
-
-
-async def test_a_gate_holds_everybody_back_only_while_it_is_shut() -> None:
-    gate, passed = Gate(), []
-
-    async def passer(name: str) -> None:
-        await gate.wait()
-        passed.append(name)
-
-    with anyio.fail_after(5):
-        await passer("open")
-        gate.clear()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(passer, "first")
-            tasks.start_soon(passer, "second")
-            await anyio.wait_all_tasks_blocked()
-            assert passed == ["open"]
-            gate.set()
-    assert passed == ["open", "first", "second"]
-
-
 @pytest.mark.anyio
 async def test_a_request_whose_head_has_no_end_is_refused() -> None:
     async with open_listener() as (_, listener), listener.listen("127.0.0.1", 0) as port:
@@ -239,3 +132,78 @@ async def test_a_large_body_is_no_large_head() -> None:
             with anyio.fail_after(5):
                 await stream.send(head.encode() + b"x" * size)
                 assert (await stream.receive()).startswith(b"HTTP/1.1 404 ")
+
+
+class Crowd:
+    """Raw sockets of one real server whose budget is small."""
+
+    def __init__(self, vm: AgentVM, port: int) -> None:
+        self.budget = vm.budget
+        self.port = port
+
+
+@asynccontextmanager
+async def open_crowd(total: int) -> AsyncIterator[Crowd]:
+    with anyio.fail_after(10):
+        async with open_listener() as (vm, listener):
+            vm.budget = ByteBudget(total_bytes=total)
+            async with listener.listen("127.0.0.1", 0) as port:
+                yield Crowd(vm, port)
+        assert vm.budget.reserved == 0
+
+
+def unfinished(size: int, sent: int) -> bytes:
+    return b"\x81\xff" + size.to_bytes(8) + b"\x00" * 4 + b" " * sent
+
+
+async def reserved(crowd: Crowd, least: int) -> None:
+    while crowd.budget.reserved < least:  # noqa: ASYNC110  # there is no event to wait for
+        await anyio.sleep(0.005)
+
+
+@pytest.mark.anyio
+async def test_an_unfinished_message_is_charged_until_there_is_no_room_and_freed_with_its_socket() -> None:
+    async with open_crowd(1_000_000) as crowd:
+        async with RawSocket.open(crowd.port) as first, RawSocket.open(crowd.port) as second:
+            await first.send_bytes(unfinished(900_000, 600_000))
+            await reserved(crowd, 600_000)
+            assert crowd.budget.reserved_by(DEFAULT_TENANT) == crowd.budget.reserved
+            await second.send_bytes(unfinished(900_000, 600_000), patient=False)
+            assert await second.closed() in (1013, None)
+            # The first goes on.
+            await first.send_bytes(b" " * 300_000)
+            await first.received(b"system_error")
+        await until_free(crowd)
+
+
+async def until_free(crowd: Crowd) -> None:
+    while crowd.budget.reserved:  # noqa: ASYNC110  # there is no event to wait for
+        await anyio.sleep(0.005)
+
+
+@pytest.mark.anyio
+async def test_many_small_pieces_cost_more_than_their_bytes() -> None:
+    async with open_crowd(1_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
+        piece = b"\x00\x81" + b"\x00" * 4 + b" "
+        await mallory.send_bytes(b"\x01\x81" + b"\x00" * 4 + b" " + piece * 20_000, patient=False)
+        assert await mallory.closed() in (1013, None)
+
+
+@pytest.mark.anyio
+async def test_a_large_message_that_does_not_go_on_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
+    async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as mallory:
+        await mallory.send_bytes(unfinished(900_000, 600_000))
+        assert await mallory.closed() == 1008
+
+
+@pytest.mark.anyio
+async def test_a_large_message_that_goes_on_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "FRAME_SECONDS", 0.1)
+    monkeypatch.setattr(transport_module, "FRAME_MIN_BYTES", 1)
+    async with open_crowd(10_000_000) as crowd, RawSocket.open(crowd.port) as alice:
+        await alice.send_bytes(unfinished(900_000, 600_000))
+        for _ in range(30):
+            await alice.send_bytes(b" " * 10_000)
+            await anyio.sleep(0.01)
+        await alice.received(b"system_error")

@@ -9,9 +9,8 @@ import pytest
 from anyio.abc import SocketStream
 from tests.server.test_authentication import ask, bearer, closed_with, open_site
 from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
 
-from agentvm.server import anteroom
+from agentvm.server import anteroom, rooms
 from agentvm.server.transport import MAX_UNKNOWN
 
 pytestmark = pytest.mark.anyio
@@ -89,16 +88,14 @@ async def test_patience_ends_with_the_connection_whatever_the_peer_does(monkeypa
                 assert await closed_with(socket) == 4401
 
 
-@pytest.mark.parametrize(("limit", "status"), [("MAX_ROOMS_PER_ADDRESS", 429), ("MAX_ROOMS", 503)])
-async def test_no_more_may_wait_than_there_are_rooms(limit: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anteroom, limit, 1)
+@pytest.mark.parametrize("limit", ["MAX_ROOMS_PER_ORIGIN", "MAX_ROOMS"])
+async def test_whoever_waited_longest_makes_way_for_the_newcomer(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, limit, 1)
     async with open_site() as site:
         _, key = await site.key()
         url = site.server.ws_url
-        async with connect(url) as waiting:
-            with pytest.raises(InvalidStatus) as refused:
-                await connect(url)
-            assert refused.value.response.status_code == status
+        async with connect(url) as first, connect(url) as waiting:
+            assert await closed_with(first) == 1013
             async with connect(f"{url}?token={key}") as known:
                 await ask(known, "container_list")
             await waiting.send(json.dumps({"type": "auth", "headers": bearer(key)}))

@@ -45,7 +45,7 @@ async def test_export_import_export_is_the_same_byte_for_byte() -> None:
         assert await archive(other) == before
         home = other.tenant(TENANT).container(HOME)
         assert tuple(await home.list_messages(SESSION)) == EVERY_KIND
-        assert await home.list_turns(SESSION) == (ENDED,)
+        assert await home.log(SESSION).list_turns() == (ENDED,)
         (found,) = [one for one in await home.list_sessions(history()[0].image_id) if one.session_id == "other"]
         assert (found.title, found.pinned_at, found.updated_at) == ("第二", 7, 8)
 

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sessions import import_queue
 from agentvm.sessions.import_queue import ImportQueue

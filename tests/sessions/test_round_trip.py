@@ -103,7 +103,7 @@ async def carry(said: Said, other: Said, title: str | None) -> None:
             homes = [store.tenant(TENANT).container(HOME) for store in (here, there)]
             told, kept = [await home.list_messages(session_id) for home in homes]
             assert told == kept
-            assert await homes[0].list_turns(session_id) == await homes[1].list_turns(session_id)
+            assert await homes[0].log(session_id).list_turns() == await homes[1].log(session_id).list_turns()
             assert await homes[0].get_session(session_id) == await homes[1].get_session(session_id)
         contents = (one.content for one in (*said.messages, *other.messages) if isinstance(one, UserMessage))
         wanted = {digest for content in contents for digest in references_of(content)}

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from agentvm.drivers.account_health import AccountHealth
 from agentvm.drivers.base import UserSaid
 from agentvm.drivers.models import Chosen
@@ -50,6 +52,15 @@ def test_what_is_lighter_than_its_summary_is_not_worth_a_call() -> None:
 def test_a_turn_that_has_not_ended_and_those_behind_it_wait() -> None:
     assert wanted(long(*[1_000] * 10, running="t4"), ROOM, RULES, asked_for=False) == 4
     assert wanted(long(*[1_000] * 10, running="t0"), ROOM, RULES, asked_for=False) == 0
+
+
+def test_of_what_is_more_than_is_read_at_a_time_all_that_is_whole_is_summed_up() -> None:
+    some = replace(long(*[1] * 5), truncated=True)
+    assert wanted(some, ROOM, RULES, asked_for=False) == 4
+    assert wanted(replace(long(1, 1, 1, running="t1"), truncated=True), ROOM, RULES, asked_for=False) == 1
+    # One that is larger than what is read cannot be summed up.
+    assert wanted(replace(long(1), truncated=True), ROOM, RULES, asked_for=False) == 0
+    assert wanted(replace(long(), truncated=True), ROOM, RULES, asked_for=False) == 0
 
 
 def test_a_summary_is_at_most_a_quarter_of_the_room() -> None:

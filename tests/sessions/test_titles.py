@@ -133,7 +133,7 @@ async def test_over_the_quota_the_first_words_must_do() -> None:
         asking = Asking(store, vm.clock, choose=vm.office.own_keys.choose, meter=Poor())
         titles = Titles(store, vm.clock, asking, by=lambda _: "model")
         session_id = await exchange(desk)
-        (turn,) = await store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).list_turns(SessionId(session_id))
+        (turn,) = await store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).log(SessionId(session_id)).list_turns()
         scope = Scope(container_id=turn.container_id, image_id=turn.image_id, session_id=turn.session_id, turn_id=turn.turn_id)
         data = TurnResponse(
             turn_id=turn.turn_id,

@@ -2,7 +2,7 @@ import gc
 
 import pytest
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.room import Room

@@ -1,13 +1,16 @@
 """Checks — what must be true at the end of every history."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId
 from agentvm.model.message import Message, UserMessage
+from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
 from agentvm.storage.base import ContainerStore
@@ -16,6 +19,7 @@ from tests.faults.invariants import check_events, check_messages, check_stops, c
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
 from tests.simulation.frames import decode
+from tests.simulation.process import RATE, SPARE, SPARE_RATE
 from tests.simulation.provider import FIRST_CALL, ModelCall, numbers_in
 from tests.simulation.world import World
 
@@ -33,6 +37,7 @@ async def check(world: World) -> None:
     check_ledger(world.disk.query(LEDGER), world.provider.calls)
     check_drivers(world.disk.query("SELECT key, input_tokens, driver FROM ledger"), world.provider.calls)
     _check_wallet(world)
+    _check_asked(world)
     for user in world.users:
         await _check_user(world, user)
 
@@ -68,10 +73,35 @@ def check_drivers(rows: Sequence[tuple[str, int, str]], calls: Sequence[ModelCal
 
 
 def _check_wallet(world: World) -> None:
-    for credited, spent, prepaid in world.disk.query("SELECT credited, spent, prepaid FROM wallets"):
+    """The wallet is the sum of the ledger. What was used is charged, and nobody is asked for anything once all is spent.
+
+    The provider reports far more than its prompts can have, so one may be overdrawn.
+    """
+    for (spent,) in world.disk.query("SELECT spent FROM wallets"):
         sums = world.disk.query("SELECT coalesce(sum(price), 0) FROM ledger")
         assert sums == [(spent,)], f"{spent} was spent, and the ledger has {sums}"
-        assert not prepaid or spent <= credited, f"{spent} of {credited} was spent"
+    begun = [call.number for call in world.provider.calls if call.balance is not None and call.balance <= 0]
+    assert not begun, f"calls were made although nothing was left: {begun}"
+    rates = {"simulated": RATE, SPARE: SPARE_RATE}
+    for key, driver, read, written, cost, price in world.disk.query(CHARGED):
+        due = rates[driver].cost(Usage(input_tokens=read, output_tokens=written))
+        assert (cost, price) == (due, round(due * Decimal("1.05"))), f"{key} costs {due}, and {price} was charged for {cost}"
+
+
+def _check_asked(world: World) -> None:
+    """F28: whatever the provider was asked is in the ledger, unless it has refused it."""
+    left = world.disk.query("SELECT key FROM asked")
+    assert not left, f"calls were asked and never settled: {left}"
+    asked = sum(not call.refused for call in world.provider.calls)
+    ((entries,),) = world.disk.query("SELECT count(*) FROM ledger")
+    assert entries >= asked, f"the provider was asked {asked} times, and the ledger has {entries} entries"
+    # A crash may come between the commit and the request, or between a refusal and the commit that says so.
+    surplus = entries - asked
+    assert surplus <= world.counts["crashes"] * 8, f"the provider was asked {asked} times, and {entries} are in the ledger"
+    world.counts["billed beyond"] += surplus
+
+
+CHARGED = "SELECT key, driver, input_tokens, output_tokens, cost, price FROM ledger"
 
 
 async def _check_user(world: World, user: User) -> None:
@@ -179,7 +209,7 @@ def _check_usage(world: World, events: list[Frame], messages: list[Frame]) -> No
     ends = {event["data"]["turnId"]: event["data"] for event in events if event["type"] == "turn_response"}
     for end in ends.values():
         assert end["duration"] >= 0, end
-    calls = _calls_of(messages)
+    calls = _calls_of(messages, events)
     used: Counter[tuple[str, str]] = Counter()
     for turn_id, number in calls.values():
         call = world.provider.calls[number]
@@ -196,7 +226,7 @@ def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> Non
     told = [event["data"]["messageId"] for event in events if event["type"] == "message_start"]
     unpaid = [message_id for message_id in told if message_id not in rows]
     assert not unpaid, f"calls were made and not billed: {unpaid}"
-    for message_id, (_, number) in _calls_of(messages).items():
+    for message_id, (_, number) in _calls_of(messages, events).items():
         call = world.provider.calls[number]
         if call.stopped and call.reported is not None and not rows[message_id][3]:
             assert rows[message_id][2] == call.reported.output_tokens, f"call {number} is not billed for all it reported"
@@ -209,8 +239,29 @@ def _check_bill(world: World, events: list[Frame], messages: list[Frame]) -> Non
             assert data["price"] == by_turn[data["turnId"]], f"{data} and the ledger says {by_turn[data['turnId']]}"
 
 
-def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:
-    """Which call of the provider each assistant message came from: its text or its tool calls say so."""
+def _cut_off(events: list[Frame]) -> set[str]:
+    """Messages whose call a crash cut off: what the provider reported after that, nobody has heard."""
+    speaking: dict[str, str] = {}
+    cut: set[str] = set()
+    for event in events:
+        turn_id = event["context"].get("turnId", "")
+        match event["type"]:
+            case "message_start":
+                speaking[turn_id] = event["data"]["messageId"]
+            case "message_stop":
+                speaking.pop(turn_id, None)
+            case "turn_resumed" if turn_id in speaking:
+                cut.add(speaking[turn_id])
+            case _:
+                pass
+    return cut
+
+
+def _calls_of(messages: list[Frame], events: list[Frame]) -> dict[str, tuple[str, int]]:
+    """Which call of the provider each assistant message came from: its text or its tool calls say so.
+
+    The text of one that a restart cut off begins with what the call before had said.
+    """
     calls: dict[str, tuple[str, int]] = {}
     for message in messages:
         if message["role"] != "assistant":
@@ -219,9 +270,9 @@ def _calls_of(messages: list[Frame]) -> dict[str, tuple[str, int]]:
             calls[message["parentId"]] = (message["turnId"], int(message["toolCall"]["id"].split("_")[1]))
         else:
             text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
-            if text.startswith("#") and " " in text:
-                calls[message["id"]] = (message["turnId"], int(text[1:].split(" ")[0]))
-    kept = {message["id"] for message in messages}
+            if named := re.findall(r"#(\d+) ", text):
+                calls[message["id"]] = (message["turnId"], int(named[-1]))
+    kept = {message["id"] for message in messages} - _cut_off(events)
     return {message_id: call for message_id, call in calls.items() if message_id in kept}
 
 

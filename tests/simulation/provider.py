@@ -67,8 +67,12 @@ class ModelCall:
     """What the user said: each says something else, so this names the turn."""
     process: int
     driver: str = "simulated"
+    balance: int | None = None
+    """What the ledger had left of the tenant's wallet when it began; None for one that is not prepaid."""
     reports: list[Usage] = field(default_factory=list)
     stopped: bool = False
+    refused: bool = False
+    """Answered with an error before anything was said: it costs nothing."""
 
     @property
     def reported(self) -> Usage | None:
@@ -86,6 +90,7 @@ class Provider:
     faults: Counter[str] = field(default_factory=Counter)
     begins: Callable[[str], None] = lambda said: None
     """Told whenever something is begun for what a user said."""
+    balance: Callable[[], int | None] = lambda: None
     asked: Callable[[str, Prompt], None] = lambda said, prompt: None
     """Told of every prompt for an answer."""
 
@@ -108,12 +113,13 @@ class SimulatedDriver:
         if not self._alive():
             await anyio.sleep_forever()
         call, steps = self._begin(prompt)
-        for step in steps:
+        for said, step in enumerate(steps):
             if isinstance(step, float):
                 await anyio.sleep(step)
                 if not self._alive():
                     await anyio.sleep_forever()
             elif isinstance(step, ProviderError):
+                call.refused = not any(not isinstance(before, float) for before in steps[:said])
                 raise step
             else:
                 if isinstance(step, UsageReported):
@@ -124,7 +130,7 @@ class SimulatedDriver:
     def _begin(self, prompt: Prompt) -> tuple[ModelCall, list[Step]]:
         provider = self._provider
         said = "" if is_summing(prompt) else last_user_text(prompt)
-        call = ModelCall(len(provider.calls), said, self._process, self.name)
+        call = ModelCall(len(provider.calls), said, self._process, self.name, provider.balance())
         provider.calls.append(call)
         if is_summing(prompt):
             return call, _summary(provider, call, prompt)

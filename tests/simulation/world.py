@@ -111,7 +111,7 @@ class World:
         self.disk.lies = setup.lying_disk
         if self.dice.happens(0.3):
             self.disk.pay_in(self.dice.randint(10**8, 10**10))
-        self.provider = Provider(self.dice, begins=self._begins, asked=self._asked)
+        self.provider = Provider(self.dice, begins=self._begins, balance=self._balance, asked=self._asked)
         self.retention = self.dice.choice(RETENTIONS)
         self.thinned: set[str] = set()
         self.process: Process | None = None
@@ -259,6 +259,11 @@ class World:
                     if isinstance(agent, Agent) and agent.busy:
                         quiet = 0
                         await agent.rest()
+
+    def _balance(self) -> int | None:
+        for credited, spent in self.disk.query("SELECT credited, spent FROM wallets WHERE prepaid"):
+            return int(credited - spent)
+        return None
 
     def _begins(self, said: str) -> None:
         if said in self.tap.ended:

@@ -33,6 +33,6 @@ def test_a_store_offers_what_the_protocol_says_and_nothing_else(protocol: type, 
 def test_a_container_is_reached_only_through_its_tenant() -> None:
     scopes = {"tenant", "accounts", "settings", "resources", "definitions", "carrier"}
     whole = {"commit", "collect", "probe", "read_journal", "read_settings", "list_unfinished", "list_quarantined", "trim_log"}
-    whole |= {"purge_sessions", "tend_search"}
+    whole |= {"purge_sessions", "tend_search", "list_asked"}
     assert set(public(base.Store)) == scopes | whole
     assert list(public(base.TenantStore)["container"].parameters) == ["self", "container_id"]

@@ -97,11 +97,13 @@ class FakeUsers:
     def _mine(self) -> list[User]:
         return [user for user in self._store.users.values() if user.tenant_id == self._tenant_id]
 
-    async def add(self, user: User) -> None:
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
         await self._store.turn("add_user")
         if any(user.external_id == other.external_id or user.user_id == other.user_id for other in self._mine()):
             raise Conflict("taken")
         self._store.users[user.user_id] = user
+        taken = {*self._store.retired, *(name for bound in self._store.bindings.values() for name in bound)}
+        self._store.bindings[user.user_id] = [home for home in homes if home not in taken][:1]
 
     async def get(self, user_id: UserId) -> User | None:
         await self._store.turn("get_user")
@@ -125,9 +127,9 @@ class FakeUsers:
         if await self.get(user_id) is None:
             return False
         del self._store.users[user_id]
-        for key_id, (key, digest) in self._store.keys.items():
-            if key.user_id == user_id and key.revoked_at is None:
-                self._store.keys[key_id] = (replace(key, revoked_at=now), digest)
+        self._store.retired.update(self._store.bindings.pop(user_id, ()))
+        for key_id in [key_id for key_id, (key, _) in self._store.keys.items() if key.user_id == user_id]:
+            del self._store.keys[key_id]
         return True
 
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
@@ -149,6 +151,10 @@ class FakeUsers:
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
         await self._store.turn("bound")
         return tuple(self._store.bindings.get(user_id, ()))
+
+    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        others = {name for other, bound in self._store.bindings.items() if other != user_id for name in bound}
+        return tuple(name for name in self._store.bindings.get(user_id, ()) if name not in others)
 
 
 class FakeKeys:
@@ -235,6 +241,7 @@ class FakeStore:
         self.taken: set[TenantId] = set()
         self.users: dict[UserId, User] = {}
         self.bindings: dict[UserId, list[ContainerId]] = {}
+        self.retired: set[ContainerId] = set()
         self.keys: dict[KeyId, tuple[ApiKey, bytes]] = {}
         self.secrets: dict[TenantId, dict[str, tuple[bytes, int]]] = {}
         self.touched: list[tuple[tuple[KeyId, int], ...]] = []

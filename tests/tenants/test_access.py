@@ -69,7 +69,7 @@ async def test_a_revoked_key_is_refused_at_once_and_the_server_is_told_whose_soc
     _, other = await world.key()
     gone, stays = await world.access.authenticate(text), await world.access.authenticate(other)
     assert await world.access.revoke(ACME, key.key_id)
-    await refused(world, text)
+    await refused(world, text, "revoked")
     ((named, why),) = world.ended
     assert (named(gone), named(stays), why) == (True, False, "revoked")
     await world.access.authenticate(other)
@@ -93,7 +93,7 @@ async def test_a_rotated_key_has_the_same_rights_and_the_old_one_ends_after_the_
     world.clock.now += 59_999
     assert (await world.access.authenticate(text)).expires_at == NOW + 60_000
     world.clock.now += 1
-    await refused(world, text)
+    await refused(world, text, "expired")
     await world.access.authenticate(fresh.reveal())
 
 
@@ -117,7 +117,7 @@ async def test_a_rotation_without_grace_ends_the_old_key_at_once() -> None:
     key, text = await world.key()
     await world.access.authenticate(text)
     _, fresh = await world.access.rotate(ACME, key.key_id, 0, granter=OPERATOR)
-    await refused(world, text)
+    await refused(world, text, "revoked")
     assert len(world.ended) == 1
     await world.access.authenticate(fresh.reveal())
 
@@ -172,7 +172,7 @@ async def test_a_new_admin_key_takes_the_place_of_the_former_and_of_no_other() -
     former, later = make_key(secrets.randbits)[1], make_key(secrets.randbits)[1]
     await world.access.bootstrap(former)
     await world.access.bootstrap(later)
-    await refused(world, former.reveal())
+    await refused(world, former.reveal(), "revoked")
     await world.access.authenticate(later.reveal())
     await world.access.authenticate(own)
     with pytest.raises(ConfigInvalid, match="revoked"):

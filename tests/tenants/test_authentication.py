@@ -16,10 +16,12 @@ from agentvm.tenants.keys import ALPHABET, make_key
 from agentvm.tenants.recent import AGE_MS, Recent
 
 
-async def refused(world: World, credential: str) -> None:
+async def refused(world: World, credential: str, why: str | None = None) -> None:
+    """With a reason where the credential is one that was good once, and with the one text for everybody else."""
     with pytest.raises(Unauthenticated) as caught:
         await world.access.authenticate(credential)
-    assert str(caught.value) == REFUSED
+    assert caught.value.details.get("reason") == why
+    assert (str(caught.value) == REFUSED) == (why is None)
 
 
 def wrong_secret(text: str) -> str:
@@ -181,7 +183,7 @@ async def test_an_expired_key_is_refused_even_if_it_is_remembered() -> None:
     world.clock.now += 999
     await world.access.authenticate(text)
     world.clock.now += 1
-    await refused(world, text)
+    await refused(world, text, "expired")
 
 
 async def test_a_key_of_a_tenant_that_is_suspended_elsewhere_is_refused_within_thirty_seconds() -> None:
@@ -191,7 +193,7 @@ async def test_a_key_of_a_tenant_that_is_suspended_elsewhere_is_refused_within_t
     world.store.tenants[ACME] = replace(world.store.tenants[ACME], status="suspended")
     await world.access.authenticate(text)
     world.clock.now += AGE_MS
-    await refused(world, text)
+    await refused(world, text, "suspended")
 
 
 async def test_a_good_key_is_looked_up_once_in_thirty_seconds() -> None:
@@ -234,7 +236,7 @@ async def test_a_right_that_ends_during_a_look_up_is_not_remembered() -> None:
             await world.access.revoke(ACME, key.key_id)
             go_on.set()
     assert outcome == ["out"]
-    await refused(world, text)
+    await refused(world, text, "revoked")
 
 
 async def test_a_ws_token_gives_the_same_rights_once() -> None:
@@ -271,7 +273,7 @@ async def test_a_ws_token_ends_with_the_key_it_was_asked_with() -> None:
     owner = await world.access.authenticate(text)
     late, revoked = world.access.ws_token(owner), world.access.ws_token(owner)
     world.clock.now += 10_000
-    await refused(world, late)
+    await refused(world, late, "expired")
     world.clock.now = NOW
     await world.access.revoke(ACME, key.key_id)
     await refused(world, revoked)
@@ -323,7 +325,7 @@ async def test_the_log_says_why_by_the_keys_id_and_never_holds_a_credential(capl
         await world.access.revoke(ACME, key.key_id)
         stranger = make_key(secrets.randbits)[1].reveal()
         for credential in (text, token, stranger, "my-own-password", text[:-1] + "!"):
-            await refused(world, credential)
+            await refused(world, credential, "revoked" if credential is text else None)
     told = [vars(record) for record in caplog.records if record.getMessage() == "authentication_refused"]
     assert [(one["reason"], one["key_id"]) for one in told] == [
         ("revoked", key.key_id),
@@ -377,3 +379,19 @@ async def test_binding_nobody_or_what_is_bound_makes_nobody_look_again() -> None
     assert await world.people.bind(ACME, alice.user_id, ContainerId("c"))
     await world.access.authenticate(text)
     assert "find_key" not in world.store.asked
+
+
+async def test_the_holder_of_a_key_is_told_why_it_is_not_good_and_a_stranger_is_not() -> None:
+    world = World()
+    revoked, text = await world.key()
+    await world.access.revoke(ACME, revoked.key_id)
+    await refused(world, text, "revoked")
+    await refused(world, wrong_secret(text))
+    _, late = await world.key(expires_at=world.clock() + 1)
+    world.clock.now += 1
+    await refused(world, late, "expired")
+    await refused(world, wrong_secret(late))
+    _, other = await world.key()
+    world.store.tenants[ACME] = replace(world.store.tenants[ACME], status="suspended")
+    await refused(world, other, "suspended")
+    await refused(world, wrong_secret(other))

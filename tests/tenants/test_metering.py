@@ -2,6 +2,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
+import msgspec
 import pytest
 
 from agentvm.errors import ModelUnpriced, QuotaExceeded, WalletEmpty
@@ -11,7 +12,7 @@ from agentvm.model.ledger import Charge, Credit, Planned
 from agentvm.model.money import Rate
 from agentvm.model.usage import Usage
 from agentvm.storage.sqlite import open_store
-from agentvm.tenants.metering import Metering
+from agentvm.tenants.metering import Metering, Terms
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 
@@ -83,6 +84,22 @@ async def test_a_call_with_the_tenants_own_key_costs_nothing_here() -> None:
         assert held.settle(Usage(input_tokens=1_000, output_tokens=1)) == Charge(0, 0)
 
 
+async def test_a_call_with_the_tenants_own_key_costs_what_the_operator_asks_for_its_endpoint() -> None:
+    rates = {"vllm": Rate(input=Decimal(10), output=Decimal(30)), "openai": Rate(input=Decimal(1), output=Decimal(1))}
+    used = Usage(input_tokens=1_000, output_tokens=0)
+
+    def cost(provider: str, *, hosted: bool) -> int | None:
+        call = msgspec.structs.replace(planned(driver="openai", own_key=True), provider=provider, hosted=hosted)
+        return Terms(Prices(rates), Decimal(1)).charge(call, used, 1).cost
+
+    assert cost("vllm", hosted=True) == 10_000_000
+    # Under the driver's name, too: it is the operator's machine.
+    assert cost("other", hosted=True) == 1_000_000
+    # At the vendor's own address the tenant pays the vendor, whatever price of theirs the operator has noted.
+    assert cost("openai", hosted=False) == 0
+    assert cost("vllm", hosted=False) == 10_000_000
+
+
 async def test_what_a_call_may_use_at_most_is_set_aside() -> None:
     async with opened(Quota(metric="tokens_per_day", hard=200)) as metering:
         held = await metering.admit(planned())
@@ -105,3 +122,50 @@ async def test_an_empty_wallet_refuses_only_what_costs_something() -> None:
         for free in (planned(own_key=True), planned(driver="free")):
             held = await metering.admit(free)
             assert held.settle(Usage(input_tokens=1_000, output_tokens=1)) == Charge(0, 0)
+
+
+async def test_a_prompt_that_may_be_written_to_a_cache_is_set_aside_at_that_price() -> None:
+    rate = Rate(input=Decimal(1), output=Decimal(0), cache_write=Decimal("1.25"))
+    async with opened(credits=(124_000,)) as metering:
+        metering._prices.replace({"scripted": rate})
+        metering.configure(markup=Decimal(1), allow_unpriced=False)
+        with pytest.raises(WalletEmpty, match=r"\$0\.000125 at least"):
+            await metering.admit(planned(most_input=100))
+        held = await metering.admit(planned(most_input=99))
+        # All of it was written: it was set aside.
+        assert held.settle(Usage(input_tokens=0, output_tokens=0, cache_write_tokens=99)).price == 123_750
+
+
+def capped(most_input: int = 100, most_output: int = 4_000, least_output: int = 256) -> Planned:
+    return msgspec.structs.replace(planned(most_input=most_input, most_output=most_output), least_output=least_output)
+
+
+async def test_an_answer_is_capped_to_what_is_left_before_a_call_is_refused() -> None:
+    async with opened(Quota(metric="tokens_per_day", hard=2_000)) as metering:
+        first = await metering.admit(capped())
+        assert first.most_output == 1_900
+        first.settle(Usage(input_tokens=100, output_tokens=1_500))
+        held = await metering.admit(capped())
+        assert held.most_output == 300
+        held.settle(Usage(input_tokens=45, output_tokens=0))
+        with pytest.raises(QuotaExceeded, match=r"Daily token limit: 355 of 2,000 left until 00:00 UTC; .* at least 356"):
+            await metering.admit(capped())
+        # Who asks for less than is useful otherwise may have it.
+        assert (await metering.admit(capped(most_output=200))).most_output == 200
+
+
+async def test_an_answer_is_capped_to_what_the_wallet_affords() -> None:
+    # A token of input costs 1,050 nano-USD, one of output 10,500.
+    async with opened(credits=(100 * 1_050 + 1_000 * 10_500,)) as metering:
+        held = await metering.admit(capped())
+        assert 990 <= held.most_output <= 1_000
+        with pytest.raises(WalletEmpty):
+            await metering.admit(capped())
+        held.release()
+        assert (await metering.admit(capped(most_output=500))).most_output == 500
+
+
+async def test_what_costs_nothing_is_not_capped_by_a_wallet_that_is_overdrawn() -> None:
+    async with opened(credits=(5, -5)) as metering:
+        free = msgspec.structs.replace(capped(), driver="free")
+        assert (await metering.admit(free)).most_output == 4_000

@@ -291,7 +291,20 @@ async def test_who_the_provider_vouches_for_is_entered_at_first_sight() -> None:
         assert await world.access.authenticate(token) == owner
         assert len(world.store.asked) == asked, "a token that was just good is remembered"
         issuer.clock.now = owner.expires_at or 0
-        await refused(world, token)
+        await refused(world, token, "expired")
+
+    await with_issuer(act)
+
+
+async def test_who_was_deleted_and_comes_again_is_somebody_else_with_nothing_of_theirs() -> None:
+    async def act(issuer: Issuer) -> None:
+        world = World(oidc=issuer.oidc, clock=issuer.clock)
+        before = await world.access.authenticate(issuer.sign())
+        assert before.user_id is not None
+        await world.people.delete_user(ACME, before.user_id)
+        after = await world.access.authenticate(issuer.sign())
+        assert after.user_id != before.user_id
+        assert set(after.containers or ()).isdisjoint(before.containers or ())
 
     await with_issuer(act)
 
@@ -312,7 +325,7 @@ async def test_a_token_for_a_tenant_that_is_unknown_or_suspended_is_refused_and_
         world = World(oidc=issuer.oidc, clock=issuer.clock)
         await refused(world, issuer.sign(tenant="nobody"))
         world.store.tenants[ACME] = replace(world.store.tenants[ACME], status="suspended")
-        await refused(world, issuer.sign())
+        await refused(world, issuer.sign(), "suspended")
         assert world.store.users == {}
 
     await with_issuer(act)
@@ -325,8 +338,8 @@ async def test_a_user_who_is_suspended_is_refused_at_once_whatever_the_provider_
         await world.access.authenticate(token)
         (alice,) = world.store.users.values()
         await world.people.update_user(replace(alice, status="suspended"))
-        await refused(world, token)
-        await refused(world, issuer.sign(exp=SECONDS + 900))
+        await refused(world, token, "suspended")
+        await refused(world, issuer.sign(exp=SECONDS + 900), "suspended")
 
     await with_issuer(act)
 

@@ -8,7 +8,7 @@ import pytest
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import ConfigInvalid, DriverNotFound, ProviderRateLimited
+from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, ProviderRateLimited
 from agentvm.model.ids import TenantId
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
@@ -272,6 +272,28 @@ async def test_a_key_for_a_named_provider_goes_to_the_address_of_that_name() -> 
             assert [(one.provider, one.own_key) for one in candidates] == [("openai", True), ("corp", True)]
         went = [(name, settings.base_url, settings.api_key) for name, settings in opened]
         assert went == [("openai", None, Secret("own openai")), ("openai", "http://corp.test", Secret("own corp"))]
+
+
+async def test_a_key_is_ignored_where_the_operator_takes_none_of_tenants() -> None:
+    async with chain("corp") as (keys, vault, opened):
+        keys._allowed = lambda provider: provider != "corp"
+        await vault.put(ACME, secret_name("corp"), Secret("not-a-real-key"))
+        async with keys.choose(ACME, "corp") as candidates:
+            assert [(one.provider, one.own_key) for one in candidates] == [("corp", False)]
+        assert not await keys.has(ACME, "corp")
+        assert opened == []
+        keys.check_secret(secret_name("openai"))
+        keys.check_secret("corp")
+        with pytest.raises(AccessDenied, match=r"llm\.providers\.corp\.ownKeys"):
+            keys.check_secret(secret_name("corp"))
+
+
+async def test_a_key_that_goes_to_an_address_of_the_operators_says_so() -> None:
+    async with chain("corp") as (keys, vault, _):
+        for name in ("openai", "corp"):
+            await vault.put(ACME, secret_name(name), Secret(f"own {name}"))
+        async with keys.choose(ACME, None) as candidates:
+            assert [(one.provider, one.hosted) for one in candidates] == [("openai", False), ("corp", True)]
 
 
 async def test_an_outage_of_a_tenants_account_is_that_tenants() -> None:

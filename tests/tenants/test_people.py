@@ -31,7 +31,7 @@ async def test_a_suspended_tenant_is_out_at_once_and_back_when_it_is_active() ->
     world, _, text, alice, tenants = await someone()
     acme = world.store.tenants[ACME]
     assert await world.people.update_tenant(replace(acme, status="suspended"))
-    await refused(world, text)
+    await refused(world, text, "suspended")
     ((named, why),) = world.ended
     assert (named(alice), named(tenants), why) == (True, True, "suspended")
     assert await world.people.update_tenant(acme)
@@ -66,7 +66,7 @@ async def test_the_tenant_of_the_operator_stays() -> None:
 async def test_a_suspended_user_is_out_at_once_and_the_rest_of_the_tenant_is_not() -> None:
     world, user, text, alice, tenants = await someone()
     assert await world.people.update_user(replace(user, status="suspended"))
-    await refused(world, text)
+    await refused(world, text, "suspended")
     ((named, why),) = world.ended
     assert (named(alice), named(tenants), why) == (True, False, "suspended")
 
@@ -87,6 +87,7 @@ async def test_another_display_name_disturbs_nobody() -> None:
 async def test_a_deleted_user_is_out_at_once() -> None:
     world, user, text, alice, _ = await someone()
     assert await world.people.delete_user(ACME, user.user_id)
+    # Nothing is left of the key, so nobody knows that there was one.
     await refused(world, text)
     assert world.ended[0][0](alice)
     assert not await world.people.delete_user(ACME, user.user_id)
@@ -236,7 +237,17 @@ async def test_turns_that_are_resumed_for_a_tenant_that_is_gone_end_without_a_ca
     second = ScriptedDriver()
     async with open_agentvm(config, drivers={"scripted": second}) as vm:
         with anyio.fail_after(5):
-            for agent in vm.runtime.roster:
-                await agent.rest()
+            # Its turns end, and then it is erased.
+            while await vm.office.store.list_unfinished():
+                await anyio.lowlevel.checkpoint()
         assert second.prompts == []
-        assert await vm.office.store.list_unfinished() == ()
+
+
+async def test_what_is_deleted_is_told_to_who_erases_it() -> None:
+    world, told = World(), list[str]()
+    world.people.erase = lambda: told.append("erase")
+    alice = world.add_user()
+    assert await world.people.delete_user(ACME, alice.user_id)
+    assert not await world.people.delete_user(ACME, alice.user_id)
+    assert await world.people.delete_tenant(ACME)
+    assert told == ["erase", "erase"]

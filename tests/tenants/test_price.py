@@ -61,3 +61,23 @@ def test_a_named_providers_price_goes_before_its_drivers() -> None:
 def test_a_price_is_rounded_once_and_to_the_even_side() -> None:
     rate = Rate(input=Decimal("0.0005"), output=Decimal(0))
     assert [rate.cost(Usage(input_tokens=count, output_tokens=0)) for count in (1, 2, 3, 5)] == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("driver", "model", "known"),
+    [
+        ("anthropic", "claude-opus-4-5", True),
+        ("anthropic", "claude-opus-4-5-20251101", True),
+        ("anthropic", "claude-sonnet-4-6-latest", True),
+        ("anthropic", "claude-3-opus-20240229", True),
+        ("anthropic", "claude-sonnet-5@20260915", True),
+        ("openai", "GPT-4o", True),
+        ("openai", "gpt-4o-audio-preview-2025-06-03", True),
+        ("anthropic", "claude-opus-4-5-fast", False),
+        ("anthropic", "claude-opus-4-5-20251101-priority", False),
+        ("anthropic", "claude-sonnet-4-6" + "-2024-07-18" * 300, False),
+        ("openai", "gpt-4o-audio-preview-pro", False),
+    ],
+)
+def test_a_variant_that_only_begins_like_a_known_model_has_no_price(driver: str, model: str, *, known: bool) -> None:
+    assert (Prices().cost(driver, model, SPENT, NOW) is not None) == known

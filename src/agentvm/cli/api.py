@@ -134,6 +134,10 @@ class Api:
     def delete(self, *path: str, **query: str | int | None) -> None:
         self.ask("DELETE", path, query)
 
+    def delete_dryly(self, *path: str) -> Item:
+        """What would go, if it were deleted."""
+        return _object(self.ask("DELETE", path, {"dryRun": "true"}))
+
     def ask(
         self,
         method: str,

@@ -12,7 +12,9 @@ from agentvm.cli.options import config_option, configure, data_dir_option
 from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show
 from agentvm.errors import ConfigInvalid, NotAvailable
+from agentvm.model.secret import Secret
 from agentvm.storage.sqlite.backup import SERVER_KEY, Made, make_backup
+from agentvm.tenants.server_key import find_server_key
 
 EXAMPLES = """\b
 Examples:
@@ -39,18 +41,31 @@ def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bo
 
     TARGET is the file, or a folder for it. The server may go on running.
     """
-    source = configure(config=config, data_dir=data_dir).data_dir
-    if source is None:
+    loaded = configure(config=config, data_dir=data_dir)
+    if loaded.data_dir is None:
         raise NotAvailable("A server that keeps everything in memory has nothing to back up")
+    source = loaded.data_dir.expanduser().absolute()
     made = make_backup(
-        source.expanduser().absolute(),
+        source,
         place_of(target),
         clock=lambda: time.time_ns() // 1_000_000,
         with_key=with_key,
         force=force,
+        seal_key=seal_key_of(source, loaded.server_key),
         progress=at_terminal(quiet=as_json, of_bytes=False),
     )
     show(made, with_key=with_key, as_json=as_json)
+
+
+def seal_key_of(data_dir: Path, given: Secret | None) -> bytes | None:
+    """What backups of the directory are sealed with; None where no server key is found."""
+    try:
+        key = find_server_key(data_dir, None if given is None else given.reveal())
+    except ConfigInvalid as error:
+        # Whoever has lost the key needs backups and restores more than anybody.
+        click.secho(f"Warning: {error}", fg="yellow", err=True)
+        return None
+    return None if key is None else key.backups
 
 
 def place_of(target: str) -> Path:

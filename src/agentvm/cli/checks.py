@@ -30,6 +30,7 @@ from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.observability.console import LEVELS, check_level
 from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.sqlite.private import open_to_others
 from agentvm.tenants.keys import parse_key
 from agentvm.tenants.server_key import is_server_key
 
@@ -123,6 +124,9 @@ def check_data_dir(data_dir: Path | None) -> Finding:
         return check_new_data_dir(directory, parent)
     try:
         with lock_data_dir(directory):
+            if open_to_others(directory):
+                text, remedy = f"{directory} can be entered by other users of this machine", f"chmod 700 {directory}"
+                return Finding(name="data", status="warn", text=text, remedy=remedy)
             return Finding(name="data", status="ok", text=f"{directory} is writable and not in use")
     except DataDirInUse:
         return Finding(

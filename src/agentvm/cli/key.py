@@ -2,11 +2,14 @@
 
 import secrets
 import time
+from pathlib import Path
 
+import anyio
 import click
 
 from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
 from agentvm.cli.names import KEY, USER, find, names_of
+from agentvm.cli.options import config_option, configure, data_dir_option
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 from agentvm.cli.user import find_user
 from agentvm.cli.when import future, span
@@ -19,6 +22,7 @@ Examples:
   avm key create backup --permission sessions:read --permission sessions:export --expires 30d
   avm key rotate laptop --grace 1h                     a new key; the old one ends in an hour
   avm key revoke laptop                                ends at once, with its connections
+  avm key operator --data-dir ./data                   when the operator's key is lost; the server must not run
 """
 
 COLUMNS: Columns = {
@@ -45,6 +49,23 @@ def new_key() -> None:
     The server takes it as the operator's when it is started with it.
     """
     click.echo(make_key(secrets.randbits)[1].reveal())
+
+
+@key.command("operator")
+@click.argument("name", default="operator")
+@data_dir_option
+@config_option
+def operator_key(name: str, data_dir: Path | None, config: Path | None) -> None:
+    """Make an operator's key in a data directory whose server does not run, and print it, this once.
+
+    For whoever has lost the first one, or never saw it.
+    """
+    # Late: it loads the database, which the other commands leave to the server.
+    from agentvm.cli.operator import make_operator_key
+
+    made = anyio.run(make_operator_key, configure(config=config, data_dir=data_dir), name)
+    click.echo("The operator's key. It is shown this once; keep it: it can do everything.", err=True)
+    click.echo(made.reveal())
 
 
 @key.command("create", epilog=EXAMPLES)

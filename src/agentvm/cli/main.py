@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "key": ("agentvm.cli.key:key", "Make, list, renew and end API keys."),
     "tenant": ("agentvm.cli.tenant:tenant", "Manage the tenants of a server."),
     "user": ("agentvm.cli.user:user", "Manage the users of a tenant and their containers."),
+    "container": ("agentvm.cli.container:container", "List, show and delete containers."),
     "quota": ("agentvm.cli.quota:quota", "See and set how much may be used."),
     "usage": ("agentvm.cli.usage:usage", "See what was used and what it costs."),
     "wallet": ("agentvm.cli.wallet:wallet", "See and fill a tenant's prepaid money."),

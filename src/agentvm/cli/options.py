@@ -89,6 +89,7 @@ def configure(
     auth: Literal["on", "off"] | None = None,
     memory: bool = False,
     allow_origins: tuple[str, ...] = (),
+    trusted_proxies: tuple[str, ...] = (),
     log_level: str | None = None,
     settings: tuple[str, ...] = (),
 ) -> "ServerConfig":
@@ -103,6 +104,7 @@ def configure(
         "system.dataDir": ("--data-dir", None if data_dir is None else str(data_dir)),
         "system.auth": ("--auth", auth),
         "system.allowOrigins": ("--allow-origin", allow_origins or None),
+        "system.trustedProxies": ("--trusted-proxy", trusted_proxies or None),
         "system.logLevel": ("--log-level", log_level),
         "llm.model": ("--model", model),
     }

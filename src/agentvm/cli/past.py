@@ -17,7 +17,7 @@ from agentvm.model.turn import Turn
 from agentvm.observability.timeline import draw
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.replay import Replay
-from agentvm.runtime.session_log import read_tails
+from agentvm.runtime.tails import read_tails
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.storage.sqlite.reading import ReadStore, read_data_dir
 
@@ -51,7 +51,7 @@ class Past:
             container_id = await store.tenant(tenant_id).find_session(SessionId(session))
             if container_id is None:
                 raise NotFound("There is no such session")
-            turns = await store.tenant(tenant_id).container(ContainerId(container_id)).list_turns(SessionId(session))
+            turns = await store.tenant(tenant_id).container(ContainerId(container_id)).log(SessionId(session)).list_turns()
             return [_plain(turn) for turn in turns[::-1][:limit]]
 
         return self._run(look)

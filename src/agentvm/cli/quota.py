@@ -15,6 +15,7 @@ EXAMPLES = """\b
 Examples:
   avm quota list --tenant acme
   avm quota set tokens_per_day --hard 100000 --soft 80000 --user alice
+  avm quota set tokens_per_day --hard 20000 --each-user
   avm quota set budget_per_month --hard 25             in dollars
   avm quota remove tokens_per_day --user alice
 """
@@ -23,13 +24,16 @@ MONEY = "budget_per_month"
 MOST = 2**53 - 1
 
 
+SOURCES = {"plan": "plan", "tenant": "tenant", "eachUser": "each user", "user": "user"}
+
 COLUMNS: Columns = {
     "METRIC": "metric",
-    "USER": "user",
+    "USER": lambda item: "each" if item.get("eachUser") else plain(item.get("user")),
     "HARD": lambda item: shown(item, "hard"),
     "SOFT": lambda item: shown(item, "soft"),
     "USED": lambda item: shown(item, "used"),
     "RENEWED (UTC)": moment("resetAt"),
+    "SET BY": lambda item: SOURCES.get(str(item.get("source")), ""),
 }
 
 
@@ -54,18 +58,23 @@ def list_quotas(api: Api, show: Show, user: str | None) -> None:
 @click.option("--hard", metavar="N", help="What is beyond is refused; dollars for budget_per_month.")
 @click.option("--soft", metavar="N", help="What is beyond is warned of.")
 @click.option("--user", help="For this user alone: id or external id.")
+@click.option("--each-user", is_flag=True, help="For each user of the tenant who has no other limit.")
 @tenant_option
 @asks_server
-def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | None, user: str | None) -> None:
-    """Limit METRIC for a tenant, or for one of its users."""
+def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | None, user: str | None, each_user: bool) -> None:
+    """Limit METRIC for a tenant, for one of its users, or for each of them."""
     if hard is None and soft is None:
         raise click.UsageError("Give a limit: --hard, --soft or both.")
+    if user is not None and each_user:
+        raise click.UsageError("A limit is for one user or for each: give --user or --each-user.")
     body: Item = {"metric": metric}
     for name, text in (("hard", hard), ("soft", soft)):
         if text is not None:
             body[name] = read_limit(metric, text, f"--{name}")
     if user is not None:
         body["userId"] = find_user(api, user)["userId"]
+    if each_user:
+        body["eachUser"] = True
     answer = api.put("quotas", body=body)
     if show.as_json:
         show.json(answer)
@@ -76,14 +85,15 @@ def set_quota(api: Api, show: Show, metric: str, hard: str | None, soft: str | N
 @quota.command("remove")
 @click.argument("metric", type=click.Choice(tuple(METRICS)))
 @click.option("--user", help="The limit of this user: id or external id.")
+@click.option("--each-user", is_flag=True, help="The limit of each user.")
 @yes_option
 @tenant_option
 @asks_server
-def remove_quota(api: Api, show: Show, metric: str, user: str | None, yes: bool) -> None:
-    """Take a limit away."""
+def remove_quota(api: Api, show: Show, metric: str, user: str | None, each_user: bool, yes: bool) -> None:
+    """Take a limit away; then the one of the tenant's plan holds, if it has one."""
     user_id = None if user is None else str(find_user(api, user)["userId"])
     confirm(f"Remove the limit {metric}?", yes=yes)
-    api.delete("quotas", metric=metric, userId=user_id)
+    api.delete("quotas", metric=metric, userId=user_id, eachUser="true" if each_user else None)
     show.done(f"The limit {metric} is removed.")
 
 

@@ -8,11 +8,15 @@ from datetime import datetime
 import click
 import msgspec
 
-from agentvm.cli.conversation import Listed, text_of
+from agentvm.cli.conversation import Hit, Listed, text_of
+from agentvm.cli.markdown import Markdown
+from agentvm.cli.wrapping import wrap
 from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolCallMessage, ToolResultMessage, UserMessage
 from agentvm.protocol.link import WireEvent
 
 MAX_LINE = 160
+LABEL_COLUMN = 24
+"""Where the labels in a list of sessions begin."""
 
 # A model must not steer the terminal: no control characters but new lines and tabs, neither C0 nor C1.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
@@ -29,11 +33,15 @@ def one_line(text: str, width: int = MAX_LINE) -> str:
 
 
 class Screen:
-    """Shows one chat. `live` is for a person who watches: it also says what is going on meanwhile."""
+    """Shows one chat. `live` is for a person who watches: it also says what is going on meanwhile.
 
-    def __init__(self, *, live: bool, color: bool | None = None) -> None:
+    With `markdown` answers are rendered; without, they are written as they are.
+    """
+
+    def __init__(self, *, live: bool, color: bool | None = None, markdown: Markdown | None = None) -> None:
         self._live = live
         self._color = color
+        self._markdown = markdown
         self._at_line_start = True
         self._passing = False
         self._inputs: dict[str, object] = {}
@@ -77,18 +85,37 @@ class Screen:
     def sessions(self, listed: Sequence[Listed]) -> None:
         self._fresh_line()
         for number, item in enumerate(listed, 1):
-            at = datetime.fromtimestamp(item.session.updated_at / 1000).strftime("%Y-%m-%d %H:%M")
+            at = _moment(item.session.updated_at)
             mark = "*" if item.current else " "
-            self._out(f"{mark}{number:>3}  {at}  {one_line(item.label) or '(nothing said yet)'}\n", bold=item.current)
+            line = f"{mark}{number:>3}  {at}  {one_line(item.label) or '(nothing said yet)'}"
+            self._out(f"{self._wrapped(line, LABEL_COLUMN)}\n", bold=item.current)
+
+    def hits(self, hits: Sequence[Hit]) -> None:
+        self._fresh_line()
+        for number, hit in enumerate(hits, 1):
+            line = f" {number:>3}  {_moment(hit.at)}  {one_line(hit.label) or '(no title)'}"
+            self._out(f"{self._wrapped(line, LABEL_COLUMN)}\n", bold=True)
+            if hit.snippet:
+                self._out(f"{self._wrapped(f'      {one_line(hit.snippet)}')}\n")
+        if not hits:
+            self.notice("Nothing was found.")
+
+    def text(self, text: str, hanging: int = 0) -> None:
+        """Something that was asked for; lines that are too long go on in that column."""
+        self._fresh_line()
+        self._out(f"{self._wrapped(clean(text), hanging)}\n")
 
     def history(self, messages: Sequence[Message]) -> None:
         self._fresh_line()
+        number = 0
         for message in messages:
             match message:
                 case UserMessage(content=content):
-                    self._out(f"> {clean(text_of(content))}\n", bold=True)
+                    number += 1
+                    self._out(f"{self._wrapped(f'{number}> {clean(text_of(content))}')}\n", bold=True)
                 case AssistantMessage(text=text):
-                    self._out(f"{clean(text)}\n" if text else "")
+                    self._answer(clean(text))
+                    self._fresh_line()
                 case ToolCallMessage(tool_call=call):
                     self._inputs[call.id] = call.input
                 case ToolResultMessage(tool_result=result):
@@ -102,7 +129,10 @@ class Screen:
 
     def _answer(self, text: str) -> None:
         self._clear()
-        if text:
+        if text and self._markdown is not None:
+            self._write(self._markdown.feed(text))
+            self._at_line_start = self._markdown.at_line_start
+        elif text:
             self._out(text)
             self._at_line_start = text.endswith("\n")
 
@@ -129,10 +159,18 @@ class Screen:
     def _line(self, text: str, *, dim: bool = False, fg: str | None = None) -> None:
         self._fresh_line()
         # Not `dim=False`: click would then write the code that ends dimness.
-        click.secho(clean(text), err=True, color=self._color, dim=dim or None, fg=fg)
+        click.secho(self._wrapped(clean(text)), err=True, color=self._color, dim=dim or None, fg=fg)
+
+    def _wrapped(self, text: str, hanging: int = 0) -> str:
+        """For people; a pipe gets lines as they are."""
+        if self._markdown is None:
+            return text
+        return wrap(text, shutil.get_terminal_size().columns, hanging=" " * hanging)
 
     def _fresh_line(self) -> None:
         self._clear()
+        if self._markdown is not None:
+            self._write(self._markdown.finish())
         if not self._at_line_start:
             self._out("\n")
             self._at_line_start = True
@@ -151,9 +189,17 @@ class Screen:
 
     def _out(self, text: str, *, dim: bool = False, bold: bool = False) -> None:
         styled = click.style(text, dim=dim or None, bold=bold or None) if dim or bold else text
-        # Erasing is no colour: it is written only to a terminal, and there also under NO_COLOR.
         if text is _ERASE_LINE:
-            sys.stdout.write(text)
+            self._write(text)
         else:
             click.echo(styled, nl=False, color=self._color)
+            sys.stdout.flush()
+
+    def _write(self, text: str) -> None:
+        """For a terminal only: erasing is no colour and wanted also under NO_COLOR, and `Markdown` knows of that itself."""
+        sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def _moment(at: int) -> str:
+    return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M")

@@ -4,7 +4,9 @@ The first SIGINT or SIGTERM lets running turns finish; the second ends the proce
 that was acknowledged.
 """
 
+import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Literal
@@ -32,6 +34,10 @@ Examples:
 """
 
 
+FIRST_KEY = "operator.key"
+"""The file in the data directory that holds the operator's first key where it is shown to nobody."""
+
+
 def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[str, ...]) -> tuple[str, ...]:
     """A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match."""
     for origin in origins:
@@ -53,6 +59,13 @@ def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[st
     help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
     "(AVM_ALLOW_ORIGINS).",
 )
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDR|CIDR",
+    help="Proxy in front whose X-Forwarded-For is believed, by address or network; repeatable (AVM_TRUSTED_PROXIES).",
+)
 @auth_option
 @click.option("--no-overrides", is_flag=True, help="Start as if no setting had been changed at run time; they are kept.")
 @click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
@@ -65,6 +78,7 @@ def serve(
     settings: tuple[str, ...],
     memory: bool,
     allow_origins: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
     auth: Literal["on", "off"] | None,
     no_overrides: bool,
     log_level: str | None,
@@ -81,22 +95,27 @@ def serve(
         auth=auth,
         memory=memory,
         allow_origins=allow_origins,
+        trusted_proxies=trusted_proxies,
         log_level=log_level,
         settings=settings,
     )
     configure_logs(loaded.log_level, secrets=loaded.secrets)
+    # Whatever the server writes is its owner's alone: everybody's conversations are in it.
+    os.umask(0o077)
     anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
 
 
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:
     """Serves until the first signal; returns when everything is stored and closed."""
     # Late: it loads the web framework, which `avm serve --help` does not need.
+    from agentvm.server.descriptors import raise_open_files_limit
     from agentvm.server.local import start_server
 
+    raise_open_files_limit()
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with start_server(config, overrides=overrides) as server:
             announce(server.config, server.url, server.ws_url)
-            show_first_key(server.first_key)
+            show_first_key(server.first_key, server.config.data_dir, to_terminal=sys.stdout.isatty())
             async for _ in signals:
                 break
             # The operating system's own reaction: it works whatever this process is doing.
@@ -123,13 +142,34 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
         warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
 
 
-def show_first_key(key: Secret | None) -> None:
-    """Once: it is stored as a hash, and nobody can read it again."""
-    if key is not None:
-        click.echo("")
+def show_first_key(key: Secret | None, data_dir: Path | None, *, to_terminal: bool) -> None:
+    """Once: it is stored as a hash, and nobody can read it again.
+
+    What is no terminal is often kept, as the log of a container is, and read by many: then the key goes to a file instead.
+    """
+    if key is None:
+        return
+    click.echo("")
+    if to_terminal or data_dir is None or (kept := keep_first_key(key, data_dir)) is None:
         click.echo(f"The operator's key, shown this once: {key.reveal()}")
         click.echo("Keep it: it can do everything. Try it: AVM_KEY=<key> avm whoami")
-        click.echo("")
+    else:
+        click.echo(f"The operator's key is in {kept}")
+        click.echo(f"Move it to a safe place: it can do everything. Try it: {program()} whoami --key-file {kept}")
+    click.echo("")
+
+
+def keep_first_key(key: Secret, data_dir: Path) -> Path | None:
+    """The file that holds it, for its owner alone; None when it cannot be written."""
+    path = data_dir.expanduser().absolute() / FIRST_KEY
+    try:
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(f"{key.reveal()}\n")
+    except OSError as error:
+        warn(f"The file {path} for the operator's key cannot be written ({error.strerror}), so it is shown here.")
+        return None
+    return path
 
 
 def describe_unpriced(config: ServerConfig) -> str | None:

@@ -2,7 +2,8 @@
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, yes_option
+from agentvm.cli.api import Api, asks_server, yes_option
+from agentvm.cli.deleting import delete_for_good, dry_run_option
 from agentvm.cli.names import TENANT, NamedArgument
 from agentvm.cli.table import Columns, Item, Show, moment, plain
 
@@ -42,7 +43,7 @@ def tenant() -> None:
 @click.argument("slug")
 @click.option("--name", help="What people call it; by default the slug.")
 @click.option("--description", help="A line about it.")
-@click.option("--plan", help="What it has subscribed to, in your own words.")
+@click.option("--plan", help="What it may use: default, free, pro, unlimited, or a plan of your settings.")
 @asks_server
 def create_tenant(api: Api, show: Show, slug: str, name: str | None, description: str | None, plan: str | None) -> None:
     """Add a tenant. SLUG is its name in commands: small letters, digits and hyphens."""
@@ -70,7 +71,7 @@ def show_tenant(api: Api, show: Show, name: str) -> None:
 @click.option("--slug", help="Another name in commands.")
 @click.option("--name", help="What people call it.")
 @click.option("--description", help="A line about it; empty for none.")
-@click.option("--plan", help="What it has subscribed to; empty for nothing.")
+@click.option("--plan", help="What it may use, see create; empty for the default.")
 @asks_server
 def update_tenant(
     api: Api, show: Show, named: str, slug: str | None, name: str | None, description: str | None, plan: str | None
@@ -101,11 +102,10 @@ def resume_tenant(api: Api, show: Show, name: str) -> None:
 
 @tenant.command("delete")
 @click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
+@dry_run_option
 @yes_option
 @asks_server
-def delete_tenant(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Delete a tenant with its users, keys, quotas and secrets. Its ledger stays."""
+def delete_tenant(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
+    """Delete a tenant with everything that is its own. Its ledger and its audit log stay."""
     slug = plain(api.get("tenants", name).get("slug"))
-    confirm(f"Delete the tenant {slug} with its users, keys, quotas and secrets? It cannot be undone.", yes=yes)
-    api.delete("tenants", name)
-    show.done(f"The tenant {slug} is deleted.")
+    delete_for_good(api, show, f"the tenant {slug}", ("tenants", name), dry_run=dry_run, yes=yes)

@@ -7,31 +7,26 @@ it clears the line; at the prompt twice, it leaves. Without a terminal it ends t
 
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, nullcontext
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 from anyio.from_thread import BlockingPortal
 
-from agentvm.cli.conversation import Conversation, Listed, first_words
+from agentvm.cli.chat_commands import ChatCommands, Events, Surroundings, named
+from agentvm.cli.conversation import Conversation, first_words, words_of
+from agentvm.cli.echo import drop_typed, without_echo
 from agentvm.cli.screen import Screen
+from agentvm.cli.slash import Suggestion, read, suggest
 from agentvm.errors import AgentVMError, Unauthenticated
+from agentvm.model.message import Message, UserMessage
 
-with suppress(ImportError):
-    # Only by being imported it gives `input` line editing and a history.
-    import readline
+if TYPE_CHECKING:
+    from agentvm.cli.line_editor import LineEditor
 
 PROMPT = "> "
-
-HELP = """\
-/sessions      list the sessions of this container
-/resume N      go on in number N of that list
-/new           start a new session
-/title TEXT    name this session
-/history       show what was said
-/quit          leave (or Ctrl-D)
-Ctrl-C stops an answer. To send a line that begins with /, begin it with //."""
 
 
 @contextmanager
@@ -50,13 +45,18 @@ def interrupts_held() -> Iterator[None]:
 class Terminal:
     """One chat. `live` is with a person who watches; otherwise nobody is greeted, and what went wrong is the exit code."""
 
-    def __init__(self, portal: BlockingPortal, conversation: Conversation, screen: Screen, *, live: bool) -> None:
+    def __init__(
+        self, portal: BlockingPortal, conversation: Conversation, screen: Screen, surroundings: Surroundings, *, live: bool
+    ) -> None:
         self._portal = portal
         self._conversation = conversation
         self._screen = screen
         self._live = live
-        self._listed: tuple[Listed, ...] = ()
-        self._asking = False
+        self._editor: LineEditor | None = None
+        self._commands = ChatCommands(
+            portal, conversation, screen, surroundings, answer=self._stream, ask=self._question if live else None
+        )
+        self._learned: set[str] = set()
         self._answering = False
         self._interrupted = False
         self._completed = True
@@ -64,6 +64,8 @@ class Terminal:
     def answer(self, message: str) -> int:
         """One message and its answer; the exit code, which is 0 only if the answer is complete."""
         with self._handling_interrupts():
+            self._commands.tell_warnings()
+            self._commands.tell_of_demo()
             try:
                 self._say(message)
             except Unauthenticated:
@@ -75,18 +77,22 @@ class Terminal:
 
     def run(self) -> int:
         """Until the person leaves or the input ends; the exit code."""
-        with self._handling_interrupts():
+        with self._handling_interrupts(), without_echo(sys.stdin) if self._live else nullcontext():
             if self._live:
                 self._greet()
+            self._commands.tell_warnings()
+            self._commands.tell_of_demo()
             while (line := self._read()) is not None:
                 try:
-                    if not self._obey(line.strip()):
+                    if not self._obey(line):
                         break
                 except Unauthenticated:
                     # It stays so: the key was revoked, or has expired.
                     raise
                 except AgentVMError as error:
                     self._screen.error(str(error))
+                except click.ClickException as error:
+                    self._screen.error(error.format_message())
                 except KeyboardInterrupt:
                     if not self._live:
                         raise
@@ -94,21 +100,19 @@ class Terminal:
 
     def announce(self, text: str) -> None:
         """Says something from the event loop's thread, also in the middle of the prompt."""
-        if not self._asking:
+        if self._editor is None or not self._editor.show_above(lambda: self._screen.notice(text)):
             self._screen.notice(text)
-            return
-        click.echo("\r\x1b[K", nl=False, color=True)
-        self._screen.notice(text)
-        typed = readline.get_line_buffer() if "readline" in globals() else ""
-        click.echo(f"{PROMPT}{typed}", nl=False)
-        sys.stdout.flush()
 
     def _greet(self) -> None:
+        from agentvm.cli.line_editor import LineEditor
+
+        self._editor = LineEditor(self._suggest)
         said = self._portal.call(self._conversation.messages)
         label = self._conversation.session.record.title or first_words(said)
         if said:
+            self._editor.remember(_questions(said))
             self._screen.notice(
-                f"Going on with {_named(label)} ({len(said)} messages; /history shows them, /new starts afresh)."
+                f"Going on with {named(label)} ({len(said)} messages; /history shows them, /new starts afresh)."
             )
         else:
             self._screen.notice("A new session.")
@@ -117,84 +121,63 @@ class Terminal:
     # --- reading
 
     def _read(self) -> str | None:
-        if not self._live:
+        if self._editor is None:
             return sys.stdin.readline() or None
-        self._asking = True
-        try:
-            return self._ask()
-        finally:
-            self._asking = False
-
-    def _ask(self) -> str | None:
         warned = False
         while True:
             try:
-                return input(PROMPT)
+                return self._ask(PROMPT)
             except EOFError:
-                click.echo()
                 return None
             except KeyboardInterrupt:
-                click.echo()
                 if warned:
                     return None
                 warned = True
                 self._screen.notice("Ctrl-C once more, or Ctrl-D, leaves.")
 
+    def _ask(self, prompt: str, prefilled: str = "") -> str:
+        assert self._editor is not None, "only a person in a terminal is asked"
+        drop_typed(sys.stdin)
+        return self._editor.ask(prompt, prefilled)
+
+    def _question(self, prompt: str, prefilled: str) -> str | None:
+        try:
+            return self._ask(prompt, prefilled)
+        except (EOFError, KeyboardInterrupt):
+            return None
+
+    def _suggest(self, line: str) -> Iterable[Suggestion]:
+        """Runs while the person types, so that it never waits: what is not known yet is fetched for the next key."""
+        for command, fetch in (("resume", self._commands.learn_sessions), ("model", self._commands.learn_models)):
+            if line.startswith(f"/{command}") and command not in self._learned:
+                self._learned.add(command)
+                self._portal.start_task_soon(fetch)
+        return suggest(line, self._commands.known())
+
     # --- obeying
 
     def _obey(self, line: str) -> bool:
         """False to leave."""
-        if line.startswith("/") and not line.startswith("//"):
-            return self._command(*line[1:].partition(" ")[::2])
-        if line:
-            self._say(line.removeprefix("/"))
+        spoken = read(line)
+        if spoken.wrong:
+            self._screen.error(spoken.wrong)
+        elif spoken.command == "quit":
+            return False
+        elif spoken.command:
+            self._commands.obey(spoken.command, spoken.argument)
+        elif spoken.message:
+            self._say(spoken.message)
         return True
-
-    def _command(self, name: str, argument: str) -> bool:
-        chat, call = self._conversation, self._portal.call
-        match name, argument.strip():
-            case (("quit" | "exit"), ""):
-                return False
-            case "help", "":
-                click.echo(HELP)
-            case "sessions", "":
-                self._listed = call(chat.list)
-                self._screen.sessions(self._listed)
-            case "resume", number if number.isdecimal():
-                self._resume(int(number))
-            case "new", "":
-                call(chat.start)
-                self._screen.notice("A new session.")
-            case "title", title if title:
-                call(chat.set_title, title)
-                self._screen.notice(f"This session is now “{title}”.")
-            case "history", "":
-                self._screen.history(call(chat.messages))
-            case "resume", _:
-                self._screen.error("/resume needs a number, as in /resume 2; /sessions lists them")
-            case "title", _:
-                self._screen.error("/title needs a text, as in /title Holidays")
-            case (("quit" | "exit" | "help" | "sessions" | "new" | "history"), _):
-                self._screen.error(f"/{name} stands alone, without {argument.strip()!r}")
-            case _:
-                self._screen.error(f"there is no command /{name}; /help lists them")
-        return True
-
-    def _resume(self, number: int) -> None:
-        listed = self._listed or self._portal.call(self._conversation.list)
-        if not 1 <= number <= len(listed):
-            self._screen.error(f"there is no session number {number}; /sessions lists them")
-            return
-        chosen = listed[number - 1]
-        self._portal.call(self._conversation.resume, chosen.session.session_id)
-        self._screen.notice(f"Going on with {_named(chosen.label)}; /history shows it.")
 
     # --- answering
 
     def _say(self, text: str) -> None:
+        self._stream(lambda: self._conversation.say(text))
+
+    def _stream(self, events: Events) -> None:
         self._interrupted = self._completed = False
         self._answering = True
-        answer = self._portal.start_task_soon(self._show_answer, text)
+        answer = self._portal.start_task_soon(self._show_answer, events)
         try:
             answer.result()
         except KeyboardInterrupt:
@@ -205,9 +188,9 @@ class Terminal:
         if self._interrupted and not self._live:
             raise KeyboardInterrupt
 
-    async def _show_answer(self, text: str) -> None:
-        async with aclosing(self._conversation.say(text)) as events:
-            async for event in events:
+    async def _show_answer(self, events: Events) -> None:
+        async with aclosing(events()) as arriving:
+            async for event in arriving:
                 self._screen.show(event)
                 if event.type == "turn_response":
                     self._completed = event.data.get("outcome") == "completed"
@@ -233,5 +216,5 @@ class Terminal:
         self._portal.start_task_soon(self._conversation.interrupt)
 
 
-def _named(label: str) -> str:
-    return f"“{label}”" if label else "a session in which nothing was said yet"
+def _questions(messages: Sequence[Message]) -> list[str]:
+    return [words_of(message.content) for message in messages if isinstance(message, UserMessage)]

@@ -2,7 +2,8 @@
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, asks_server, tenant_option, yes_option
+from agentvm.cli.deleting import delete_for_good, dry_run_option
 from agentvm.cli.names import USER, find
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
 
@@ -111,15 +112,18 @@ def resume_user(api: Api, show: Show, name: str) -> None:
 
 @user.command("delete")
 @click.argument("name", metavar="USER")
+@dry_run_option
 @yes_option
 @tenant_option
 @asks_server
-def delete_user(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Delete a user and their keys. Their containers and their usage stay."""
+def delete_user(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
+    """Delete a user, with their keys and all that is in containers of theirs alone. Their usage stays in the ledger.
+
+    Containers that other users are bound to stay.
+    """
     found = find_user(api, name)
-    confirm(f"Delete the user {plain(found['externalId'])} and revoke all of their keys?", yes=yes)
-    api.delete("users", str(found["userId"]))
-    show.done(f"The user {plain(found['externalId'])} is deleted.")
+    named, place = f"the user {plain(found['externalId'])}", ("users", str(found["userId"]))
+    delete_for_good(api, show, named, place, dry_run=dry_run, yes=yes)
 
 
 @user.command("bind")

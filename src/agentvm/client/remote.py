@@ -36,10 +36,11 @@ from agentvm.errors import (
     from_code,
     shorten,
 )
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
-from agentvm.protocol.codec import MAX_FRAME, decode_event, decode_reply, encode
+from agentvm.protocol.codec import MAX_FRAME_BYTES, MAX_TOLD_BYTES, decode_event, decode_reply, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.verbs import AgentX
@@ -172,7 +173,7 @@ class RemoteLink:
             socket = await connect(
                 self._url,
                 additional_headers=self._headers,
-                max_size=MAX_FRAME,
+                max_size=MAX_TOLD_BYTES,
                 compression=None,
                 ping_interval=HEARTBEAT,
                 ping_timeout=HEARTBEAT,
@@ -349,9 +350,13 @@ def _refused(error: InvalidStatus) -> AccessDenied:
 
 def _encode_request(kind: str, frame: object) -> str:
     try:
-        return encode(frame)
+        text = encode(frame)
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidInput(f"Invalid {kind}: {error}") from None
+    # Said here: a server closes the connection of who sends it such a frame.
+    if len(text) > MAX_FRAME_BYTES:
+        raise InputTooLarge(f"{kind} is too large: a frame has at most {MAX_FRAME_BYTES:,} bytes; upload files as attachments")
+    return text
 
 
 def _checked(response: WireEvent) -> WireEvent:

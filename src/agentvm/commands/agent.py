@@ -2,6 +2,7 @@
 
 import msgspec
 
+from agentvm.commands import gate
 from agentvm.commands.call import Call
 from agentvm.errors import InvalidInput
 from agentvm.protocol import commands as ask
@@ -14,13 +15,16 @@ async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
     agent = call.find_agent(command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
-    return ask.AgentGetReply(exists=True, **msgspec.structs.asdict(_record(agent)))
+    readable = call.peer.principal.may(gate.LISTENING)
+    return ask.AgentGetReply(exists=True, **msgspec.structs.asdict(_record(agent, readable=readable)))
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
     container_id = call.container_id(command.container_id)
     agents = call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id)
-    return ask.AgentListReply(agents=tuple(_record(agent) for agent in agents))
+    # Who may not read sessions is not told which there are.
+    readable = call.peer.principal.may(gate.LISTENING)
+    return ask.AgentListReply(agents=tuple(_record(agent, readable=readable) for agent in agents))
 
 
 async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyReply:
@@ -62,12 +66,12 @@ async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None
     raise InvalidInput("Either imageId or agentId must be provided")
 
 
-def _record(agent: Present) -> AgentRecord:
+def _record(agent: Present, *, readable: bool) -> AgentRecord:
     return AgentRecord(
         agent_id=agent.agent_id,
         container_id=agent.container_id,
         image_id=agent.image_id,
-        session_id=agent.session_id,
+        session_id=agent.session_id if readable else None,
         state=agent.state.value if isinstance(agent, Agent) else "asleep",
         queued=len(agent.inbox) if isinstance(agent, Agent) else 0,
     )

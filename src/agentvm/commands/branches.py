@@ -15,6 +15,7 @@ from agentvm.blueprint.image import new_session
 from agentvm.commands.session_centre import SessionCentre, check_title
 from agentvm.commands.speaking import Speaker, Spoken
 from agentvm.errors import AgentBusy, ImageNotFound, InvalidInput, NotFound, SessionNotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
 from agentvm.model.exchange import by_turn, extent
@@ -60,14 +61,15 @@ class Branches:
             raise ImageNotFound(wanted)
         # Before what it sums up, so that it is not of something else.
         summaries = await self.centre.store.sessions((origin.container_id,)).summaries(session_id) or ()
-        said = await self._said(origin, message_id)
-        await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
-        now = self.centre.clock()
-        fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
-        session = new_session(image, SessionId(self.new_id("sess")), title or origin.title, now)
-        session = msgspec.structs.replace(session, forked_from=fork)
-        await container.add_session(session, said)
-        await _sum_up(container.log(session.session_id), said, summaries)
+        async with self.centre.runtime.rewrites:
+            said = await self._said(origin, message_id)
+            await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
+            now = self.centre.clock()
+            fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
+            session = new_session(image, SessionId(self.new_id("sess")), title or origin.title, now)
+            session = msgspec.structs.replace(session, forked_from=fork)
+            await container.add_session(session, said)
+            await _sum_up(container.log(session.session_id), said, summaries)
         self._tell_fork(session, origin, None if fork is None else fork.message_id)
         return session
 
@@ -103,7 +105,7 @@ class Branches:
         if not content:
             raise InvalidInput("content must not be empty")
         await self.speaker.check_attached(origin.container_id, content)
-        size = len(msgspec.json.encode(content))
+        size = self.speaker.measure(content)
         return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
 
     async def regenerate(
@@ -144,14 +146,25 @@ class Branches:
     async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
         if on_busy == "interrupt" and agent.busy:
             # What will be refused must not cost anybody the turn that runs.
-            choose(await self.centre.store.container(agent.container_id).list_messages(agent.session_id))
+            container = self.centre.store.container(agent.container_id)
+            async with self.centre.runtime.rewrites:
+                said = await container.list_recent_messages(agent.session_id, history.REWRITE_MAX_BYTES)
+                history.select(choose, *said)
             await _quiet(agent, self._patience(agent))
 
     async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
         store = self.centre.store
         if message_id is None:
-            return history.in_order(await store.container(origin.container_id).list_messages(origin.session_id))
-        found = await store.sessions((origin.container_id,)).history(origin.session_id, message_id)
+            container = store.container(origin.container_id)
+            said, truncated = await container.list_recent_messages(origin.session_id, history.REWRITE_MAX_BYTES)
+            if truncated:
+                most = history.REWRITE_MAX_BYTES // 2**20
+                raise HistoryTooLarge(
+                    f"{origin.session_id} has more than {most} MiB; fork it from an earlier message, or export and import it"
+                )
+            return history.in_order(said)
+        sessions = store.sessions((origin.container_id,))
+        found = await sessions.history(origin.session_id, message_id, history.REWRITE_MAX_BYTES)
         if found is None:
             raise NotFound(f"There is no message {message_id} in {origin.session_id}")
         return history.up_to(found, message_id)

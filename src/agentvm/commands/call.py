@@ -5,7 +5,7 @@ A Peer is one connection's light view of the process: its principal's part of th
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
@@ -24,6 +24,8 @@ from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.compaction import Compactor
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.reservation import Reservation
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.tenants.office import Office
@@ -51,6 +53,8 @@ class Peer:
     delivered: Callable[[int], None] | None = None
     """Hears how many microseconds it took until what waited for the peer was on its way."""
     compactor: Compactor | None = None
+    budget: ByteBudget = field(default_factory=ByteBudget)
+    """Of the bytes that all peers have on their way."""
 
     @property
     def principal(self) -> Principal:
@@ -96,12 +100,34 @@ class Peer:
         return Outlet(channel or self.channel, self.runtime.replay, self.clock)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """`after` runs once the reply is queued: a turn starts only after its sender was answered."""
 
     peer: Peer
     after: list[Callable[[], None]] = field(default_factory=list)
+    _room: Reservation | None = None
+
+    @property
+    def room(self) -> Reservation:
+        """What the reply holds of the byte budget until it is queued."""
+        if self._room is None:
+            self._room = Reservation(self.peer.budget, self.peer.tenant_id)
+        return self._room
+
+    @property
+    def is_bulky(self) -> bool:
+        return self._room is not None and self._room.held > 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        if self._room is not None:
+            self._room.__exit__()
 
     def container_id(self, named: str) -> ContainerId:
         """The container that a request names; whether it exists is another question."""

@@ -1,7 +1,9 @@
 """Compaction commands — what a session came to: summed up now, and read; for sockets and HTTP."""
 
+from msgspec.structs import replace
+
 from agentvm.commands.call import Call
-from agentvm.commands.session_centre import SessionCentre
+from agentvm.commands.session_centre import READING, SessionCentre
 from agentvm.errors import NotAvailable, SessionNotFound
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Summary
@@ -20,7 +22,7 @@ async def summaries(call: Call, command: ask.SessionSummaries) -> ask.SessionSum
 
 
 async def sum_up(centre: SessionCentre, compactor: Compactor | None, session_id: SessionId) -> Summary:
-    """What came of it. `Conflict` when there is nothing to sum up, or somebody is at it."""
+    """What came of it; its text only for who may read. `Conflict` when there is nothing to sum up, or somebody is at it."""
     session = await centre.get(session_id)
     if compactor is None:
         raise NotAvailable("Nothing is summed up on this server")
@@ -32,7 +34,8 @@ async def sum_up(centre: SessionCentre, compactor: Compactor | None, session_id:
         user_id=centre.principal.user_id,
         asked_for=True,
     )
-    return await compactor.compact(work, centre.runtime.tell)
+    made = await compactor.compact(work, centre.runtime.tell)
+    return made if centre.principal.may(READING) else replace(made, text="")
 
 
 async def list_summaries(centre: SessionCentre, session_id: SessionId) -> tuple[Summary, ...]:

@@ -1,6 +1,7 @@
 """Container commands — a user's isolation boundary."""
 
 from agentvm.commands.call import Call
+from agentvm.commands.container_centre import ContainerCentre
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ContainerCreated
 from agentvm.model.ids import ContainerId
@@ -24,6 +25,22 @@ async def get(call: Call, command: ask.ContainerGet) -> ask.ContainerGetReply:
 async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListReply:
     found, next_cursor = await call.peer.store.page_containers(command.cursor, command.limit)
     return ask.ContainerListReply(container_ids=found, next_cursor=next_cursor)
+
+
+async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDeleteReply:
+    container_id, peer = call.container_id(command.container_id), call.peer
+    centre = ContainerCentre(
+        store=peer.store,
+        principal=peer.principal,
+        tenant_id=peer.tenant_id,
+        runtime=peer.runtime,
+        office=peer.office,
+        clock=peer.clock,
+    )
+    if command.dry_run:
+        return ask.ContainerDeleteReply(container_id=container_id, deleted=False, owned=await centre.weigh(container_id))
+    await centre.delete(container_id)
+    return ask.ContainerDeleteReply(container_id=container_id, deleted=True)
 
 
 async def ensure(call: Call, wanted: str) -> ContainerId:

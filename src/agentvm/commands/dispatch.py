@@ -5,6 +5,8 @@ import secrets
 import time
 from contextlib import AbstractContextManager
 
+import anyio
+import anyio.to_thread
 import msgspec
 
 from agentvm.commands import (
@@ -32,6 +34,8 @@ from agentvm.protocol.table import CommandTable
 
 logger = get_logger(__name__)
 
+_encoders = anyio.CapacityLimiter(2)
+
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A request's id that its sender chose and that can stand in a log; any other is content, for all we know."""
 
@@ -39,6 +43,7 @@ TABLE: CommandTable[Call] = CommandTable(
     container_create=container.create,
     container_get=container.get,
     container_list=container.list_all,
+    container_delete=container.delete,
     definition_list=definition.list_all,
     definition_get=definition.get,
     definition_register=definition.register,
@@ -93,19 +98,19 @@ TABLE: CommandTable[Call] = CommandTable(
 
 
 async def carry_out(call: Call, command: Command[R_co]) -> R_co:
-    """Runs the command; the caller sends the reply and then calls `call.after`."""
-    principal = call.peer.principal
-    gate.check(principal, command)
-    await call.peer.office.quotas.hit(principal.tenant_id, principal.user_id)
+    """Runs the command; the caller has counted it, sends the reply and then calls `call.after`."""
+    gate.check(call.peer.principal, command)
     reply: R_co = await getattr(TABLE, command.name)(call, command)
     return reply
 
 
-async def answer(peer: Peer, command: Command[Reply], request_id: str | None) -> None:
-    """Carries the command out and queues its reply for the peer. Never raises."""
-    call, began = Call(peer), time.perf_counter_ns()
-    with handling(peer, command, request_id):
+async def answer(peer: Peer, command: Command[Reply], request_id: str | None, refusal: AgentVMError | None = None) -> None:
+    """Carries the command out, unless there is a reason to refuse it, and queues its reply for the peer. Never raises."""
+    began = time.perf_counter_ns()
+    with handling(peer, command, request_id), Call(peer) as call:
         try:
+            if refusal is not None:
+                raise refusal
             reply = await carry_out(call, command)
         except AgentVMError as error:
             reply = refuse(peer, error, request_id, _named(command), command.refused())
@@ -113,7 +118,12 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None) ->
             logger.exception("command_crashed", command=command.name)
             problem = AgentVMError("The command failed because of an internal error")
             reply = refuse(peer, problem, request_id, _named(command), command.refused())
-        peer.channel.send(encode_reply(command.name, request_id, reply, peer.clock()))
+        told = (command.name, request_id, reply, peer.clock())
+        # Of a long history others are not to notice anything.
+        frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.is_bulky else encode_reply(*told)
+        # What the reply held is given to its frame.
+        call.release()
+        peer.channel.send(frame)
         if peer.answered is not None:
             micros = (time.perf_counter_ns() - began) // 1000
             peer.answered(command.name, refused=reply.error_code is not None, micros=micros)

@@ -11,6 +11,7 @@ NEEDS: dict[str, str] = {
     "container_create": "agent:use",
     "container_get": "agent:use",
     "container_list": "agent:use",
+    "container_delete": "agent:use",
     "definition_list": "images:read",
     "definition_get": "images:read",
     "definition_register": "images:write",

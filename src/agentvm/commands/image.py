@@ -11,6 +11,7 @@ from agentvm.blueprint.image import DEFAULT_NAME, Frozen, build, rebuild, refere
 from agentvm.commands import container
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.definition import find_base
+from agentvm.commands.histories import read_recent
 from agentvm.commands.references import Pins, freeze, locked_roots
 from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
 from agentvm.events.base import Scope
@@ -157,7 +158,8 @@ async def delete(call: Call, command: ask.ImageDelete) -> ask.ImageIdReply:
 async def messages(call: Call, command: ask.ImageMessages) -> ask.ImageMessagesReply:
     store, image = await call.image(command.image_id)
     _listen(call.peer, [image])
-    return ask.ImageMessagesReply(image_id=image.image_id, messages=await store.list_messages(image.session_id))
+    said, truncated = await read_recent(call.room, store, image.session_id)
+    return ask.ImageMessagesReply(image_id=image.image_id, messages=said, truncated=truncated)
 
 
 async def _named(peer: Peer, named: str, config: ImageConfig) -> tuple[Definition | None, ImageConfig]:
@@ -180,7 +182,7 @@ async def _build(call: Call, wanted: str, source: Definition | None, config: Ima
         return len(await store.list_images())
 
     async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
-        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+        await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
         image, session = build(
             frozen.source,
             config,
@@ -213,7 +215,7 @@ async def _alone(peer: Peer, image_id: ImageId) -> AsyncIterator[None]:
 
 async def _rebuild(peer: Peer, store: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
     await _check(peer, frozen.definition)
-    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes)
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
     rebuilt = rebuild(image, config, frozen, peer.clock())
     if not await store.rebuild_image(rebuilt):
         raise ImageNotFound(image.image_id)

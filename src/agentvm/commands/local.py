@@ -42,9 +42,10 @@ class LocalLink:
         # Through the codec, as over a socket: a wrong type is refused here too, and nothing mutable is shared.
         checked = decode_command(command.name, _encode(f"{command.name}_request", command))
         self._check_open()
-        call = Call(self._peer)
-        with handling(self._peer, checked, None):
+        with handling(self._peer, checked, None), Call(self._peer) as call:
             try:
+                who = self._peer.principal
+                await self._peer.office.quotas.hit(who.tenant_id, who.user_id)
                 reply = await carry_out(call, checked)
             except AgentVMError as error:
                 refuse(self._peer, error, None, Scope(), Reply())

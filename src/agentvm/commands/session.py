@@ -1,7 +1,10 @@
 """Session commands — the histories of an image."""
 
+from functools import partial
+
 from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
+from agentvm.commands.histories import read_page, read_recent
 from agentvm.commands.session_centre import check_search, check_title, found_shown, shown, title_shown
 from agentvm.errors import ImageNotFound, SessionNotFound
 from agentvm.events.base import Scope
@@ -10,11 +13,16 @@ from agentvm.model.ids import SessionId
 from agentvm.protocol import commands as ask
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
+ROW_BYTES = 100
+"""What a session without anything in it takes."""
+
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
     peer = call.peer
     check_title(command.title)
     store, image = await call.image(command.image_id)
+    size = ROW_BYTES + len((command.title or "").encode())
+    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, size)
     session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
     await store.add_session(session)
     heard = peer.subscribe(session)
@@ -61,7 +69,7 @@ async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
     released = await peer.runtime.quarantine.release(peer.tenant_id, session.container_id, session.session_id)
     if released is None:
         raise SessionNotFound(command.session_id)
-    return ask.SessionReply(session=released, subscriptions=heard)
+    return ask.SessionReply(session=call.sessions.seen(released), subscriptions=heard)
 
 
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
@@ -77,7 +85,8 @@ async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
 async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessagesReply:
     store, session = await call.session(command.session_id)
     call.peer.subscribe(session)
-    return ask.SessionMessagesReply(session_id=session.session_id, messages=await store.list_messages(session.session_id))
+    said, truncated = await read_recent(call.room, store, session.session_id)
+    return ask.SessionMessagesReply(session_id=session.session_id, messages=said, truncated=truncated)
 
 
 async def browse(call: Call, command: ask.SessionBrowse) -> ask.SessionBrowseReply:
@@ -118,7 +127,7 @@ async def fork(call: Call, command: ask.SessionFork) -> ask.SessionReply:
     session = await call.branches.fork(
         command.session_id, message_id=command.message_id, image_id=command.image_id, title=command.title
     )
-    return ask.SessionReply(session=session, subscriptions=call.peer.subscribe(session))
+    return ask.SessionReply(session=call.sessions.seen(session), subscriptions=call.peer.subscribe(session))
 
 
 async def rewind(call: Call, command: ask.SessionRewind) -> ask.SessionRewindReply:
@@ -145,7 +154,7 @@ async def history(call: Call, command: ask.SessionHistory) -> ask.SessionHistory
     wanted = MessageQuery(
         order=command.order, cursor=command.cursor, around=command.around, rewind=command.rewind, limit=command.limit
     )
-    page = await call.sessions.messages(command.session_id, wanted)
+    page = await read_page(call.room, partial(call.sessions.messages, command.session_id), wanted)
     return ask.SessionHistoryReply(
         session_id=command.session_id,
         messages=page.messages,

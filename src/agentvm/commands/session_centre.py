@@ -6,6 +6,8 @@ Everything goes through what its principal may reach. What is changed is told to
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from agentvm.errors import InvalidInput, SessionNotFound
 from agentvm.events.base import EventData, Scope
 from agentvm.events.lifecycle import (
@@ -30,7 +32,10 @@ MAX_DEVICE = 128
 MAX_SEARCH = 1_000
 """Characters of what is searched for."""
 
+READING = "sessions:read"
+
 T = TypeVar("T")
+S = TypeVar("S", bound=Session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +65,24 @@ class SessionCentre:
 
     async def get(self, session_id: SessionId, device: str | None = None) -> SessionRecord:
         sessions = await self._home(session_id)
-        return shown(_there(await sessions.get(session_id, self.reader(device)), session_id))
+        return self.seen(shown(_there(await sessions.get(session_id, self.reader(device)), session_id)))
+
+    def seen(self, session: S) -> S:
+        """Without what was said in it, for who may use sessions and not read them."""
+        return session if self.principal.may(READING) else replace(session, title=None, preview=None)
 
     async def keep(self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None) -> Session:
         sessions = await self._home(session_id)
         kept = _there(await sessions.keep(session_id, pinned=pinned, archived=archived, now=self.clock()), session_id)
         self._tell(kept, _updated(kept))
-        return kept
+        return self.seen(kept)
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
         check_title(title)
         container_id = await self._container(session_id)
         named = _there(await self.store.container(container_id).set_title(session_id, title, self.clock()), session_id)
         self._tell(named, SessionTitleUpdated(session_id=named.session_id, title=named.title, updated_at=named.updated_at))
-        return named
+        return replace(self.seen(named), title=named.title)
 
     async def delete(self, session_id: SessionId) -> tuple[Session, int]:
         """The session, and until when it can be restored. Its agent ends then, so that its turns have their ends."""
@@ -101,7 +110,7 @@ class SessionCentre:
         container_id = await self.store.find_session(session_id)
         if container_id is not None:
             # It is not deleted, so nobody is told.
-            return _there(await self.store.container(container_id).get_session(session_id), session_id)
+            return self.seen(_there(await self.store.container(container_id).get_session(session_id), session_id))
         now = self.clock()
         sessions = await self.within()
         restored = _there(await sessions.restore(session_id, now, deleted_after=now - self._undo()), session_id)
@@ -122,7 +131,7 @@ class SessionCentre:
                 updated_at=restored.updated_at,
             ),
         )
-        return restored
+        return self.seen(restored)
 
     async def mark_read(
         self, session_id: SessionId, *, cursor: str | None, message_id: MessageId | None, device: str | None

@@ -7,19 +7,22 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import msgspec
-
 from agentvm.errors import SessionNotFound, ShuttingDown
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
-from agentvm.model.message import UserContent
+from agentvm.model.message import UserContent, measure
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.runtime.runtime import Runtime
 from agentvm.tenants.office import Office
+
+ENVELOPE_BYTES = 2
+"""What a message has beside its text and its files, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,32 @@ class Speaker:
 
         async def make_way_for_it() -> None:
             await self.check_attached(agent.container_id, content)
+            await self._check_tokens(agent, content)
             await make_way()
 
-        return await self._once(agent, len(msgspec.json.encode(content)), client_key, make_way_for_it, receive)
+        return await self._once(agent, self.measure(content), client_key, make_way_for_it, receive)
+
+    def measure(self, content: UserContent) -> int:
+        """Bytes of a message; `InputTooLarge` when it has more than one message may."""
+        limits = self.runtime.limits_of(self.tenant_id)
+        text, inline = measure(content)
+        if text > limits.message_bytes:
+            raise InputTooLarge(
+                f"The text of this message has {text:,} bytes; one message has at most {limits.message_bytes:,} "
+                "(limits.messageBytes). Upload it as a file (POST /v1/attachments) and refer to it, or send it in parts"
+            )
+        if inline > limits.inline_bytes:
+            raise InputTooLarge(
+                f"The pictures and files inside this message have {inline:,} bytes; they may have {limits.inline_bytes:,} "
+                "(limits.inlineBytes). Upload them (POST /v1/attachments) and refer to them"
+            )
+        return text + inline + ENVELOPE_BYTES
+
+    async def _check_tokens(self, agent: Agent, content: UserContent) -> None:
+        """What cannot be answered is refused before it is stored: not even its own words and a short answer fit."""
+        wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
+        said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
+        await self.office.quotas.refuse_call(self.tenant_id, self.user_id, said + min(wanted, LEAST_ANSWER_TOKENS))
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
         """Before somebody's turn is interrupted for it; the agent looks once more."""

@@ -15,6 +15,7 @@ from agentvm.config.layers import Given, Layer, Values, merge
 from agentvm.config.server import OtelConfig, ProviderConfig, ServerConfig, TitlesBy
 from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
+from agentvm.model.account import Allowance, Plan
 from agentvm.model.limits import Compaction, Limits
 from agentvm.model.money import NANO, Rate, to_nano
 from agentvm.model.retention import FOREVER, Retention
@@ -34,7 +35,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
     refuse(conflicts(values))
     # Any: each is of the type that its setting declares.
     flat: dict[str, Any] = {key: found.value for key, found in values.items()}
-    providers, keys = _providers(flat)
+    providers, keys, own_keys = _providers(flat)
     data_dir = flat["system.dataDir"]
     model_dir = flat.get("llm.modelDir")
     return ServerConfig(
@@ -47,9 +48,11 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         llm_base_url=flat.get("llm.baseUrl"),
         provider_keys=keys,
         providers=providers,
+        own_keys=own_keys,
         fallback=flat["llm.fallback"],
         model_dir=None if model_dir is None else Path(model_dir),
         allow_origins=flat["system.allowOrigins"],
+        trusted_proxies=flat["system.trustedProxies"],
         grace=float(flat["system.shutdownSeconds"]),
         log_level=flat["system.logLevel"],
         log_file=flat["system.logFile"] == "on",
@@ -65,6 +68,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         markup=flat["billing.markup"],
         prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
+        plans=_plans(flat),
         titles=flat["sessions.titles"],
         otel=_otel(flat),
         retention=build_retention(values),
@@ -108,6 +112,20 @@ def _otel(flat: Mapping[str, Any]) -> OtelConfig:
     )
 
 
+def _flat_access(config: ServerConfig) -> dict[str, Value | None]:
+    return {
+        "system.allowOrigins": tuple(config.allow_origins),
+        "system.trustedProxies": tuple(config.trusted_proxies),
+        "system.auth": config.auth or "auto",
+        "system.adminKey": config.admin_key,
+        "system.serverKey": config.server_key,
+        "system.oidc.issuer": config.oidc_issuer,
+        "system.oidc.audience": config.oidc_audience,
+        "system.oidc.jwksUrl": config.oidc_jwks_url,
+        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+    }
+
+
 def _flat_otel(otel: OtelConfig) -> dict[str, Value | None]:
     return {
         "otel.endpoint": otel.endpoint,
@@ -131,12 +149,26 @@ def build_retention(values: Values) -> Retention:
     )
 
 
-def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret]]:
-    """Those with names of their own, and the keys of drivers: a driver of which only the key is said is not opened for it."""
+def _providers(flat: Mapping[str, Any]) -> tuple[dict[str, ProviderConfig], dict[str, Secret], dict[str, bool]]:
+    """Those with names of their own, the keys of drivers, and whether tenants may use their own keys where that is said.
+
+    A driver of which only these two are said is not opened for it.
+    """
     entries = entries_of(flat)
-    keys = {name: entry["apiKey"] for name, entry in entries.items() if name in DRIVERS and entry.keys() == {"apiKey"}}
-    made = {name: _provider(name, entry) for name, entry in entries.items() if name not in keys}
-    return made, keys
+    said = {name: entry.pop("ownKeys") for name, entry in entries.items() if "ownKeys" in entry}
+    unopened = {name: entry for name, entry in entries.items() if name in DRIVERS and entry.keys() <= {"apiKey"}}
+    keys = {name: entry["apiKey"] for name, entry in unopened.items() if entry}
+    made = {name: _provider(name, entry) for name, entry in entries.items() if name not in unopened}
+    return made, keys, {name: switch == "on" for name, switch in said.items() if switch != "auto"}
+
+
+def _plans(flat: Mapping[str, Any]) -> dict[str, Plan]:
+    plans: dict[str, dict[str, Allowance]] = {}
+    for key, value in flat.items():
+        if isinstance(value, Allowance):
+            _, name, member = key.split(".")
+            plans.setdefault(name, {})[member] = value
+    return {name: Plan(**members) for name, members in plans.items()}
 
 
 def _provider(name: str, entry: Mapping[str, Any]) -> ProviderConfig:
@@ -167,15 +199,8 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         "system.logFile": "on" if config.log_file else "off",
         "system.logFileBytes": config.log_file_bytes,
         "system.logFiles": config.log_files,
-        "system.allowOrigins": tuple(config.allow_origins),
         "system.shutdownSeconds": config.grace,
-        "system.auth": config.auth or "auto",
-        "system.adminKey": config.admin_key,
-        "system.serverKey": config.server_key,
-        "system.oidc.issuer": config.oidc_issuer,
-        "system.oidc.audience": config.oidc_audience,
-        "system.oidc.jwksUrl": config.oidc_jwks_url,
-        "system.oidc.tenantClaim": config.oidc_tenant_claim,
+        **_flat_access(config),
         "billing.markup": config.markup,
         "billing.allowUnpriced": _switch(config.allow_unpriced),
         "sessions.titles": config.titles,
@@ -196,9 +221,15 @@ def flatten(config: ServerConfig) -> dict[str, Value]:
         **{f"{PRICES}{name}": rate for name, rate in config.prices.items()},
         **{f"{PROVIDERS}{driver}.apiKey": key for driver, key in config.provider_keys.items()},
     }
+    given |= {f"plans.{name}.{of}": getattr(plan, of) for name, plan in config.plans.items() for of in ("limits", "users")}
+    return {key: value for key, value in (given | _flat_providers(config)).items() if value is not None}
+
+
+def _flat_providers(config: ServerConfig) -> dict[str, Value | None]:
+    given: dict[str, Value | None] = {}
     for name, one in config.providers.items():
         given |= {f"{PROVIDERS}{name}.{member}": value for member, value in _flat_provider(one).items()}
-    return {key: value for key, value in given.items() if value is not None}
+    return given | {f"{PROVIDERS}{name}.ownKeys": _switch(allowed) for name, allowed in config.own_keys.items()}
 
 
 def _flat_provider(one: ProviderConfig) -> dict[str, Value | None]:

@@ -1,7 +1,7 @@
 """Catalogue — the settings as a flat list: found by key, checked, and shown without what is secret.
 
 A key is the path in the file with dots between: `llm.apiKey`. A `*` stands for a name that the operator chooses:
-`llm.providers.*.model`. The name of a price may hold dots itself and is all that follows `billing.prices.`.
+`llm.providers.*.model`, `plans.*.limits`. The name of a price may hold dots itself and is all that follows `billing.prices.`.
 """
 
 import re
@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agentvm.config.allowance import plain_allowance, read_allowance
 from agentvm.config.declarations import About, Group, Root
 from agentvm.config.document import Unreadable, parse_value
 from agentvm.errors import shorten
+from agentvm.model.account import Allowance
 from agentvm.model.money import Rate
 from agentvm.model.secret import Secret
 
-Value = str | int | float | Decimal | Secret | Rate | tuple[str, ...]
+Value = str | int | float | Decimal | Secret | Rate | Allowance | tuple[str, ...]
 
 MASK = "***"
 PRICES = "billing.prices."
@@ -89,6 +91,8 @@ def find(key: str) -> Setting | None:
     parts = key.split(".")
     if len(parts) == 4 and parts[:2] == ["llm", "providers"]:
         return SETTINGS.get(f"llm.providers.*.{parts[3]}") if NAME.fullmatch(parts[2]) else None
+    if len(parts) == 3 and parts[0] == "plans":
+        return SETTINGS.get(f"plans.*.{parts[2]}") if NAME.fullmatch(parts[1]) else None
     return None if "*" in key else SETTINGS.get(key)
 
 
@@ -97,6 +101,8 @@ def is_group(key: str) -> bool:
     parts = key.split(".")
     if parts[:2] == ["llm", "providers"] and len(parts) == 3:
         return NAME.fullmatch(parts[2]) is not None
+    if parts[0] == "plans" and len(parts) == 2:
+        return NAME.fullmatch(parts[1]) is not None
     return any(known.startswith(f"{key}.") for known in SETTINGS) and "*" not in key
 
 
@@ -146,7 +152,7 @@ def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
 
 def _opening(setting: Setting) -> tuple[str, ...]:
     """How a text begins that is a whole list, or a price."""
-    return ("[",) if setting.about.kind == "list" else ("{",) if setting.kind is Rate else ()
+    return ("[",) if setting.about.kind == "list" else ("{",) if setting.kind in (Rate, Allowance) else ()
 
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:
@@ -163,6 +169,11 @@ def _convert(setting: Setting, value: object, text: bool) -> Value:
             raise Unfit(f"it must be {expects(setting)}")
         rate = msgspec.convert({name: str(_money(setting, one)) for name, one in value.items() if one is not None}, _Rate)
         return Rate(input=rate.input, output=rate.output, cache_read=rate.cache_read, cache_write=rate.cache_write)
+    if kind is Allowance:
+        try:
+            return read_allowance(value, of_users=setting.key.endswith(".users"))
+        except ValueError as error:
+            raise Unfit(str(error)) from None
     if setting.about.kind == "list":
         if text and isinstance(value, str):
             value = [part.strip() for part in value.split(",") if part.strip()]
@@ -225,6 +236,8 @@ def expects(setting: Setting) -> str:
         return "an amount like 1.05, not negative"
     if kind is Rate:
         return "dollars per million tokens like {input: 3, output: 15}, with cacheRead and cacheWrite if they differ"
+    if kind is Allowance:
+        return "limits by metric like {tokens_per_day: 100000, budget_per_month: {soft: 20, hard: 25}}"
     if setting.about.kind == "list":
         return "a list of texts"
     return "a text of 1 to 4096 characters"
@@ -257,6 +270,8 @@ def plain(value: Value) -> object:
         case Rate():
             members = msgspec.structs.asdict(value)
             return {_camel(name): f"{one.normalize():f}" for name, one in members.items() if one is not None}
+        case Allowance():
+            return plain_allowance(value)
         case tuple():
             return list(value)
         case _:

@@ -16,7 +16,7 @@ import anyio
 from agentvm.config import history
 from agentvm.config.build import build, build_limits, build_titles
 from agentvm.config.catalogue import find
-from agentvm.config.edits import Edit, check_server, check_tenant, read_edit
+from agentvm.config.edits import Edit, check_rights, check_server, check_tenant, read_edit
 from agentvm.config.history import Seals, State
 from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
 from agentvm.config.server import ServerConfig, TitlesBy
@@ -107,7 +107,7 @@ class Centre:
         for tenant_id, change in await self._store.read_settings():
             found.setdefault(tenant_id, []).append(change)
         for tenant_id, changes in found.items():
-            state = history.replay(changes)
+            state = history.in_force(history.replay(changes))
             revision = changes[-1].revision if changes else 0
             if tenant_id is None and self._ignore:
                 self._scopes[None] = _Scope(revision, state, Layer("override"))
@@ -234,6 +234,7 @@ class Centre:
                 "look at them and try again",
                 details={"revision": scope.revision},
             )
+        check_rights(raw, ordered.actor)
         change = Change(
             revision=scope.revision + 1,
             at=self._clock(),

@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from agentvm.model.account import Allowance
 from agentvm.model.attachment import MAX_BYTES
+from agentvm.model.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES
 from agentvm.model.money import Rate
 from agentvm.model.retention import FOREVER
 
@@ -72,6 +74,12 @@ class ProviderGroup(Group, frozen=True, kw_only=True):
     timeout: Annotated[Milliseconds | None, setting("As `defaults.timeout`, for this provider, whatever the tenant says.")] = (
         None
     )
+    own_keys: Annotated[
+        Switch | None,
+        setting(
+            "Whether tenants may use a key of their own here and pay the provider themselves; `auto`: unless `baseUrl` is set."
+        ),
+    ] = None
     max_concurrent: Annotated[
         Count | None, setting("Calls at a time, of all tenants; others wait in turn. 200, or what the embedded model can.")
     ] = None
@@ -154,6 +162,15 @@ class SystemGroup(Group, frozen=True, kw_only=True):
             variable="AVM_ALLOW_ORIGINS",
         ),
     ] = ()
+    trusted_proxies: Annotated[
+        tuple[Text, ...],
+        setting(
+            "Proxies in front, by address or network: their `X-Forwarded-For`, `-Proto` and `Forwarded` are believed.",
+            "restart",
+            kind="list",
+            variable="AVM_TRUSTED_PROXIES",
+        ),
+    ] = ()
     shutdown_seconds: Annotated[Seconds, setting("How long running turns may go on when the server is stopped.")] = 10.0
     auth: Annotated[
         Switch,
@@ -212,6 +229,13 @@ class LimitsGroup(Group, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Bytes of one file that is uploaded.", tenant="lower")
     ] = 20 * 1024**2
     attachments_per_message: Annotated[Count, setting("Uploaded files to which one message may refer.", tenant="lower")] = 20
+    message_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_MESSAGE_BYTES)], setting("Bytes of the text of one message.", tenant="lower")
+    ] = MAX_MESSAGE_BYTES
+    inline_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_INLINE_BYTES)],
+        setting("Bytes of the pictures and files inside one message, as base64; uploaded ones do not count.", tenant="lower"),
+    ] = MAX_INLINE_BYTES
     import_bytes: Annotated[
         Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Bytes of one import, unpacked.", tenant="lower")
     ] = 1024**3
@@ -317,6 +341,17 @@ class RetentionGroup(Group, frozen=True, kw_only=True):
     ] = None
 
 
+class PlanGroup(Group, frozen=True, kw_only=True):
+    limits: Annotated[
+        Allowance | None,
+        setting("What a tenant with this plan may use as a whole, by metric: `{tokens_per_day: 100000, containers: 50}`."),
+    ] = None
+    users: Annotated[
+        Allowance | None,
+        setting("What each of its users may use, by metric, unless a limit of their own says otherwise."),
+    ] = None
+
+
 class Root(Group, frozen=True, kw_only=True):
     """Everything that can be set."""
 
@@ -329,3 +364,4 @@ class Root(Group, frozen=True, kw_only=True):
     compaction: CompactionGroup = CompactionGroup()
     otel: OtelGroup = OtelGroup()
     retention: RetentionGroup = RetentionGroup()
+    plans: dict[str, PlanGroup] = msgspec.field(default_factory=dict)

@@ -8,11 +8,15 @@ from collections.abc import Iterable, Mapping
 from agentvm.config.catalogue import SETTINGS, Setting, Unfit, Value, convert, find, is_group, quoted, unknown
 from agentvm.config.layers import Values
 from agentvm.errors import AccessDenied, InvalidInput, shorten
+from agentvm.errors.access import AuthenticationOff
+from agentvm.model.principal import ANONYMOUS
 
 Edit = dict[str, Value | None]
 
 MOST = 500
 """Keys of one change."""
+
+_GIVING = ("system.adminKey", "system.oidc.", "system.trustedProxies")
 
 
 def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
@@ -78,6 +82,21 @@ def check_tenant(edit: Edit, system: Values) -> None:
         most = system.get(key)
         if setting.about.tenant == "lower" and value is not None and most is not None and value > most.value:  # type: ignore[operator]  # Numbers.
             raise InvalidInput(f"{key} can only be lowered: this server allows {most.value}")
+
+
+def check_rights(raw: Mapping[str, object], actor: str) -> None:
+    """With authentication off anybody may be asking: what would let them in once it is on is refused."""
+    for key, value in raw.items():
+        if actor == ANONYMOUS and gives_rights(key, value):
+            raise AuthenticationOff(
+                f"{key} says who may do what, and authentication is off: set it in the file, a variable or a flag, or start "
+                "the server with --auth on first"
+            )
+
+
+def gives_rights(key: str, raw: object) -> bool:
+    """Whether a value of the setting lets somebody in, or turns authentication off. None takes a value back."""
+    return raw is not None and (key.startswith(_GIVING) or (key == "system.auth" and raw != "on"))
 
 
 def own_keys() -> tuple[str, ...]:

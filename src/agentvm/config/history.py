@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.config.catalogue import MASK, Setting, Unfit, Value, convert, find, plain, shown
+from agentvm.config.edits import gives_rights
 from agentvm.config.layers import Given
 from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
+from agentvm.model.principal import ANONYMOUS
 from agentvm.model.secret import Secret
 from agentvm.storage.settings import Change
 
@@ -53,6 +55,17 @@ def replay(changes: Iterable[Change]) -> State:
             else:
                 state[key] = Entry(raw, change.revision, change.at, change.actor)
     return state
+
+
+def in_force(state: State) -> State:
+    """The overrides without those that give rights and are nobody's: anybody could make them while authentication was off."""
+    kept: State = {}
+    for key, entry in state.items():
+        if entry.actor == ANONYMOUS and gives_rights(key, entry.raw):
+            logger.warning("setting_ignored", setting=key, revision=entry.revision, reason="made while authentication was off")
+        else:
+            kept[key] = entry
+    return kept
 
 
 def between(before: State, after: State) -> dict[str, tuple[object, object]]:

@@ -99,6 +99,8 @@ def _key_of(variable: str) -> str:
     if parts[:2] == ["llm", "providers"] and len(parts) > 2:
         # The name is the operator's own, so its underscores are.
         return ".".join(["llm", "providers", parts[2], *map(_camel, parts[3:])])
+    if parts[0] == "plans" and len(parts) > 1:
+        return ".".join(["plans", parts[1], *map(_camel, parts[2:])])
     return ".".join(map(_camel, parts))
 
 

@@ -4,6 +4,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from agentvm.config.catalogue import MOST_MONEY, NAME, SETTINGS, Setting, bounds_of, shown
+from agentvm.model.account import METRICS, OF_USERS, Allowance
 from agentvm.model.money import Rate
 
 Schema = dict[str, Any]
@@ -22,6 +23,15 @@ _RATE: Schema = {
     "properties": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), _MONEY),
     "required": ["input", "output"],
     "additionalProperties": False,
+}
+
+
+_AMOUNT: Schema = {"type": ["integer", "string", "number"]}
+_LIMIT: Schema = {
+    "anyOf": [
+        _AMOUNT,
+        {"type": "object", "properties": {"hard": _AMOUNT, "soft": _AMOUNT}, "additionalProperties": False},
+    ]
 }
 
 
@@ -81,6 +91,9 @@ def _type(setting: Setting) -> Schema:
         return _MONEY
     if kind is Rate:
         return _RATE
+    if kind is Allowance:
+        known = OF_USERS if setting.key.endswith(".users") else METRICS
+        return {"type": "object", "properties": dict.fromkeys(known, _LIMIT), "additionalProperties": False}
     if setting.about.kind == "list":
         return {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
     return _TEXT

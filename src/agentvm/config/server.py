@@ -11,10 +11,20 @@ from pathlib import Path
 from typing import Literal
 
 from agentvm.config.layers import Layer
-from agentvm.config.together import of_access, of_choice, of_collector, of_fallback, of_headers, of_origins, of_tokens
+from agentvm.config.together import (
+    of_access,
+    of_choice,
+    of_collector,
+    of_fallback,
+    of_headers,
+    of_origins,
+    of_proxies,
+    of_tokens,
+)
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import ConfigInvalid
+from agentvm.model.account import Plan
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
 from agentvm.model.money import Rate
@@ -78,12 +88,16 @@ class ServerConfig:
     """Keys by driver, for those that `llm_api_key` does not serve."""
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict)
     """Providers by names of your own, for `llm_provider`, `fallback`, and images that name them."""
+    own_keys: Mapping[str, bool] = field(default_factory=dict)
+    """Whether tenants may use a key of their own, by provider; where it is not said, see `takes_own_keys`."""
     fallback: tuple[str, ...] = ()
     """Who is asked, in this order, when the default provider is out."""
     model_dir: Path | None = None
     """Where the embedded model's weights are; None for the user's cache directory."""
     allow_origins: tuple[str, ...] = ()
     """Web pages of these origins may open a socket, besides those of this machine and of the server's own host; `*` for all."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of proxies whose `X-Forwarded-For` and the like are believed."""
     grace: float = 10.0
     """Seconds that running turns get to finish at shutdown."""
     log_level: str = "info"
@@ -109,6 +123,8 @@ class ServerConfig:
     """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
     allow_unpriced: bool | None = None
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    """Plans of your own, or in the place of those that there are: see `agentvm.tenants.plans`."""
     titles: TitlesBy = "first-words"
     """How a session without a title gets one after its first exchange."""
     otel: OtelConfig = OtelConfig()
@@ -125,9 +141,10 @@ class ServerConfig:
         if self.model_dir is not None:
             object.__setattr__(self, "model_dir", Path(self.model_dir))
         faults = (
-            *of_access(self.auth, self.host),
+            *of_access(self.auth, self.host, self.trusted_proxies),
             *of_tokens(self.oidc_issuer, self.oidc_audience),
             *of_origins(self.allow_origins),
+            *of_proxies(self.trusted_proxies),
         )
         for key, text in faults:
             raise ConfigInvalid(f"{key}: {text}")
@@ -136,7 +153,8 @@ class ServerConfig:
 
     @property
     def authenticates(self) -> bool:
-        return self.auth == "on" or (self.auth is None and not is_loopback(self.host))
+        """`auto` is on as soon as other machines can reach the server, itself or through a proxy."""
+        return self.auth == "on" or (self.auth is None and (not is_loopback(self.host) or bool(self.trusted_proxies)))
 
     @property
     def allows_unpriced(self) -> bool:
@@ -205,6 +223,18 @@ class ServerConfig:
             max_calls=entry.max_concurrent,
             model_dir=self.model_dir,
         )
+
+    def takes_own_keys(self, provider: str) -> bool:
+        """Whether a tenant may use a key of its own with a provider.
+
+        Unless it is said: at a vendor's own address yes, where the key is one of the tenant's account; at an address of the
+        operator's no, where any key would do and the operator bears the cost.
+        """
+        said = self.own_keys.get(provider)
+        if said is not None:
+            return said
+        # The tenant's key for a provider named after its driver goes to the vendor, whatever address the server itself uses.
+        return provider not in self.providers or provider in DRIVERS or self.driver_settings(provider).base_url is None
 
     def bystander_settings(self, name: str) -> DriverSettings:
         """What a provider is opened with that is not the default one: the default one's key and address are not for it."""

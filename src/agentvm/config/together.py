@@ -9,7 +9,7 @@ from agentvm.config.file import Problem
 from agentvm.config.layers import Values
 from agentvm.drivers.registry import DRIVERS
 from agentvm.errors import shorten
-from agentvm.model.address import is_loopback
+from agentvm.model.address import is_loopback, parse_network
 from agentvm.model.headers import parse_headers
 from agentvm.model.secret import Secret
 
@@ -26,9 +26,10 @@ def conflicts(values: Values, *, besides: Collection[str] = ()) -> list[Problem]
     names = (*dict.fromkeys((*entries, *besides, *DRIVERS)),)
     faults = [
         *(fault for name, entry in entries.items() for fault in of_provider(name, entry)),
-        *of_access(flat["system.auth"], flat["system.host"]),
+        *of_access(flat["system.auth"], flat["system.host"], flat["system.trustedProxies"]),
         *of_tokens(flat.get("system.oidc.issuer"), flat.get("system.oidc.audience")),
         *of_origins(flat["system.allowOrigins"]),
+        *of_proxies(flat["system.trustedProxies"]),
         *of_collector(flat.get("otel.endpoint")),
         *of_headers(headers.reveal() if isinstance(headers := flat.get("otel.headers"), Secret) else None),
         *of_choice(flat, names),
@@ -66,12 +67,18 @@ def of_provider(name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
         yield f"{PROVIDERS}{name}.driver", "the provider is named after another driver than its own; give it another name"
 
 
-def of_access(auth: str | None, host: str) -> Iterator[Fault]:
+def of_access(auth: str | None, host: str, proxies: Collection[str] = ()) -> Iterator[Fault]:
     if auth == "off" and not is_loopback(host):
         yield (
             "system.auth",
             f"off is only for a server that other machines cannot reach, and {shorten(host)!r} can be: "
             "listen on 127.0.0.1, or leave authentication on",
+        )
+    elif auth == "off" and proxies:
+        yield (
+            "system.auth",
+            "off is only for a server that other machines cannot reach, and they reach one behind a proxy "
+            "(system.trustedProxies): leave authentication on",
         )
 
 
@@ -87,6 +94,15 @@ def of_origins(origins: Collection[str]) -> Iterator[Fault]:
         parts = urlsplit(origin)
         if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
             yield "system.allowOrigins", f"{shorten(origin)!r} is no origin; write for example https://chat.example.org, or *"
+
+
+def of_proxies(proxies: Collection[str]) -> Iterator[Fault]:
+    for proxy in proxies:
+        if parse_network(proxy) is None:
+            yield (
+                "system.trustedProxies",
+                f"{shorten(proxy)!r} is neither an address nor a network; write for example 127.0.0.1 or 10.0.0.0/8",
+            )
 
 
 def of_collector(endpoint: str | None) -> Iterator[Fault]:

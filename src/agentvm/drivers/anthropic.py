@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import msgspec
 
-from agentvm.drivers.anthropic_body import messages_body, redacted_mark
+from agentvm.drivers.anthropic_body import messages_body, origins, redacted_mark
 from agentvm.drivers.base import (
     DriverSettings,
     MessageStarted,
@@ -264,7 +264,9 @@ class AnthropicDriver:
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         silence = prompt.silence if self._silence is None else self._silence
-        return exchange(lambda: self._begin(prompt), self._failures, self._timeout, silence=silence)
+        return exchange(
+            lambda: self._begin(prompt), self._failures, self._timeout, silence=silence, origins=lambda: origins(prompt)
+        )
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], MessagesDecoder]:
         request = self._request(messages_body(prompt, self._failures))

@@ -4,8 +4,11 @@ import re
 from collections.abc import Sequence
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import Json, Reader, file_text, is_text, is_url, newest_user
+from agentvm.drivers.chat_body import GO_ON, Json, Reader, file_text, newest_user
+from agentvm.drivers.conversation import thinking_tokens
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.refusal import Origin
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
 _CACHED: Json = {"type": "ephemeral"}
@@ -35,11 +38,15 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     if messages and messages[0]["role"] == "assistant":
         # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
         messages.insert(0, {"role": "user", "content": [dict(_NOTHING)]})
+    if prompt.begun.strip():
+        # Not as the beginning of the answer itself: not all models take that, and none that thinks first.
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": prompt.begun.rstrip()}]})
+        messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
     _mark_last(messages)
     body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
-        # The budget is part of what may be answered, and below 1,024 the provider refuses it.
-        budget = max(1_024, prompt.thinking)
+        # The budget is part of what may be answered.
+        budget = thinking_tokens(prompt.thinking) or 0
         body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         body["max_tokens"] = prompt.max_tokens + budget
     elif prompt.temperature is not None:
@@ -54,6 +61,22 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
         tools[-1]["cache_control"] = _CACHED
         body["tools"] = tools
     return body
+
+
+def origins(prompt: Prompt) -> list[Origin]:
+    """Where each of the request's messages came from."""
+    found: list[Origin] = []
+    for number, said in enumerate(prompt.conversation):
+        match said:
+            case UserSaid(content=tuple(parts)):
+                kept = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
+                found.append((number, kept or (None,)))
+            case AssistantSaid() if not _assistant_blocks(said):
+                pass
+            case _:
+                found.append((number, ()))
+    begins_late = found and isinstance(prompt.conversation[found[0][0] or 0], AssistantSaid)
+    return [(None, ()), *found] if begins_late else found
 
 
 def _goes_on_without_thinking(conversation: Sequence[Said]) -> bool:
@@ -114,8 +137,12 @@ def _result(result: ToolResult) -> Json:
 def _user_blocks(content: UserContent, reader: Reader) -> list[Json]:
     parts = (TextPart(text=content),) if isinstance(content, str) else content
     # A blank text block is refused, and so is a message without blocks.
-    said = [part for part in parts if not isinstance(part, TextPart) or part.text.strip()]
+    said = [part for part in parts if not _is_blank(part)]
     return [reader.render(part, _user_block) for part in said] or [dict(_NOTHING)]
+
+
+def _is_blank(part: UserPart) -> bool:
+    return isinstance(part, TextPart) and not part.text.strip()
 
 
 def _user_block(part: UserPart, failures: Failures) -> Json:

@@ -69,6 +69,8 @@ class Prompt(Record):
     """How freely it chooses its words, from 0 to 2 or as far as the provider goes; None leaves it to them."""
     silence: float | None = None
     """Seconds that the provider may be silent before the call is given up; None for as long as the whole call may take."""
+    begun: str = ""
+    """The beginning of the answer, which the user has already read: the model is asked to go on from there."""
 
 
 class Output(msgspec.Struct, frozen=True):

@@ -5,23 +5,28 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.refusal import Origin
 from agentvm.errors import ProviderBadRequest
+from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
 
 Json = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
-_MARK = "field:"
-_TEXTS = frozenset(
-    f"application/{kind}"
-    for kind in ("json", "jsonl", "x-ndjson", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "x-sh", "sql")
+GO_ON = (
+    "Your answer above was cut off. Go on from exactly where it stopped: "
+    "write only what is still missing of it, and repeat nothing."
 )
+"""What a model is told after the beginning of an answer that it has not finished."""
+
+_MARK = "field:"
 
 
 def reasoning_mark(field: str) -> str:
@@ -43,6 +48,8 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     for said in prompt.conversation:
         reader = Reader(failures, lenient=said is not newest)
         messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
+    if prompt.begun.strip():
+        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
     body: Json = {
         "model": prompt.model,
         "messages": messages,
@@ -55,6 +62,22 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     if prompt.tools and not speech_only:
         body["tools"] = [_tool(tool) for tool in prompt.tools]
     return body
+
+
+def origins(prompt: Prompt) -> list[Origin]:
+    """Where each of the request's messages came from."""
+    found: list[Origin] = [(None, ())] if prompt.system else []
+    for number, said in enumerate(prompt.conversation):
+        match said:
+            case UserSaid(content=tuple(parts)):
+                found.append((number, tuple(range(len(parts)))))
+            case ToolsAnswered(results=results):
+                found += [(number, ())] * len(results)
+            case AssistantSaid(text="", tool_calls=()):
+                pass
+            case _:
+                found.append((number, ()))
+    return found
 
 
 def estimate_prompt(body: Json) -> int:
@@ -76,7 +99,7 @@ class Reader:
 
     def render(self, part: UserPart, how: Callable[[UserPart, Failures], Json]) -> Json:
         try:
-            return how(part, self.failures)
+            return how(taken_apart(part), self.failures)
         except ProviderBadRequest:
             if not self.lenient:
                 raise
@@ -181,15 +204,19 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
 
 
-def is_url(data: str) -> bool:
-    """Whether a part's `data` is an address and not the content itself."""
-    return data.startswith(("http://", "https://"))
-
-
-def is_text(media_type: str) -> bool:
-    """Whether a file of this type can be read as text, by any model."""
-    kind = media_type.partition(";")[0].strip().lower()
-    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml", "+yaml"))
+def taken_apart(part: UserPart) -> UserPart:
+    """The part with bare base64, and the type that it says itself, if its `data` is a `data:` URL."""
+    if isinstance(part, TextPart) or not part.data[:5].lower() == "data:":
+        return part
+    about, comma, data = part.data[5:].partition(",")
+    if not comma:
+        return part
+    *kinds, last = about.split(";")
+    encoded = last.strip().lower() == "base64"
+    media_type = ";".join(kinds if encoded else [*kinds, last]).strip()
+    if not encoded:
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return msgspec.structs.replace(part, data=data, media_type=media_type or part.media_type)
 
 
 def file_text(part: FilePart, failures: Failures) -> str:

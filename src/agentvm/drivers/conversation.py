@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.model.attachment import referred
+from agentvm.model.attachment import is_url, referred
+from agentvm.model.ids import MessageId
 from agentvm.model.message import (
     AssistantMessage,
     ErrorMessage,
@@ -28,8 +29,18 @@ from agentvm.model.usage import estimate_tokens
 
 Exchange = tuple[Said, ...]
 
+MIN_THINKING_TOKENS = 1_024
+"""Anthropic refuses to be asked to think with fewer."""
+
 _IMAGE_TOKENS = 1_600
+_URL_TOKENS = 25_000
+"""Of a document by URL, which nobody here can look into: ten pages."""
 _LOST = ToolOutput(type="error-text", value="No result: the call was interrupted before it finished.")
+
+
+def thinking_tokens(wanted: int | None) -> int | None:
+    """With how many tokens a model is asked to think; None for one that is not asked to."""
+    return max(MIN_THINKING_TOKENS, wanted) if wanted else None
 
 
 def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, int]:
@@ -43,14 +54,19 @@ def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
     return sum(_weight(each, sizes) for each in said)
 
 
-def most_tokens(prompt: Prompt) -> int:
-    """More than the prompt can have: a token is at least one byte, and every message and tool comes with a few of its own."""
-    text = 3 * (weigh(prompt.conversation) + estimate_tokens(prompt.system or ""))
-    return text + len(msgspec.json.encode(prompt.tools)) + 50 * len(prompt.conversation) + 1_000
+def estimate_input(prompt: Prompt) -> int:
+    """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
+    tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
+    return weigh(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 
 
 def tell(messages: Sequence[Message]) -> Exchange:
     """One exchange."""
+    return tuple(said for said, _ in trace(messages))
+
+
+def trace(messages: Sequence[Message]) -> list[tuple[Said, MessageId]]:
+    """One exchange, and the message that each thing was said in; results of tools are of the one that asked for them."""
     calls: dict[str, list[ToolCall]] = {}
     results: dict[str, ToolResult] = {}
     for message in messages:
@@ -61,16 +77,16 @@ def tell(messages: Sequence[Message]) -> Exchange:
                 results[call_id] = result
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
-    said: list[Said] = []
+    said: list[tuple[Said, MessageId]] = []
     for message in messages:
         match message:
-            case UserMessage(content=content):
-                said.append(UserSaid(content=content))
+            case UserMessage(id=message_id, content=content):
+                said.append((UserSaid(content=content), message_id))
             case AssistantMessage(id=message_id, content=parts, text=text):
-                said += _assistant(text, parts, calls.pop(message_id, []), results)
+                said += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
                 pass
-    return tuple(said)
+    return said
 
 
 def _assistant(
@@ -107,6 +123,8 @@ def _part_weight(part: TextPart | ImagePart | FilePart, sizes: Mapping[str, int]
             return estimate_tokens(text)
         case ImagePart():
             return _IMAGE_TOKENS
+        case FilePart(data=data) if is_url(data):
+            return _URL_TOKENS
         case FilePart(data=data):
             digest = referred(data)
             # A third of its bytes is a quarter of its base64.

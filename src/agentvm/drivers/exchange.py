@@ -10,7 +10,7 @@ Between the head and the first byte it does not count: a provider that has said 
 """
 
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Protocol
 
@@ -20,6 +20,9 @@ import msgspec
 
 from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ToolInputDelta
 from agentvm.drivers.failures import Failures
+from agentvm.drivers.refusal import Origin, explain
+from agentvm.drivers.sending import will_report
+from agentvm.errors import ProviderBadRequest
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 
@@ -90,15 +93,29 @@ class _Heard(httpx2.AsyncByteStream):
 
 
 async def exchange(
-    begin: Begin, failures: Failures, seconds: float, *, silence: float | None = None, patient: bool = False
+    begin: Begin,
+    failures: Failures,
+    seconds: float,
+    *,
+    silence: float | None = None,
+    patient: bool = False,
+    origins: Callable[[], Sequence[Origin]] = tuple,
 ) -> AsyncGenerator[ModelOutput, None]:
-    """Plays one call. Whatever ends the iteration, the response is closed before it has ended."""
+    """Plays one call. Whatever ends the iteration, the response is closed before it has ended.
+
+    `origins` are asked for when the provider refuses the request, to find out what of it that is about.
+    """
+    will_report()
     deadline = anyio.current_time() + seconds
     quiet = seconds if silence is None else silence
     async with AsyncExitStack() as stack:
-        response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
-        # It holds the prompt, which nobody needs any more.
-        del begin
+        try:
+            response, decoder = await _open(begin, failures, stack, seconds if patient else min(seconds, quiet), seconds)
+        except ProviderBadRequest as error:
+            explain(error, origins())
+            raise
+        # Both hold the prompt, which nobody needs any more.
+        del begin, origins
         heard = _watch(response, quiet, patient=patient)
         events = aiter(httpx2.EventSource(response, max_event_size=MAX_EVENT_BYTES))
         while not decoder.finished:

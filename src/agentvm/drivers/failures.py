@@ -89,6 +89,11 @@ _MODEL = re.compile(r"(?i)\bmodels?\b")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
+def _unanswered(error: ProviderError) -> ProviderError:
+    error.unanswered = True
+    return error
+
+
 @dataclass(frozen=True, slots=True)
 class Reported:
     """The error object of a provider's body or stream."""
@@ -96,6 +101,8 @@ class Reported:
     message: str
     kind: str | None = None
     code: str | int | None = None
+    param: str = ""
+    """What of the request it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +131,9 @@ class Failures:
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
         """The connection could not be made, broke, or carried something that is not an event stream."""
         self._note(error)
+        return _unanswered(self._transport(error))
+
+    def _transport(self, error: httpx2.HTTPError) -> ProviderError:
         match error:
             case httpx2.TimeoutException():
                 return ProviderTimeout(f"{self.provider} did not answer in time; {self.remedy_reach}")
@@ -140,7 +150,7 @@ class Failures:
         if isinstance(cause, httpx2.HTTPError):
             return self.transport(cause)
         self._note(cause)
-        return ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}")
+        return _unanswered(ProviderUnreachable(f"{self.provider} could not be reached; {self.remedy_reach}"))
 
     def _note(self, error: BaseException | None) -> None:
         """Of no tenant: a tenant may read what is logged of it, and how the server is run is the operator's."""
@@ -150,12 +160,12 @@ class Failures:
     def timeout(self, seconds: float) -> ProviderError:
         """The call as a whole took too long."""
         text = f"{self.provider} did not finish within {seconds:g} s; ask for less or raise the timeout"
-        return ProviderTimeout(text, waited=seconds)
+        return _unanswered(ProviderTimeout(text, waited=seconds))
 
     def silent(self, seconds: float) -> ProviderError:
         """Nothing was heard of it for too long."""
         text = f"{self.provider} was silent for {seconds:g} s; try again, or raise defaults.timeout"
-        return ProviderTimeout(text, waited=seconds)
+        return _unanswered(ProviderTimeout(text, waited=seconds))
 
     def protocol(self, what: str) -> ProviderError:
         """The provider broke its own rules."""
@@ -180,7 +190,11 @@ class Failures:
             text += f"; {self.remedy_key}"
         elif wait is not None:
             text += f"; try again in {wait:g} s"
-        return kind(text, retry_after=wait)
+        error = kind(text, retry_after=wait)
+        if isinstance(error, ProviderBadRequest):
+            error.said, error.param = detail, self.redact(reported.param)
+            error.reason = str(reported.code or reported.kind or "")
+        return error
 
 
 def _class_of(status: int | None, reported: Reported) -> type[ProviderError]:
@@ -221,11 +235,12 @@ def find_error(body: object) -> Reported:
 
 
 def _reported(error: dict[object, object]) -> Reported:
-    message, kind, code = error.get("message"), error.get("type"), error.get("code")
+    message, kind, code, param = error.get("message"), error.get("type"), error.get("code"), error.get("param")
     return Reported(
         message if isinstance(message, str) else "",
         kind if isinstance(kind, str) else None,
         code if isinstance(code, str | int) else None,
+        param if isinstance(param, str) else "",
     )
 
 

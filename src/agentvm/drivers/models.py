@@ -76,6 +76,8 @@ class Chosen(NamedTuple):
     """Its name among the providers."""
     asks: int = 1
     """How often one model call may ask it."""
+    hosted: bool = False
+    """Whether the tenant's own key goes to an address of the operator's, who may charge for it."""
     slots: FairSlots | None = None
     """How many calls it answers at a time, of all tenants together; None for no bound."""
 

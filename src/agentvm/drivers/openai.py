@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
-from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_prompt
+from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_prompt, origins
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
@@ -56,7 +56,9 @@ class OpenAIDriver:
 
     def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         silence = prompt.silence if self._silence is None else self._silence
-        return exchange(lambda: self._begin(prompt), self._failures, self._timeout, silence=silence)
+        return exchange(
+            lambda: self._begin(prompt), self._failures, self._timeout, silence=silence, origins=lambda: origins(prompt)
+        )
 
     def _begin(self, prompt: Prompt) -> tuple[AbstractAsyncContextManager[httpx2.Response], ChatDecoder]:
         body = chat_body(prompt, self._failures, limit=self._limit)

@@ -97,18 +97,21 @@ def echo(prompt: Prompt) -> Iterable[Step]:
 
 
 DEFAULT_MODEL = "scripted"
+PROMPTS_MAX = 100
+"""Prompts that a driver remembers, unless told otherwise."""
 
 
 class ScriptedDriver:
-    """Plays a script and remembers the prompts it was given."""
+    """Plays a script and remembers the last prompts it was given, at most `prompts_max`."""
 
     name = "scripted"
     default_model = DEFAULT_MODEL
 
-    def __init__(self, script: Script = echo, *, window: int = 100_000) -> None:
+    def __init__(self, script: Script = echo, *, window: int = 100_000, prompts_max: int = PROMPTS_MAX) -> None:
         self._script = script
         self._window = window
         self._calls = 0
+        self._prompts_max = prompts_max
         self.prompts: list[Prompt] = []
         self.closed_early = 0
         """How many calls were abandoned before their end."""
@@ -119,6 +122,7 @@ class ScriptedDriver:
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         self._calls += 1
         self.prompts.append(prompt)
+        del self.prompts[: -self._prompts_max]
         message_id = f"msg_scripted_{self._calls}"
         finished = False
         try:

@@ -9,21 +9,27 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
+from agentvm.drivers.sending import Sending, watched
+
 
 class _Body(httpx2.AsyncByteStream):
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, call: Sending | None) -> None:
         self._content = content
+        self._call = call
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._content
+        # Asked for more, so what there was is written.
+        if self._call is not None:
+            self._call.sent()
 
     def forget(self) -> None:
         self._content = b""
 
 
 async def hold_body(request: httpx2.Request) -> None:
-    """A request hook: the one body, wherever the request is referred to."""
-    request.stream = _Body(request.content)
+    """A request hook: the one body, wherever the request is referred to, and the call is told when all of it was written."""
+    request.stream = _Body(request.content, watched())
 
 
 async def forget_body(response: httpx2.Response) -> None:

@@ -4,25 +4,24 @@ The code is contract, the text is for people. A message names the thing and, whe
 
     AgentVMError
     ├── InvalidInput            what the peer sent cannot be understood
-    │   ├── UnknownCommand · ResourceUriInvalid
+    │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
     │   └── Unprocessable       well formed, but what it says does not hold together
-    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge
-    │       ├── ResourceVisibilityConflict · PromptUnresolved
-    │       └── BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
+    │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
+    │       └── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
     ├── NotFound                absent, or not yours: the two look the same
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
     ├── Conflict                the request contradicts what is already there
-    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse
+    │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
     │   └── PreconditionFailed  it has changed since the asker looked
     ├── AccessDenied            who asks may not
     │   ├── Unauthenticated     no credentials, or none that are good
+    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
     │   └── PermissionDenied · ContainerForbidden
     ├── Refused                 understood, but not now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
-    │   ├── QuotaExceeded · WalletEmpty
-    │   └── ModelUnpriced
+    │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
@@ -30,19 +29,19 @@ The code is contract, the text is for people. A message names the thing and, whe
     ├── ConfigInvalid           the operator must change a setting
     │   └── MissingKey
     ├── ProviderError           the model's side failed (see `retryable`)
-    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited
-    │   ├── ProviderOverloaded · ProviderUnreachable · ProviderTimeout · ProviderProtocolError
+    │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
+    │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
-    ├── ToolFailed
-    ├── TurnLimitReached
+    ├── ToolFailed · TurnLimitReached
     └── ChannelError            the client's side of a socket
         └── ChannelClosed · RequestTimeout · RemoteError
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
+
+from agentvm.errors.quota import quota_text
 
 _LONGEST_NAME = 200
 
@@ -171,7 +170,7 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, not for who tries."""
+    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
 
     code = "unauthenticated"
 
@@ -197,24 +196,13 @@ class Refused(AgentVMError):
     code = "refused"
 
 
-def _in_numbers(count: int) -> str:
-    return f"{count:,}"
-
-
-def _in_dollars(nano: int) -> str:
-    return f"${nano / 1_000_000_000:,.6f}".rstrip("0").rstrip(".")
-
-
 class QuotaExceeded(Refused):
     """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
 
     code = "quota_exceeded"
 
     def __init__(self, metric: str, *, limit: int, used: int, adding: int = 1, reset_at: int | None = None) -> None:
-        said = _in_dollars if metric.startswith("budget") else _in_numbers
-        left, needs = said(max(0, limit - used)), f"; this may take {said(adding)}" if adding > 1 else ""
-        wait = "" if reset_at is None else f", until {datetime.fromtimestamp(reset_at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
-        super().__init__(f"The quota {metric} does not allow it: {left} of {said(limit)} left{wait}{needs}")
+        super().__init__(quota_text(metric, limit=limit, used=used, adding=adding, reset_at=reset_at))
         self.details = {"metric": metric, "limit": limit, "used": used}
         if reset_at is not None:
             self.details["resetAt"] = reset_at
@@ -246,16 +234,6 @@ class AgentNotRunning(Refused):
 
 class ShuttingDown(Refused):
     code = "shutting_down"
-
-
-class ServerBusy(Refused):
-    code = "server_busy"
-
-
-class QueryTimeout(Refused):
-    """What was asked for takes longer to find than one asker may keep the database busy."""
-
-    code = "query_timeout"
 
 
 class NotAvailable(AgentVMError):
@@ -294,6 +272,8 @@ class ProviderError(AgentVMError):
     code = "provider_error"
     retryable: ClassVar[bool] = False
     retry_after: float | None = None
+    unanswered: bool = False
+    """Whether nothing was heard of the provider: it may have read the request, and may charge for it."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -305,7 +285,18 @@ class ProviderAuthFailed(ProviderError):
 
 
 class ProviderBadRequest(ProviderError):
+    """The provider does not take the request. `said`, `param` and `reason` are its own words for that, as far as it has any.
+
+    `place` is what of the prompt it names: an entry of the conversation, and a part of that. `kind` is what it seems to be
+    about; None when it is about nothing that was said.
+    """
+
     code = "provider_bad_request"
+    said: str = ""
+    param: str = ""
+    reason: str = ""
+    place: tuple[int, int | None] | None = None
+    kind: Literal["media", "tools", "unknown"] | None = None
 
 
 class ProviderRateLimited(ProviderError):
@@ -347,10 +338,6 @@ class ModelUnavailable(ProviderError):
 
 class ToolFailed(AgentVMError):
     code = "tool_failed"
-
-
-class TurnLimitReached(AgentVMError):
-    code = "turn_limit_reached"
 
 
 class ChannelError(AgentVMError):

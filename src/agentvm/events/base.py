@@ -25,6 +25,8 @@ class EventData(Record):
     intent: ClassVar[Intent] = "notification"
     told: ClassVar[bool] = True
     """False for what is only stored: no client hears of it, so it has no place in the order of what they do."""
+    needs: ClassVar[str | None] = None
+    """The permission without which nobody hears of it, though they work with the container that it is about."""
 
 
 class Scope(Record):

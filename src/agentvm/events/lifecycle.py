@@ -17,8 +17,17 @@ class ContainerCreated(ContainerEvent):
     created_at: int
 
 
+class ContainerDeleted(ContainerEvent):
+    """All that was in it is being erased, and cannot be brought back."""
+
+    type = "container_deleted"
+    container_id: ContainerId
+    deleted_at: int
+
+
 class ImageCreated(ContainerEvent):
     type = "image_created"
+    needs = "images:read"
     image_id: ImageId
     container_id: ContainerId
     name: str
@@ -27,6 +36,7 @@ class ImageCreated(ContainerEvent):
 
 class ImageUpdated(ContainerEvent):
     type = "image_updated"
+    needs = "images:read"
     image_id: ImageId
     container_id: ContainerId
     name: str
@@ -63,6 +73,7 @@ class SessionEvent(EventData):
 
 class SessionCreated(SessionEvent):
     type = "session_created"
+    needs = "sessions:read"
     session_id: SessionId
     image_id: ImageId
     container_id: ContainerId
@@ -72,6 +83,7 @@ class SessionCreated(SessionEvent):
 
 class SessionTitleUpdated(SessionEvent):
     type = "session_title_updated"
+    needs = "sessions:read"
     session_id: SessionId
     title: str | None
     updated_at: int
@@ -102,6 +114,7 @@ class SessionDeleted(SessionEvent):
 
 class SessionRestored(SessionEvent):
     type = "session_restored"
+    needs = "sessions:read"
     session_id: SessionId
     image_id: ImageId
     container_id: ContainerId

@@ -13,6 +13,7 @@ class MessageStart(StreamEvent):
     """`model` is what the provider calls itself, `asked` the `<provider>/<model>` that the call was made to.
 
     `asked_at` is when it was made; `attempt` counts those before it that were not answered, and is absent for the first.
+    `text` is what the message begins with when it goes on after a restart: it was told under another id before.
     """
 
     type = "message_start"
@@ -21,6 +22,7 @@ class MessageStart(StreamEvent):
     asked: str | None = None
     asked_at: int | None = None
     attempt: int = 1
+    text: str | None = None
 
 
 class MessageDelta(StreamEvent):

@@ -4,7 +4,7 @@ from typing import Literal
 
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId, UserId
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.turn import Outcome
 from agentvm.model.usage import Usage
 
@@ -49,8 +49,27 @@ class TurnResumed(TurnEvent):
     timestamp: int
 
 
+class ModelAsked(TurnEvent):
+    """A model call is about to be made: committed before its request leaves, so that it is billed whatever happens."""
+
+    type = "model_asked"
+    told = False
+    call: AskedCall
+
+
+class ModelUnasked(TurnEvent):
+    """A call that was about to be made never left, or was refused by the provider: it used nothing."""
+
+    type = "model_unasked"
+    told = False
+    asked: str
+
+
 class ModelCalled(TurnEvent):
-    """A model call has ended, by itself or cut off; `usage` is the provider's, or an estimate that says so."""
+    """A model call has ended, by itself or cut off; `usage` is the provider's, or an estimate that says so.
+
+    `asked` is the key under which it was asked.
+    """
 
     type = "model_called"
     told = False
@@ -58,6 +77,7 @@ class ModelCalled(TurnEvent):
     model: str
     usage: Usage
     entry: LedgerEntry | None = None
+    asked: str | None = None
 
 
 class TurnResponse(TurnEvent):

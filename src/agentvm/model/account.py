@@ -42,6 +42,8 @@ class ApiKey(Record):
     tenant_id: TenantId
     name: str
     user_id: UserId | None = None
+    role: Role | None = None
+    """The most that a key of a user acts with: the role they had when it was made. A promotion needs a new key."""
     permissions: tuple[str, ...] = ()
     containers: tuple[str, ...] | None = None
     expires_at: int | None = None
@@ -64,11 +66,26 @@ METRICS: dict[str, Window | None] = {
     "tokens_per_month": "month",
     "budget_per_month": "month",
     "storage_bytes": None,
+    "stored_bytes_per_day": "day",
     "sandbox_seconds_per_day": "day",
     "resources": None,
     "export_bytes_per_day": "day",
 }
 """What can be limited, and the window after which it is renewed. `budget_per_month` counts nano-USD of price."""
+
+
+OF_USERS = (
+    "requests_per_minute",
+    "connections",
+    "tokens_per_day",
+    "tokens_per_month",
+    "budget_per_month",
+    "stored_bytes_per_day",
+)
+"""What is counted for each user, too; everything else belongs to a tenant as a whole."""
+
+EACH_USER = UserId("*")
+"""Stands in a limit for each user of the tenant who has no other."""
 
 
 class Quota(Record):
@@ -78,6 +95,19 @@ class Quota(Record):
     hard: int | None = None
     soft: int | None = None
     user_id: UserId | None = None
+
+
+class Allowance(Record):
+    """Limits by metric, as an operator writes them down for a plan."""
+
+    quotas: tuple[Quota, ...] = ()
+
+
+class Plan(Record):
+    """What a tenant with it may use as a whole, and what each of its users may, unless a limit of their own says otherwise."""
+
+    limits: Allowance = Allowance()
+    users: Allowance = Allowance()
 
 
 class AuditEntry(Record):

@@ -1,6 +1,12 @@
 """Address — what can be told from the name of a host alone."""
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+_IPV6_PREFIX_BITS = 64
+"""Of an IPv6 address: what follows is chosen by whoever has the network, address by address."""
 
 
 def is_loopback(host: str) -> bool:
@@ -9,3 +15,28 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def parse_address(text: str) -> Address | None:
+    """An IPv4 address that is written as IPv6 is the IPv4 address; None for anything else than an address."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def parse_network(text: str) -> Network | None:
+    """An address, or a network as in `10.0.0.0/8`; None for anything else."""
+    try:
+        return ip_network(text.strip(), strict=False)
+    except ValueError:
+        return None
+
+
+def origin_of(host: str) -> str:
+    """The name under which limits count an address: itself, and of IPv6 its network of 64 bits."""
+    address = parse_address(host)
+    if isinstance(address, IPv6Address):
+        return str(IPv6Network((int(address) >> _IPV6_PREFIX_BITS << _IPV6_PREFIX_BITS, _IPV6_PREFIX_BITS)))
+    return host if address is None else str(address)

@@ -19,6 +19,10 @@ MAX_BYTES = 100 * 1024 * 1024
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TOKEN = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
 _VALUE = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+|\"[ !#-\[\]-~]*\""
+_TEXTS = frozenset(
+    f"application/{kind}"
+    for kind in ("json", "jsonl", "x-ndjson", "xml", "yaml", "x-yaml", "toml", "csv", "javascript", "x-sh", "sql")
+)
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?: *; *{_TOKEN}=(?:{_VALUE}))*")
 
 
@@ -77,3 +81,14 @@ def check_name(text: str | None) -> str | None:
     if text is not None and (not text.strip() or len(text) > MAX_NAME or not text.isprintable()):
         raise InvalidInput(f"The name of an attachment has 1 to {MAX_NAME} characters that can be printed")
     return text
+
+
+def is_url(data: str) -> bool:
+    """Whether a part's `data` is an address and not the content itself."""
+    return data.startswith(("http://", "https://"))
+
+
+def is_text(media_type: str) -> bool:
+    """Whether a file of this type can be read as text, by any model."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml", "+yaml"))

@@ -37,10 +37,76 @@ class Planned(Record):
     model: str
     most_input: int
     most_output: int
+    least_output: int | None = None
+    """Fewer tokens than this are no useful answer; between the two, the answer is capped to what is left. None: no fewer."""
     own_key: bool = False
-    """Paid by the tenant to the provider, with a key of its own: it costs nothing here."""
+    """Paid by the tenant to the provider, with a key of its own: it costs nothing here but what the operator asks for it."""
+    hosted: bool = False
+    """With a key of the tenant's own, whether the provider is at an address of the operator's."""
     provider: str = ""
     """The operator's name for who is asked: the same driver may be there under several, at several prices."""
+
+
+class AskedCall(Record):
+    """A model call whose request is about to leave; it is remembered until the ledger has what it used.
+
+    `call_id` is the message that its answer becomes, and names its entry; one that is never answered is entered as `key`.
+    """
+
+    key: str
+    call_id: str
+    at: int
+    tenant_id: TenantId
+    user_id: UserId | None = None
+    container_id: ContainerId
+    image_id: ImageId
+    session_id: SessionId
+    turn_id: TurnId
+    driver: str
+    model: str
+    provider: str = ""
+    own_key: bool = False
+    hosted: bool = False
+    input_tokens: int
+    """An estimate of what it was sent."""
+
+    @property
+    def planned(self) -> Planned:
+        """The call as one that was made: it is charged, whatever was set aside for it."""
+        return Planned(
+            tenant_id=self.tenant_id,
+            user_id=self.user_id,
+            driver=self.driver,
+            model=self.model,
+            most_input=0,
+            most_output=0,
+            own_key=self.own_key,
+            hosted=self.hosted,
+            provider=self.provider,
+        )
+
+    @property
+    def unanswered(self) -> Usage:
+        """What it used if nothing is known of an answer: its input."""
+        return Usage(input_tokens=self.input_tokens, output_tokens=0, estimated=True)
+
+    def entry(self, usage: Usage, charge: "Charge", at: int, *, key: str | None = None) -> LedgerEntry:
+        """Its entry in the ledger, under its own key unless it has another."""
+        return LedgerEntry(
+            key=key or self.key,
+            at=at,
+            tenant_id=self.tenant_id,
+            user_id=self.user_id,
+            container_id=self.container_id,
+            image_id=self.image_id,
+            session_id=self.session_id,
+            turn_id=self.turn_id,
+            driver=self.driver,
+            model=self.model,
+            usage=usage,
+            cost=charge.cost,
+            price=charge.price,
+        )
 
 
 class Charge(msgspec.Struct, frozen=True):

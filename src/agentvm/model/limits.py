@@ -5,6 +5,10 @@ from typing import Literal
 
 from agentvm.model.money import NANO
 
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+MAX_INLINE_BYTES = 32 * 1024 * 1024
+"""What one message may bring at most, whatever is configured: a frame holds no more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
@@ -59,6 +63,10 @@ class Limits:
     """Of one file that is uploaded."""
     attachments_per_message: int = 20
     """To which one message may refer."""
+    message_bytes: int = MAX_MESSAGE_BYTES
+    """Of the text of one message."""
+    inline_bytes: int = MAX_INLINE_BYTES
+    """Of the pictures and files that travel inside one message, as base64."""
     import_bytes: int = 1024**3
     """Of one import, unpacked."""
     agents: int = 20_000

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from agentvm.errors import InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.usage import Usage
@@ -108,6 +109,34 @@ class ErrorMessage(_Message, tag="error"):
 
 Message = UserMessage | AssistantMessage | ToolCallMessage | ToolResultMessage | ErrorMessage
 
+_MAX_URL = 10_000
+"""Characters of data that may be other than ASCII: an address may be, base64 is not."""
+
+
+def measure(content: UserContent) -> tuple[int, int]:
+    """How many bytes of text a user's message has, and how many of pictures and files inside it.
+
+    `InvalidInput` for data that is no base64: as a text it would take four times the memory.
+    """
+    if isinstance(content, str):
+        return _size(content), 0
+    text = inline = 0
+    for part in content:
+        match part:
+            case TextPart():
+                text += _size(part.text)
+            case ImagePart(data=data, name=name) | FilePart(data=data, filename=name):
+                if len(data) > _MAX_URL and not data.isascii():
+                    raise InvalidInput("The data of a picture or a file must be base64, an http(s) URL or an attachment")
+                inline += len(data)
+                text += _size(name or "") + _size(part.media_type)
+    return text, inline
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
@@ -117,6 +146,23 @@ def content_size(content: UserContent) -> int:
     if isinstance(content, str):
         return len(content)
     return sum(len(part.text if isinstance(part, TextPart) else part.data) for part in content)
+
+
+def rough_size(message: Message) -> int:
+    """About how many bytes a message takes in memory; cheap, whatever it holds."""
+    match message:
+        case UserMessage(content=str(text)) | ErrorMessage(content=text):
+            return len(text)
+        case UserMessage(content=parts):
+            return sum(
+                len(part.text if isinstance(part, TextPart) else part.data) for part in parts if not isinstance(part, str)
+            )
+        case AssistantMessage(content=parts):
+            return sum(len(part.text if isinstance(part, TextPart) else part.reasoning) for part in parts)
+        case ToolResultMessage(tool_result=result):
+            return len(result.output.value)
+        case ToolCallMessage():
+            return 0
 
 
 def encode_message(message: Message) -> bytes:

@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatchcase
 
+from agentvm.model.account import Role
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 
@@ -41,11 +42,17 @@ MEMBER = EVERYTHING & {
 """What a user's own key may do, if nothing else is said."""
 
 
+ANONYMOUS = "anonymous"
+"""The actor where authentication is off."""
+
+
 class Principal(Record):
     """`containers` are the ones it may reach: None for all of its tenant, else names or patterns (`user-*`)."""
 
     tenant_id: TenantId
     user_id: UserId | None = None
+    role: Role | None = None
+    """The role it acts with, at most the user's; None for a key that is no user's."""
     key_id: KeyId | None = None
     permissions: frozenset[str] = frozenset()
     containers: tuple[str, ...] | None = None
@@ -67,4 +74,4 @@ class Principal(Record):
     @property
     def actor(self) -> str:
         """For the audit log: the user and the key, as far as there are such."""
-        return "/".join(name for name in (self.user_id, self.key_id) if name) or "anonymous"
+        return "/".join(name for name in (self.user_id, self.key_id) if name) or ANONYMOUS

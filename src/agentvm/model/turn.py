@@ -26,3 +26,5 @@ class Turn(Record):
     attempts: int = 0
     user_id: UserId | None = None
     """Who sent the message, and is billed for the turn whenever it goes on."""
+    alongside: int | None = None
+    """Of a turn that has not ended and that the server may not survive: how many such turns were last begun together."""

@@ -234,7 +234,8 @@ class Tracing:
             trace_id=trace_of(data.turn_id),
             span_id=span_of(data.turn_id),
             parent_id=None,
-            start=data.timestamp - data.duration,
+            # Not by the duration alone: its steps have their times from the clock on the wall, and lie within it.
+            start=min(found.accepted_at, data.timestamp - data.duration),
             end=data.timestamp,
             attributes=about,
             error=_failure(data.outcome, found.error),

@@ -9,6 +9,7 @@ import msgspec
 from agentvm.errors import InvalidInput, shorten, suggest
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
+from agentvm.protocol.bounds import Bound, Scan, check, check_length
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.ignored import note_ignored
 from agentvm.protocol.link import WireEvent
@@ -18,14 +19,30 @@ R = TypeVar("R", bound=Reply)
 
 _encoder = msgspec.json.Encoder()
 
-MAX_FRAME = 100 * 1024 * 1024
-"""The largest frame either side takes, in bytes: pictures travel inside requests."""
+MAX_FRAME_BYTES = 48 * 1024 * 1024
+"""The largest frame that a server takes: the largest command, with its envelope."""
+
+FRAME_BOUND = Bound(
+    max_bytes=MAX_FRAME_BYTES,
+    max_values=max(kind.bound.max_values for kind in COMMANDS.values()) + 1_000,
+    max_depth=max(kind.bound.max_depth for kind in COMMANDS.values()) + 1,
+)
+"""Beyond what any command may hold, so what is refused by it could not be one."""
+
+MAX_TOLD_BYTES = 128 * 1024 * 1024
+"""The largest frame that a client takes: what a server tells may be escaped twice."""
 
 MAX_ID = 200
 """Characters of an id that a frame names."""
 
+MAX_REQUEST_ID = 50_000
+"""Characters of a request's id, which is sent back twice; a longer one is none."""
+
 MAX_HEADERS = 16_384
 """Bytes of the headers in an `auth` frame; it has one that matters."""
+
+QUOTED_AT_ONCE = 256 * 1024
+"""Characters."""
 
 _LONGEST_ESCAPE = 6
 _NOTHING = msgspec.Raw(b"null")
@@ -52,6 +69,11 @@ class Inbound(Record):
     after_cursor: msgspec.Raw = _NOTHING
     headers: msgspec.Raw = _NOTHING
     ack: msgspec.Raw = msgspec.field(default=_NOTHING, name="__ack")
+    payload: msgspec.Raw = msgspec.field(default=_NOTHING, name="__payload")
+    category: msgspec.Raw = _NOTHING
+    jsonrpc: msgspec.Raw = _NOTHING
+    method: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _NOTHING
 
 
 class _WithRequestId(Record):
@@ -78,7 +100,8 @@ _member_names = {name: [field.encode_name for field in msgspec.structs.fields(CO
 _strict = {name: _only([*names, "requestId"]) for name, names in _member_names.items()}
 
 
-def decode_inbound(text: str) -> Inbound:
+def decode_inbound(text: str | bytes) -> Inbound:
+    """Nothing is built of the members: that is up to who knows what they are, and bounds them first."""
     try:
         return _inbound.decode(text)
     except msgspec.ValidationError as error:
@@ -86,15 +109,20 @@ def decode_inbound(text: str) -> Inbound:
     except msgspec.DecodeError as error:
         # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one.
         # Only for frames a person may have typed: the search costs the loop, and so everybody, time.
-        if len(text) <= MAX_MENDED and _SURROGATE.search(text):
-            whole = _ESCAPE.sub(lambda found: r"\ufffd" if found["lone"] else found[0], text)
-            if whole != text:
+        if len(text) <= MAX_MENDED:
+            given = text if isinstance(text, str) else text.decode(errors="replace")
+            whole = _ESCAPE.sub(_mend, given) if _SURROGATE.search(given) else given
+            if whole != given:
                 return decode_inbound(whole)
         raise InvalidInput(f"Frame is not valid JSON: {error}") from None
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None
+    except UnicodeError as error:
+        raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None  # type: ignore[attr-defined]  # of both
     except RecursionError:
         raise InvalidInput("Frame is nested too deeply") from None
+
+
+def _mend(found: re.Match[str]) -> str:
+    return r"\ufffd" if found["lone"] else found[0]
 
 
 def is_given(member: msgspec.Raw) -> bool:
@@ -107,7 +135,7 @@ def decode_id(member: msgspec.Raw) -> str | None:
         return None
     try:
         text = _text.decode(member)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return None
     return text if len(text) <= MAX_ID else None
 
@@ -121,13 +149,21 @@ def decode_headers(member: msgspec.Raw) -> dict[str, str]:
         for name, value in _members.decode(member).items():
             if bytes(value).startswith(b'"'):
                 found[name] = _text.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError):
         return {}
     return found
 
 
+def check_command(name: str, data: msgspec.Raw, scan: Scan | None = None) -> None:
+    """`InputTooLarge` when the data is more than the command may bring; `scan` is that of its whole frame, if there was one."""
+    bound, what = COMMANDS[name].bound, f"The data of a {name}_request"
+    check_length(len(data), bound, what)
+    if scan is None or not scan.fits(bound):
+        check(bytes(data), bound, what)
+
+
 def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
-    """`data` was already parsed once as part of its frame, so only its shape can be wrong.
+    """`data` was already parsed once as part of its frame, and bounded, so only its shape can be wrong.
 
     A member that nobody knows is ignored where 1.x ignores it, and refused elsewhere: a misspelt `dryRun` must not be none.
     """
@@ -150,9 +186,10 @@ def _said(name: str, problem: str) -> str:
 def decode_request_id(data: msgspec.Raw) -> str | None:
     """Found even when the rest of the data makes no sense, so that the refusal reaches the one who asked."""
     try:
-        return _request_id.decode(data).request_id
-    except msgspec.ValidationError:
+        request_id = _request_id.decode(data).request_id
+    except (msgspec.DecodeError, UnicodeError):
         return None
+    return request_id if request_id is None or len(request_id) <= MAX_REQUEST_ID else None
 
 
 def decode_event(text: str) -> WireEvent:
@@ -195,3 +232,9 @@ class Frame:
         if self._quoted is None:
             self._quoted = encode(self.bare)
         return self._quoted
+
+    def quote(self) -> None:
+        """Makes `quoted` in pieces: in a thread, others can run in between."""
+        if self._quoted is None:
+            pieces = (self.bare[begin : begin + QUOTED_AT_ONCE] for begin in range(0, len(self.bare), QUOTED_AT_ONCE))
+            self._quoted = f'"{"".join(encode(piece)[1:-1] for piece in pieces)}"'

@@ -1,7 +1,7 @@
 """Connection — one 1.x peer's side of the conversation, without its socket.
 
 Theory of operation. A 1.x client sends four shapes: `auth`, `subscribe`, `__ack` and commands. `receive` turns each text
-frame into one typed `Received`; everything else a client might send (forged events, replies, noise) becomes
+frame into one typed `Received`; everything else a client might send (forged events and replies, JSON-RPC, noise) becomes
 `Dropped` or an answer to that client alone. `source`, `category`, `intent` and `context` of a client's frame are not read.
 
 Outgoing frames have two forms. Clients before 1.9 know only the bare form; later ones also take the reliable
@@ -18,12 +18,17 @@ client that can be recognised when it comes back, `Acks` keep account of what it
 from dataclasses import dataclass
 from enum import Enum, auto
 
+import msgspec
+
 from agentvm.errors import AgentVMError, InvalidInput, UnknownCommand, shorten
+from agentvm.events import CATALOGUE
 from agentvm.model.ids import SessionId
 from agentvm.protocol.acks import Acks
+from agentvm.protocol.bounds import Scan
 from agentvm.protocol.codec import (
     Frame,
     Inbound,
+    check_command,
     decode_command,
     decode_headers,
     decode_id,
@@ -36,6 +41,8 @@ from agentvm.protocol.dialect_v1 import encode_hello
 from agentvm.protocol.table import COMMANDS
 
 _SUFFIX = "_request"
+_REPLY = "_response"
+_FRAMES = "a client sends auth, subscribe, <command>_request, or an __ack"
 
 
 class State(Enum):
@@ -92,11 +99,18 @@ class NoiseReceived:
 
 
 @dataclass(frozen=True, slots=True)
+class RpcReceived:
+    """A request or notification of JSON-RPC, as later clients speak it; they are told so in their own form."""
+
+    request_id: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
     """A frame only a server may send, or one that asks for nothing."""
 
 
-Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived | Acked | NoiseReceived | Dropped
+Received = CommandReceived | CommandRefused | SubscribeReceived | AuthReceived | Acked | NoiseReceived | RpcReceived | Dropped
 
 
 class Connection:
@@ -114,7 +128,8 @@ class Connection:
         """The probe, to be sent first."""
         return self._wrap(encode_hello(timestamp))
 
-    def receive(self, text: str) -> Received:
+    def receive(self, text: str | bytes, *, scan: Scan | None = None, refusal: AgentVMError | None = None) -> Received:
+        """`scan` is that of the frame, for a large one; with a `refusal` a command is not decoded but refused for it."""
         try:
             frame = decode_inbound(text)
         except InvalidInput as error:
@@ -127,15 +142,22 @@ class Connection:
             return Acked(ack)
         match frame.type:
             case None:
-                return Dropped()
+                return _receive_untyped(frame)
             case "auth":
                 return AuthReceived(decode_headers(frame.headers))
             case "subscribe":
                 return _receive_subscribe(frame)
             case kind if kind.endswith(_SUFFIX):
-                return _receive_command(kind.removesuffix(_SUFFIX), frame)
-            case _:
+                return _receive_command(kind.removesuffix(_SUFFIX), frame, scan, refusal)
+            case kind if kind in CATALOGUE or kind.endswith(_REPLY) or is_given(frame.category):
                 return Dropped()
+            case kind:
+                return NoiseReceived(InvalidInput(f"There is no frame of type {shorten(kind)!r}; {_FRAMES}"))
+
+    def prepare(self, frame: Frame) -> None:
+        """Does the most of the work of `send`, for a large frame; may be called in a thread."""
+        if self.state is State.RELIABLE:
+            frame.quote()
 
     def send(self, frame: Frame) -> str:
         """The frame's text for this peer."""
@@ -155,6 +177,16 @@ class Connection:
         return f'{{"__msgId":"{self.connection_id}_{self._wrapped}","__payload":{frame.quoted}}}'
 
 
+def _receive_untyped(frame: Inbound) -> Received:
+    if is_given(frame.ack) or is_given(frame.payload) or is_given(frame.category):
+        # An acknowledgement that says nothing, or what only a server sends.
+        return Dropped()
+    if not is_given(frame.jsonrpc):
+        return NoiseReceived(InvalidInput(f"A frame must have a type; {_FRAMES}"))
+    # A response to nothing is not answered: two servers could answer each other for ever.
+    return RpcReceived(frame.id) if is_given(frame.method) else Dropped()
+
+
 def _receive_subscribe(frame: Inbound) -> Received:
     session_id = decode_id(frame.session_id)
     if not session_id:
@@ -167,12 +199,15 @@ def _receive_subscribe(frame: Inbound) -> Received:
     return SubscribeReceived(SessionId(session_id), int(cursor))
 
 
-def _receive_command(name: str, frame: Inbound) -> Received:
+def _receive_command(name: str, frame: Inbound, scan: Scan | None, refusal: AgentVMError | None) -> Received:
     request_id = decode_request_id(frame.data)
     if name not in COMMANDS:
         name = shorten(name)
         return CommandRefused(name, request_id, UnknownCommand(f"Unknown command: {name}_request"))
+    if refusal is not None:
+        return CommandRefused(name, request_id, refusal)
     try:
+        check_command(name, frame.data, scan)
         return CommandReceived(decode_command(name, frame.data), request_id)
     except InvalidInput as error:
         return CommandRefused(name, request_id, error)

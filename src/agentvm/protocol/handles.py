@@ -10,6 +10,9 @@ from agentvm.model.session import Rewind, Session, Summary
 from agentvm.protocol import commands as ask
 from agentvm.protocol.link import Link, WireEvent
 
+HISTORY_PAGE = 200
+"""Messages asked for at a time."""
+
 T = TypeVar("T")
 
 
@@ -29,7 +32,18 @@ class SessionHandle:
         return agent_of(self._link, await self._link.ask(ask.SessionResume(session_id=self.session_id)))
 
     async def messages(self) -> tuple[Message, ...]:
-        return (await self._link.ask(ask.SessionMessages(session_id=self.session_id))).messages
+        """All of them, oldest first."""
+        reply = await self._link.ask(ask.SessionMessages(session_id=self.session_id))
+        if not reply.truncated:
+            return reply.messages
+        found: list[Message] = []
+        cursor: str | None = None
+        while True:
+            page = await self._link.ask(ask.SessionHistory(session_id=self.session_id, cursor=cursor, limit=HISTORY_PAGE))
+            found += page.messages
+            cursor = page.next_cursor
+            if cursor is None:
+                return tuple(found)
 
     async def release(self) -> None:
         """Lets a session that was set aside take messages again."""

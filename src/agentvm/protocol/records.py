@@ -84,9 +84,28 @@ class AgentRecord(Record):
     agent_id: AgentId
     container_id: ContainerId
     image_id: ImageId
-    session_id: SessionId
+    session_id: SessionId | None = None
     state: AgentStateName | None = None
     queued: int | None = None
+
+
+class OwnedRecord(Record):
+    """All that goes with a container, a user or a tenant that is deleted.
+
+    `bytes` are those of messages, logs, summaries, drafts and files. `kept_resources` are those of the resources that other
+    tenants are locked to: the versions they use stay for them.
+    """
+
+    containers: tuple[ContainerId, ...]
+    sessions: int
+    messages: int
+    bytes: int
+    attachments: int
+    resources: int
+    kept_resources: int
+    users: int
+    keys: int
+    secrets: int
 
 
 class SessionRecord(Session):

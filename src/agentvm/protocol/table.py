@@ -23,6 +23,7 @@ class CommandTable(Generic[P]):
     container_create: Answer[P, ask.ContainerCreate, ask.ContainerIdReply]
     container_get: Answer[P, ask.ContainerGet, ask.ContainerGetReply]
     container_list: Answer[P, ask.ContainerList, ask.ContainerListReply]
+    container_delete: Answer[P, ask.ContainerDelete, ask.ContainerDeleteReply]
     definition_list: Answer[P, ask.DefinitionList, ask.DefinitionListReply]
     definition_get: Answer[P, ask.DefinitionGet, ask.DefinitionGetReply]
     definition_register: Answer[P, ask.DefinitionRegister, ask.DefinitionRegisterReply]
@@ -80,7 +81,7 @@ _KINDS = {kind.name: kind for kind in ask.Command.__subclasses__()}
 COMMANDS: dict[str, type[ask.Command[ask.Reply]]] = {field.name: _KINDS[field.name] for field in fields(CommandTable)}
 """Every command's type by its name."""
 
-ADDITIVE = frozenset({"image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
+ADDITIVE = frozenset({"container_delete", "image_build", "image_upgrade", "message_edit", "message_regenerate"}) | {
     name for name in COMMANDS if name.startswith(("attachment_", "definition_", "session_", "resource_"))
 }
 """Commands that AgentX 1.x does not have. Its clients never send them, so nobody relies on what they overlook."""

@@ -116,6 +116,10 @@ class ContainerManager:
             if (cursor := page.next_cursor) is None:
                 return tuple(container_ids)
 
+    async def delete(self, container_id: str, *, dry_run: bool = False) -> ask.ContainerDeleteReply:
+        """With all that is in it, for good; with `dry_run` only says what would go, as `owned`."""
+        return await self._link.ask(ask.ContainerDelete(container_id=container_id, dry_run=dry_run))
+
 
 class ImageManager:
     """Builds."""

@@ -12,15 +12,18 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 
 from agentvm.errors import shorten
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, MAX_NODES, ResourceType, Visibility, canonical, digest_of, version_digest
+from agentvm.protocol.bounds import check
+from agentvm.protocol.commands.resource import RESOURCE_BOUND
 
 FORMAT: Literal[1] = 1
 
@@ -30,6 +33,8 @@ MAX_BUNDLE = MAX_UNPACKED + 1024 * 1024
 """Bytes of the file: what cannot be compressed takes a little more than it is."""
 MAX_FILES = 4_096
 MAX_FILE = MAX_CONTENT
+# What is nested too deeply the decoder refuses itself, and says where.
+_MANIFEST_BOUND = replace(RESOURCE_BOUND, max_depth=RESOURCE_BOUND.max_bytes)
 MAX_RATIO = 200
 """How many bytes one byte of the file may become, beyond `SMALL`."""
 SMALL = 1024 * 1024
@@ -125,6 +130,10 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 
 def read_json(body: bytes, what: str) -> object:
     """What somebody else wrote; nested so deep that it cannot be read is as wrong as no JSON."""
+    try:
+        check(body, _MANIFEST_BOUND, what)
+    except InputTooLarge as error:
+        raise ResourceTooLarge(str(error)) from None
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

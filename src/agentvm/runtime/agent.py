@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 import anyio
 import msgspec
 
-from agentvm.errors import AgentBusy, AgentVMError, InboxFull, ProviderError
+from agentvm.errors import AgentBusy, AgentVMError, InboxFull
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, Scope
@@ -23,18 +23,16 @@ from agentvm.model.image import Image
 from agentvm.model.message import UserContent, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached, recovery, turn
-from agentvm.runtime.answering import Accepted, Answering
+from agentvm.runtime.accepted import Accepted, Failure, failure_of
+from agentvm.runtime.answering import Answering
 from agentvm.runtime.billing import Bill
-from agentvm.runtime.history import Choose
+from agentvm.runtime.history import REWRITE_MAX_BYTES, Choose, select
 from agentvm.runtime.lifecycle import AgentState, Move, move
 from agentvm.runtime.ports import Ports
-from agentvm.runtime.settlement import settle_up
+from agentvm.runtime.resumption import begin_again, take_up
 from agentvm.runtime.voice import Voice
 
 logger = get_logger(__name__)
-
-Failure = tuple[str, str, bool]
-"""A code, a text for people, and whether to try again may help."""
 
 
 class Agent:
@@ -125,7 +123,8 @@ class Agent:
         self._rewriting = anyio.Event()
         try:
             await self.voice.pay()
-            wanted = choose(await self._container.list_messages(self.session_id))
+            async with self._ports.rewrites:
+                wanted = select(choose, *await self._container.list_recent_messages(self.session_id, REWRITE_MAX_BYTES))
             rewound = self._rewound(wanted.taken) if wanted.taken else None
             if wanted.content is not None:
                 await self._claim(wanted.content)
@@ -266,7 +265,7 @@ class Agent:
     def resume(
         self,
         left: Turn,
-        done: recovery.Done,
+        done: recovery.Done | None = None,
         *,
         cut: recovery.Cut | None = None,
         stopped: bool = False,
@@ -274,14 +273,13 @@ class Agent:
     ) -> Accepted:
         """Takes a turn from before a restart, to go on from its last finished message, or to end if it was `stopped`.
 
-        A turn that died with its process has used up an attempt, one that was `suspended` has not.
+        A turn that died with its process has used up an attempt, one that was `suspended` has not. What it has done is found
+        out when it begins, unless it is given.
         """
-        begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
-        begun = msgspec.structs.replace(
-            begun, produced=done.produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids
-        )
-        accepted = self._accept(begun, left.user_id)
+        accepted = self._accept(begin_again(left, done), left.user_id)
         accepted.resumed, accepted.cut, accepted.attempt = True, cut, left.attempts + (0 if suspended else 1)
+        accepted.left = left if done is None else None
+        accepted.before_ms = max(0, self._ports.clock() - left.accepted_at)
         if stopped:
             accepted.cancelling.cancel()
         self.inbox.append(accepted)
@@ -329,10 +327,11 @@ class Agent:
             accepted = self.inbox.popleft()
             with self._handling(accepted):
                 try:
-                    await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                    await take_up(self._ports, self.tenant_id, self.image, accepted)
                 except AgentVMError as error:
                     logger.error("call_not_settled", turn_id=accepted.scope.turn_id, code=error.code, error=str(error))
                 await self._finish(accepted, turn.interrupted(accepted.state, self._ports.clock()))
+                accepted.over.set()
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
@@ -340,7 +339,7 @@ class Agent:
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):
-                await settle_up(self._ports, self.tenant_id, self.image, accepted)
+                await take_up(self._ports, self.tenant_id, self.image, accepted)
             with accepted.cancelling, anyio.fail_after(limits.turn_seconds):
                 log = await self.voice.log()
                 if accepted.resumed:
@@ -351,7 +350,7 @@ class Agent:
         except TimeoutError:
             failure = ("timeout", f"Request timeout after {limits.turn_seconds * 1000:.0f}ms", True)
         except AgentVMError as error:
-            failure = _failure(error)
+            failure = failure_of(error)
         except anyio.get_cancelled_exc_class():
             if anyio.current_effective_deadline() == -math.inf:
                 raise
@@ -366,6 +365,7 @@ class Agent:
             if not self._suspending:
                 await self._end(accepted, failure)
             accepted.bill.close()
+            accepted.over.set()
 
     async def _end(self, accepted: Accepted, failure: Failure | None) -> None:
         """The turn has one end: its own if that could be stored, else a failure or an interruption."""
@@ -373,7 +373,7 @@ class Agent:
             try:
                 await self._ports.journal.settle(await self.voice.log(), accepted.scope)
             except AgentVMError as error:
-                failure = _failure(error)
+                failure = failure_of(error)
             else:
                 return
         if failure is not None:
@@ -384,14 +384,10 @@ class Agent:
     async def _finish(self, accepted: Accepted, end: turn.Step) -> None:
         """Not interruptible: a turn has one end, also when everything is being cancelled."""
         accepted.state, told = end
-        told = (*accepted.bill.repeat(), *accepted.bill.enter(told))
+        told = (*accepted.bill.repeat(), *accepted.bill.enter(accepted.timed(told)))
         with anyio.CancelScope(shield=True):
             try:
                 if not await self.voice.tell(told, accepted.scope):
                     self.voice.owed.append((told, accepted.scope))
             except Exception:  # Protects whoever waits for this turn, and every other agent.
                 logger.exception("turn_end_not_told", turn_id=accepted.scope.turn_id)
-
-
-def _failure(error: AgentVMError) -> Failure:
-    return error.code, str(error), not isinstance(error, ProviderError) or error.retryable

@@ -2,57 +2,45 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 import anyio.abc
 import msgspec
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import most_tokens, share_window, weigh
+from agentvm.drivers.conversation import estimate_input, share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
-from agentvm.errors import ProviderError, ProviderProtocolError, ProviderTimeout, Refused, TurnLimitReached
+from agentvm.drivers.sending import Sending
+from agentvm.drivers.weighing import hidden_tokens, most_input
+from agentvm.errors import (
+    AgentVMError,
+    ProviderBadRequest,
+    ProviderError,
+    ProviderProtocolError,
+    ProviderTimeout,
+    Refused,
+)
+from agentvm.errors.bounds import TurnLimitReached
 from agentvm.events import turn as turn_events
-from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ProviderFallback
 from agentvm.log import get_logger
 from agentvm.model.image import Image
 from agentvm.model.message import ToolCall
-from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.runtime import attached, budget, context, recovery, turn
-from agentvm.runtime.billing import Bill
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.runtime import attached, budget, context, recovery, refusal, turn
+from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.lineup import Asked, Lineup
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.session_log import SessionLog
+from agentvm.runtime.setting_aside import Refusals
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Outcome
 from agentvm.storage.base import Recalled
 
 logger = get_logger(__name__)
 
-
-@dataclass(slots=True, eq=False)
-class Accepted:
-    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
-
-    state: turn.TurnState
-    scope: Scope
-    bill: Bill
-    released: bool = False
-    cursor: int = 0
-    """The event before its first."""
-    resumed: bool = False
-    """Whether it goes on after a restart."""
-    cut: recovery.Cut | None = None
-    """The model call it was in when its process died."""
-    settled: bool = False
-    """Whether what it used before a restart was charged."""
-    attempt: int = 0
-    """How often it was begun before and died with its process."""
-    request_id: str | None = None
-    """The request that it came with, for the log."""
-    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """Cancelled to stop the turn, whether it already runs or not."""
+LEAST_ANSWER_TOKENS = 256
+"""A call whose answer could not even have so many, because too little is left of a limit, is refused."""
 
 
 class Answering:
@@ -65,18 +53,25 @@ class Answering:
         self._accepted = accepted
         # As they are when the turn begins: it ends under the rules it began with.
         self._limits = ports.limits_of(log.tenant_id)
+        self._told: list[context.Traced] = []
+        """What the model was told last, and in which messages that was said."""
+        self._refusals = Refusals(ports, log, accepted.state.user_message_id)
         self._cost = 0
         """Of the turn's calls so far, each at the rate of who answered it."""
 
     async def run(self) -> None:
         """Returns when the turn has ended by itself; raises what ended it otherwise."""
         log = self._log
+        if self._accepted.is_to_blame:
+            times = self._accepted.attempt
+            raise TurnLimitReached(f"The server did not survive this turn {times} times; it is not begun again")
         self._ports.quarantine.check(log.tenant_id, log.session_id)
         if self._accepted.resumed:
             await self._begin_again()
         async with self._ports.choose(log.tenant_id, self._image.definition.model) as candidates:
             if self._accepted.resumed:
-                self._cost = await self._cost_before(candidates[0])
+                # What the ledger says, else what the calls before the restart would have cost with who is asked first.
+                self._cost = self._accepted.bill.price or self._price(candidates[0], self._accepted.spent)
             while not self._accepted.state.ended:
                 await self._step(candidates)
 
@@ -88,11 +83,19 @@ class Answering:
             await self._run_tools()
             # The next prompt is made from the history: the results must be in it.
             await self._settle()
-        history = await self._history()
+        history = await self._history(candidates)
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
-        lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
-        while not await self._try(lineup, await lineup.next(), history):
-            pass
+        while True:
+            lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
+            try:
+                while not await self._try(lineup, await lineup.next(), history):
+                    pass
+                break
+            except ProviderBadRequest as error:
+                if self._accepted.state.message_id is not None:
+                    raise
+                history = await self._refusals.set_aside(error, candidates[0].provider, self._told, history)
+        await self._refusals.confirm()
 
     async def _try(self, lineup: Lineup, asked: Asked, history: Recalled) -> bool:
         """Whether this one answered; when another is to be asked, nothing was said and nothing is set aside."""
@@ -100,7 +103,7 @@ class Answering:
             # The slot first: who waits for it holds no files in memory.
             async with asked.chosen.slot(self._log.tenant_id), self._filled(asked.chosen, history) as filled:
                 try:
-                    await self._admit(asked.chosen, filled.prompt)
+                    filled.replace(await self._admit(asked.chosen, filled.prompt))
                 except Refused:
                     if asked.instead_of is None:
                         raise
@@ -108,26 +111,55 @@ class Answering:
                     lineup.skip(asked)
                     return False
                 self._tell_fallback(asked)
-                now, at = self._accepted.state, self._ports.clock()
-                now = msgspec.structs.replace(now, asked=asked.chosen.name, asked_at=at, attempt=lineup.attempts)
-                self._accepted.state = now
+                await self._announce(asked, filled.prompt, lineup.attempts)
                 await self._ask(asked, filled, lineup.patience(asked))
         except ProviderError as error:
             if asked.attempt.spoken:
                 asked.attempt.failed(error)
                 raise
-            self._accepted.bill.close()
+            await self._charge_unanswered(asked.chosen)
             lineup.failed(asked, error)
             return False
         finally:
             asked.attempt.leave()
         return True
 
+    async def _announce(self, asked: Asked, prompt: Prompt, attempt: int) -> None:
+        """That this call is made is committed before its request leaves: whatever happens then, it is billed."""
+        accepted, at, sent = self._accepted, self._ports.clock(), estimate_input(prompt)
+        call_id = turn.next_id(accepted.state)
+        key = f"{call_id}.{attempt}"
+        await self._ports.journal.emit(self._log, (accepted.bill.ask(key, call_id, sent),), accepted.scope)
+        accepted.state = msgspec.structs.replace(
+            accepted.state,
+            asked=asked.chosen.name,
+            asked_at=at,
+            attempt=attempt,
+            asked_key=key,
+            prompt_tokens=sent,
+            hidden_tokens=hidden_tokens(prompt, driver=asked.chosen.driver.name),
+            spoken_at=None,
+        )
+
     async def _ask(self, asked: Asked, filled: attached.Filled, until: float) -> None:
         now, chosen, entered = self._accepted, asked.chosen, len(self._accepted.bill.entries)
-        sent = weigh(filled.prompt.conversation) + estimate_tokens(filled.prompt.system or "")
-        now.state = msgspec.structs.replace(now.state, prompt_tokens=sent)
-        asked.attempt.made()
+        sending, refused = Sending(), False
+        try:
+            asked.attempt.made()
+            with sending.watch():
+                await self._hear(asked, filled, until)
+        except ProviderError as error:
+            refused = not error.unanswered
+            raise
+        finally:
+            if now.state.asked_key is not None and now.state.message_id is None and (refused or not sending.left):
+                self._unask(now.state.asked_key)
+        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
+        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
+            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _hear(self, asked: Asked, filled: attached.Filled, until: float) -> None:
+        now, chosen = self._accepted, asked.chosen
         async with aclosing(chosen.driver.run(filled.take())) as outputs:
             # Taken by itself: that the provider answers is noted once, and costs the rest nothing.
             began = anyio.current_time()
@@ -135,16 +167,32 @@ class Answering:
                 first = await anext(outputs, None)
             if silent.cancelled_caught:
                 waited = anyio.current_time() - began
-                raise ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
+                error = ProviderTimeout(f"{chosen.provider} did not begin to answer in time; try again", waited=waited)
+                error.unanswered = True
+                raise error
             filled.sent()
             if first is not None:
                 asked.attempt.answered()
                 await self._advance(turn.step(now.state, first, self._ports.clock()))
                 async for output in outputs:
                     await self._advance(turn.step(now.state, output, self._ports.clock()))
-        self._cost += sum(self._price(chosen, entry.usage) for entry in now.bill.entries[entered:])
-        if not now.state.ended and (now.state.message_id is not None or not now.state.pending):
-            raise ProviderProtocolError(f"{chosen.driver.name} ended its answer without saying why; try again")
+
+    async def _charge_unanswered(self, chosen: Chosen) -> None:
+        """A call of which nothing was heard has been read all the same, unless it was taken back."""
+        bill, entered = self._accepted.bill, len(self._accepted.bill.entries)
+        await self._advance(turn.unanswered(self._accepted.state, self._ports.clock()))
+        self._cost += sum(self._price(chosen, entry.usage) for entry in bill.entries[entered:])
+        bill.close()
+
+    def _unask(self, key: str) -> None:
+        """The call that was announced never left, or was refused: it used nothing."""
+        accepted = self._accepted
+        accepted.state = msgspec.structs.replace(accepted.state, asked_key=None)
+        try:
+            self._ports.journal.post(self._log, (accepted.bill.unask(key),), accepted.scope)
+        except AgentVMError as error:
+            # The turn's end says it once more.
+            logger.info("call_not_taken_back", call=key, code=error.code)
 
     def _tell_fallback(self, asked: Asked) -> None:
         """Who watches the turn sees who answers it, and why it is not who they chose."""
@@ -160,42 +208,39 @@ class Answering:
         self._ports.journal.post(self._log, (said,), self._accepted.scope)
         logger.info("provider_fallback", instead_of=said.from_, asked=said.to, reason=said.reason)
 
-    async def _cost_before(self, first: Chosen) -> int:
-        """Of the calls before a restart: what the ledger says, else what they would have cost with who is asked first."""
-        used = recovery.review((await self._history()).messages, self._accepted.state.turn_id).usage
-        return self._accepted.bill.price or self._price(first, used)
-
     def _price(self, chosen: Chosen, usage: Usage) -> int:
         return self._ports.cost(chosen.driver.name, chosen.model, usage, self._ports.clock(), chosen.provider) or 0
 
-    async def _admit(self, chosen: Chosen, prompt: Prompt) -> None:
-        """Nothing is called that could not be paid for."""
-        # A token has at least one byte, so this is the most that the prompt can be.
-        most_input = most_tokens(prompt)
-        most_output = prompt.max_tokens + (prompt.thinking or 0)
-        warnings = await self._accepted.bill.admit(
-            chosen.driver.name,
+    async def _admit(self, chosen: Chosen, prompt: Prompt) -> Prompt:
+        """The prompt, with as long an answer as there is room for. Nothing is called that could not be paid for."""
+        driver, thinking, bill = chosen.driver, prompt.thinking or 0, self._accepted.bill
+        warnings = await bill.admit(
+            driver.name,
             prompt.model,
-            most_input=most_input,
-            most_output=most_output,
+            most_input=most_input(prompt, driver=driver.name, window=driver.context_window(prompt.model)),
+            most_output=prompt.max_tokens + thinking,
+            least_output=min(prompt.max_tokens, LEAST_ANSWER_TOKENS) + thinking,
             own_key=chosen.own_key,
+            hosted=chosen.hosted,
             provider=chosen.provider,
         )
         if warnings:
             self._ports.journal.post(self._log, warnings, self._accepted.scope)
+        if bill.most_output is None or bill.most_output >= prompt.max_tokens + thinking:
+            return prompt
+        return msgspec.structs.replace(prompt, max_tokens=bill.most_output - thinking)
 
     async def _begin_again(self) -> None:
-        accepted, limits = self._accepted, self._limits
-        if accepted.attempt > limits.attempts:
-            reason = f"the server did not survive a turn of it {accepted.attempt} times"
-            log = self._log
-            await self._ports.quarantine.put(log.tenant_id, log.container_id, log.session_id, reason)
-            raise TurnLimitReached(f"The server did not survive this turn {accepted.attempt} times; it is not begun again")
+        accepted = self._accepted
         now = accepted.state
         said = turn_events.TurnResumed(
             turn_id=now.turn_id, message_id=now.user_message_id, attempt=accepted.attempt, timestamp=self._ports.clock()
         )
         await self._ports.journal.emit(self._log, (*accepted.bill.repeat(), said), accepted.scope)
+        if accepted.asked_for:
+            used = NO_USAGE if accepted.cut is None else accepted.cut.usage
+            await self._advance(turn.close_cut(now, now.told, accepted.asked_for, used, self._ports.clock()))
+            return
         again = tuple(pending for pending in now.pending if self._ports.toolbox.may_repeat(pending.call.name))
         accepted.state = msgspec.structs.replace(now, pending=again)
         for pending in now.pending:
@@ -203,10 +248,12 @@ class Answering:
                 at = self._ports.clock()
                 await self._advance(turn.tool_finished(accepted.state, pending.call, recovery.LOST, True, at))
 
-    async def _history(self) -> Recalled:
+    async def _history(self, candidates: Sequence[Chosen]) -> Recalled:
         """All of the turn, which no summary covers before it has ended, and of what came before what its model needs."""
         log = self._log
-        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id)
+        window = max(one.driver.context_window(one.model) for one in candidates)
+        current = self._accepted.state.user_message_id
+        return await self._ports.recall(log.tenant_id, log.container_id, log.session_id, current, window)
 
     @asynccontextmanager
     async def _filled(self, chosen: Chosen, history: Recalled) -> AsyncGenerator[attached.Filled]:
@@ -221,10 +268,11 @@ class Answering:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
         wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
-        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, definition.thinking)
+        thinking = thinking_tokens(definition.thinking)
+        max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
-        said = context.build(
-            history.messages,
+        self._told = context.compose(
+            refusal.without(history.messages, history.refused),
             self._accepted.state.turn_id,
             system=system,
             tools=tools,
@@ -234,13 +282,14 @@ class Answering:
         )
         return Prompt(
             model=model,
-            conversation=said,
+            conversation=tuple(said for said, _ in self._told),
             max_tokens=max_tokens,
             system=system,
             tools=tools,
-            thinking=definition.thinking,
+            thinking=thinking,
             temperature=definition.temperature,
             silence=self._limits.silence_seconds,
+            begun=self._accepted.state.told,
         )
 
     async def _run_tools(self) -> None:
@@ -275,8 +324,10 @@ class Answering:
         await done.send((pending.call, outcome))
 
     async def _advance(self, made: turn.Step) -> None:
-        self._ports.journal.post(self._log, self._accepted.bill.enter(made[1]), self._accepted.scope)
-        self._accepted.state = made[0]
+        state, told = made
+        told = self._accepted.timed(told) if state.ended else told
+        self._ports.journal.post(self._log, self._accepted.bill.enter(told), self._accepted.scope)
+        self._accepted.state = state
         if self._ports.journal.crowded:
             await self._settle()
 

@@ -68,6 +68,10 @@ class Filled:
         assert self._prompt is not None, "it was taken"
         return self._prompt
 
+    def replace(self, prompt: Prompt) -> None:
+        """The same prompt with another limit of its answer."""
+        self._prompt = prompt
+
     def take(self) -> Prompt:
         prompt, self._prompt = self.prompt, None
         return prompt

@@ -1,7 +1,9 @@
 """Billing — what a turn's model calls cost: admitted before each call, settled after it, once.
 
-Every call that was begun has one ledger entry, named after the message it answers with. It is committed together with what
-the call said. If that commit is lost the entry is posted again with the turn's end; the ledger takes each name once.
+That a call is asked is committed before its request leaves. Every call that left has one ledger entry, named after the message
+it answers with, or after how it was asked if nothing was heard. It is committed together with what the call said. If that
+commit is lost the entry is posted again with the turn's end; the ledger takes each name once. What a process that died had
+asked is entered by the next one: see `agentvm.runtime.settlement`.
 """
 
 from typing import Protocol
@@ -12,7 +14,7 @@ from agentvm.events import turn as turn_events
 from agentvm.events.base import EventData, Scope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.ids import Clock, TenantId, UserId
-from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 
 Events = tuple[EventData, ...]
@@ -23,6 +25,10 @@ class Hold(Protocol):
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]: ...
+
+    @property
+    def most_output(self) -> int | None:
+        """How many tokens the answer may have; None for as many as were planned."""
 
     def settle(self, usage: Usage) -> Charge:
         """The call has used this much."""
@@ -45,6 +51,7 @@ class Unmetered:
     """Admits everything and asks no price: for a runtime without accounts."""
 
     warnings: tuple[QuotaWarning, ...] = ()
+    most_output: int | None = None
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "Unmetered":
         return self
@@ -70,6 +77,8 @@ class Bill:
         self.price = 0
         """Of all calls of the turn so far, also of those before a restart."""
         self.entries: list[LedgerEntry] = []
+        self._closed: list[turn_events.ModelCalled | turn_events.ModelUnasked] = []
+        """The calls that ended, in case the commit they were in was lost."""
 
     async def admit(
         self,
@@ -78,7 +87,9 @@ class Bill:
         *,
         most_input: int = 0,
         most_output: int = 0,
+        least_output: int | None = None,
         own_key: bool = False,
+        hosted: bool = False,
         provider: str = "",
         force: bool = False,
     ) -> Events:
@@ -90,11 +101,56 @@ class Bill:
             model=model,
             most_input=most_input,
             most_output=most_output,
+            least_output=least_output,
             own_key=own_key,
+            hosted=hosted,
             provider=provider,
         )
         self._hold = await self._meter.admit(self._planned, force=force)
         return self._hold.warnings
+
+    async def admit_again(self, call: AskedCall) -> None:
+        """A call that was made before a restart: it is charged, whatever remains."""
+        self._planned = call.planned
+        self._hold = await self._meter.admit(self._planned, force=True)
+
+    def ask(self, key: str, call_id: str, input_tokens: int) -> turn_events.ModelAsked:
+        """The call that was admitted, to be committed before its request leaves."""
+        planned, scope = self._planned, self._scope
+        if planned is None or scope.container_id is None or scope.image_id is None:
+            raise ValueError(f"{key} was not admitted")
+        if scope.session_id is None or scope.turn_id is None:
+            raise ValueError(f"{key} belongs to no turn")
+        call = AskedCall(
+            key=key,
+            call_id=call_id,
+            at=self._clock(),
+            tenant_id=self._tenant_id,
+            user_id=self.user_id,
+            container_id=scope.container_id,
+            image_id=scope.image_id,
+            session_id=scope.session_id,
+            turn_id=scope.turn_id,
+            driver=planned.driver,
+            model=planned.model,
+            provider=planned.provider,
+            own_key=planned.own_key,
+            hosted=planned.hosted,
+            input_tokens=input_tokens,
+        )
+        return turn_events.ModelAsked(call=call)
+
+    def unask(self, key: str) -> turn_events.ModelUnasked:
+        """The call used nothing."""
+        self.close()
+        said = turn_events.ModelUnasked(asked=key)
+        self._closed.append(said)
+        return said
+
+    @property
+    def most_output(self) -> int | None:
+        """How many tokens the answer may have of the call that was admitted; None for as many as were planned."""
+        return None if self._hold is None else self._hold.most_output
 
     def enter(self, told: Events) -> Events:
         """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""
@@ -108,10 +164,7 @@ class Bill:
 
     def repeat(self) -> Events:
         """The entries of the turn once more, in case the commit they were in was lost."""
-        return tuple(
-            turn_events.ModelCalled(call_id=entry.key, model=entry.model, usage=entry.usage, entry=entry)
-            for entry in self.entries
-        )
+        return tuple(self._closed)
 
     def _enter(self, data: EventData) -> EventData:
         match data:
@@ -121,7 +174,9 @@ class Bill:
                 entry = self._entry(self._planned, data, charge)
                 self.entries.append(entry)
                 self.price += charge.price or 0
-                return msgspec.structs.replace(data, entry=entry)
+                called = msgspec.structs.replace(data, entry=entry)
+                self._closed.append(called)
+                return called
             case turn_events.TurnResponse():
                 return msgspec.structs.replace(data, price=self.price)
             case _:

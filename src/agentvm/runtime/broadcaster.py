@@ -1,7 +1,7 @@
 """Broadcaster — tells channels what happened: each event is encoded once, and only if somebody listens.
 
 An event of a session goes to the session's subscribers and to those who follow its container, one without a session to those
-who work with the container. Nobody else hears of it.
+who work with the container and may read what it tells (`EventData.needs`). Nobody else hears of it.
 """
 
 from typing import TypeVar
@@ -96,8 +96,10 @@ class Broadcaster:
             if subscribers:
                 _deliver(event, subscribers)
         elif listeners and (frame := encode_event(event)) is not None:
+            needs = event.data.needs
             for channel in listeners:
-                channel.send(frame)
+                if needs is None or channel.principal.may(needs):
+                    channel.send(frame)
 
 
 def _deliver(event: Event, subscribers: Subscribers) -> None:

@@ -3,7 +3,7 @@
 It is checked against the history and not against a counter, so a turn that goes on after a crash has no second budget.
 """
 
-from agentvm.errors import TurnLimitReached
+from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
 from agentvm.model.money import dollars
 from agentvm.runtime.recovery import Done

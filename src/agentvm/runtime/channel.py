@@ -5,17 +5,29 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import anyio
+
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
-from agentvm.protocol.codec import Frame
+from agentvm.protocol.codec import MAX_FRAME_BYTES, Frame
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.charge import FREE_BYTES, Charge
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 1024 * 1024
 """What may wait for one peer, in characters."""
 
 LARGE = 256 * 1024
-MAX_LARGE = 256 * 1024 * 1024
+MAX_LARGE = MAX_FRAME_BYTES + 16 * 1024 * 1024
 """Frames this large are few: a history, a picture. They have a bound of their own, or one would cut off the deltas after it."""
+
+MAX_UNREAD_BYTES = 4 * 1024 * 1024
+"""With more than that unread, a peer's next command waits until it has read some of it."""
+UNREAD_SECONDS = 60.0
+"""How long it may take for that; then the peer is too slow."""
+
+_CHARACTER_BYTES = 4
+"""A text takes up to so many bytes for each of its characters, unless all are ASCII."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class Closing:
 
 
 TOO_SLOW = Closing(1013, "client too slow")
+SERVER_BUSY = Closing(1013, "server busy: too much is waiting to be read; read it, or try again later")
 GOING_AWAY = Closing(1001, "server shutting down")
 GONE = Closing(1000, "peer gone")
 FAILED = Closing(1011, "internal error")
@@ -44,10 +57,31 @@ class Subscription:
 class Channel:
     """One peer's bounded outbox. Replies and events share it, so the peer sees one ordered stream."""
 
-    __slots__ = ("_bytes", "_closing", "_frames", "_large", "_taker", "lagging", "mirror", "on_close", "principal", "since")
+    __slots__ = (
+        "_allowed",
+        "_bytes",
+        "_charge",
+        "_closing",
+        "_frames",
+        "_large",
+        "_taken",
+        "_taker",
+        "_waiter",
+        "_weight",
+        "lagging",
+        "mirror",
+        "on_close",
+        "principal",
+        "since",
+    )
 
-    def __init__(self, principal: Principal) -> None:
+    def __init__(self, principal: Principal, budget: ByteBudget | None = None) -> None:
+        """With a budget, what waits is charged to the principal's tenant, beyond a little that is free."""
         self.principal = principal
+        self._charge = None if budget is None else Charge(budget, principal.tenant_id)
+        self._allowed = FREE_BYTES
+        self._weight = self._taken = 0
+        self._waiter: asyncio.Future[None] | None = None
         self.mirror: Channel | None = None
         """Hears everything this peer is sent; with a bound of its own, so a slow observer harms only itself."""
         self.lagging: dict[Subscription, None] = {}
@@ -66,29 +100,73 @@ class Channel:
     def closing(self) -> Closing | None:
         return self._closing
 
+    @property
+    def unread(self) -> int:
+        """Bytes that wait in memory, and those that were taken last: they may be on their way to the peer."""
+        return self._weight + self._taken
+
     def send(self, frame: Frame) -> None:
         """Queues a frame that exists nowhere else; never waits. A peer whose outbox is full is cut off."""
         if not self.offer(frame) and self._closing is None:
+            closing = TOO_SLOW if self._is_full(len(frame.bare)) else SERVER_BUSY
             self._frames.clear()
-            self.close(TOO_SLOW)
+            self.close(closing)
+            self._weight = 0
+            self._settle()
 
     def offer(self, frame: Frame) -> bool:
         """Queues the frame if there is room. After the end, frames go nowhere."""
         if self._closing is not None:
             return False
         size = len(frame.bare)
-        small, large = (0, size) if size > LARGE else (size, 0)
-        if self._bytes + small > MAX_BYTES or self._large + large > MAX_LARGE or len(self._frames) >= MAX_FRAMES:
+        if self._is_full(size):
+            return False
+        weight = self._weight + (size if frame.bare.isascii() else size * _CHARACTER_BYTES)
+        if weight + self._taken > self._allowed and not self._reserve(weight + self._taken):
             return False
         if self.mirror is not None:
             self.mirror.send(frame)
         if not self._frames:
             self.since = time.monotonic()
         self._frames.append(frame)
-        self._bytes += small
-        self._large += large
+        self._weight = weight
+        if size > LARGE:
+            self._large += size
+        else:
+            self._bytes += size
         self._wake()
         return True
+
+    def _is_full(self, size: int) -> bool:
+        if len(self._frames) >= MAX_FRAMES:
+            return True
+        return self._large + size > MAX_LARGE if size > LARGE else self._bytes + size > MAX_BYTES
+
+    def _reserve(self, size: int) -> bool:
+        if self._charge is None:
+            self._allowed = size
+        elif self._charge.hold(size):
+            self._allowed = max(self._charge.held, FREE_BYTES)
+        else:
+            return False
+        return True
+
+    def _settle(self) -> None:
+        """Less is held than before."""
+        if self._allowed > FREE_BYTES:
+            # Less never finds too little room.
+            self._reserve(self.unread)
+        if self._waiter is not None and not self._waiter.done() and self.unread <= MAX_UNREAD_BYTES:
+            self._waiter.set_result(None)
+
+    async def read(self) -> None:
+        """Returns when the peer has so little unread that its next command may be carried out, or the channel has ended."""
+        with anyio.move_on_after(UNREAD_SECONDS) as patience:
+            while self.unread > MAX_UNREAD_BYTES and self._closing is None:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+        if patience.cancelled_caught:
+            self.close(TOO_SLOW)
 
     def fall_behind(self, subscription: Subscription) -> None:
         """From here on the subscription is fed from the log."""
@@ -100,11 +178,19 @@ class Channel:
         if self._closing is None:
             self._closing = closing
             self._wake()
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
             if self.on_close is not None:
                 self.on_close()
 
     async def take(self) -> list[Frame]:
-        """Everything that waits, as soon as there is something, or a subscription to feed; empty once closed and drained."""
+        """Everything that waits, as soon as there is something, or a subscription to feed; empty once closed and drained.
+
+        Who calls it has delivered what was taken before.
+        """
+        if self._taken:
+            self._taken = 0
+            self._settle()
         while not self._frames and not self.lagging and self._closing is None:
             self._taker = asyncio.get_running_loop().create_future()
             await self._taker
@@ -113,7 +199,15 @@ class Channel:
     def take_nowait(self) -> list[Frame]:
         frames, self._frames = self._frames, []
         self._bytes = self._large = 0
+        self._taken += self._weight
+        self._weight = 0
         return frames
+
+    def release(self) -> None:
+        """Lets go of all that waits: the peer is gone."""
+        self._frames = []
+        self._bytes = self._large = self._weight = self._taken = 0
+        self._settle()
 
     def _wake(self) -> None:
         if self._taker is not None and not self._taker.done():

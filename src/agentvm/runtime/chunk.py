@@ -5,7 +5,7 @@ references. What is left is mostly numbers and compresses well, so the log of a 
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -85,9 +85,51 @@ def named_messages(body: bytes) -> list[str]:
     return list(dict.fromkeys(entry.message_id for entry in _decoder.decode(body).entries if entry.message_id is not None))
 
 
+def first_seq(body: bytes) -> int:
+    return _decoder.decode(body).first_seq
+
+
+def decode_some(body: bytes, tenant_id: TenantId, kinds: Container[type[EventData]]) -> list[Event]:
+    """The events of these kinds alone, in order, without any message: text that has become part of one is left out."""
+    chunk = _decoder.decode(body)
+    events: list[Event] = []
+    seq, at = chunk.first_seq, chunk.started_at
+    for entry in chunk.entries:
+        at += entry.passed
+        kind = _KINDS[entry.type]
+        if kind in kinds and entry.message_id is None:
+            scope = chunk.scopes[entry.scope]
+            # When each came within a run is of no interest to those who have no messages.
+            found = (Event(data=data, scope=scope, timestamp=at, tenant_id=tenant_id) for data in _unpack(entry, {}))
+            events += [msgspec.structs.replace(event, seq=seq + number) for number, event in enumerate(found)]
+        seq += len(entry.lengths) if kind is TextDelta else 1
+    return events
+
+
+def join_events(bodies: Sequence[bytes]) -> bytes:
+    """What `encode_events` made of consecutive runs of events, as if it had been given all of them."""
+    chunks = [_decoder.decode(body) for body in bodies]
+    scopes: dict[Scope, int] = {}
+    entries: list[_Entry] = []
+    before = chunks[0].started_at
+    for chunk in chunks:
+        at = chunk.started_at
+        for entry in chunk.entries:
+            at += entry.passed
+            entry.passed, before = at - before, at
+            entry.scope = scopes.setdefault(chunk.scopes[entry.scope], len(scopes))
+            entries.append(entry)
+    return _encoder.encode(_Chunk(chunks[0].first_seq, chunks[0].started_at, tuple(scopes), tuple(entries)))
+
+
 def encode_chunk(events: Sequence[Event]) -> bytes:
     """For keeping: compressed."""
-    return zlib.compress(encode_events(events), 6)
+    return close_chunk(encode_events(events))
+
+
+def close_chunk(body: bytes) -> bytes:
+    """What `encode_events` made, for keeping: compressed."""
+    return zlib.compress(body, 6)
 
 
 def open_chunk(body: bytes) -> bytes:
@@ -118,7 +160,7 @@ class _Packer:
         self._close_run()
         data = event.data
         if isinstance(data, MessageStart):
-            self._speaking, self._offset = data.message_id, 0
+            self._speaking, self._offset = data.message_id, len(data.text or "")
         entry = _Entry(data.type, self._scope(event), self._since(event))
         if isinstance(data, MessageEvent):
             entry.message_id = data.message.id

@@ -12,11 +12,14 @@ message alone: some models are told users and assistants in turns only.
 from collections.abc import Mapping, Sequence
 
 from agentvm.drivers.base import AssistantSaid, Said, ToolSpec, UserSaid
-from agentvm.drivers.conversation import Exchange, tell, weigh
+from agentvm.drivers.conversation import Exchange, tell, trace, weigh
 from agentvm.model.exchange import by_turn
-from agentvm.model.ids import TurnId
+from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import Message
 from agentvm.model.usage import estimate_tokens
+
+Traced = tuple[Said, MessageId | None]
+"""What was said, and in which message; in none for a summary."""
 
 _OPENING = (
     "This is a summary of the earlier part of our conversation, which is too long to be repeated. It is a record of what was "
@@ -40,20 +43,51 @@ def build(
 
     `sizes` are of the attachments that it refers to, by their digests.
     """
-    exchanges = [tell(messages) for messages in _until(history, current)]
+    composed = compose(history, current, system=system, tools=tools, budget=budget, summary=summary, sizes=sizes)
+    return tuple(said for said, _ in composed)
+
+
+def compose(
+    history: Sequence[Message],
+    current: TurnId,
+    *,
+    system: str | None,
+    tools: Sequence[ToolSpec],
+    budget: int,
+    summary: str | None = None,
+    sizes: Mapping[str, int] = {},
+) -> list[Traced]:
+    """The same, with the message that each thing was said in."""
+    exchanges = [trace(messages) for messages in _until(history, current)]
     left = budget - estimate_tokens(system or "") - sum(estimate_tokens(tool.description) + 50 for tool in tools)
     before = () if summary is None else told(summary)
-    if exchanges and weigh(before) + weigh(exchanges[-1], sizes) > left:
+    if exchanges and weigh(before) + _weigh(exchanges[-1], sizes) > left:
         # There is no room for more than what is asked now.
         before = ()
     left -= weigh(before)
-    kept: list[Exchange] = []
+    kept: list[list[Traced]] = []
     for exchange in reversed(exchanges):
-        left -= weigh(exchange, sizes)
+        left -= _weigh(exchange, sizes)
         if kept and left < 0:
             break
+        kept.append(list(exchange))
+    return [*((said, None) for said in before), *(each for exchange in reversed(kept) for each in exchange)]
+
+
+def _weigh(exchange: Sequence[Traced], sizes: Mapping[str, int]) -> int:
+    return weigh([said for said, _ in exchange], sizes)
+
+
+def newest(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
+    """The newest exchanges that so many tokens may hold, and at least one: for those who keep them while a model is asked."""
+    kept: list[Sequence[Message]] = []
+    for exchange in reversed(by_turn(history)):
+        budget -= weigh(tell(exchange))
+        if kept and budget < 0:
+            break
         kept.append(exchange)
-    return (*before, *(said for exchange in reversed(kept) for said in exchange))
+    taken = {message.id for exchange in kept for message in exchange}
+    return tuple(message for message in history if message.id in taken)
 
 
 def told(summary: str) -> Exchange:

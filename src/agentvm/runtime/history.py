@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentvm.errors import InvalidInput, NotFound
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, UserContent, UserMessage
@@ -23,6 +24,22 @@ class Rewrite:
 
 Choose = Callable[[Sequence[Message]], Rewrite]
 """Says what to do to a history. Asked when nobody else can change it."""
+
+
+REWRITE_MAX_BYTES = 64 * 1024 * 1024
+"""Of a history that is read to change it, or to begin another with it."""
+
+
+def select(choose: Choose, history: Sequence[Message], truncated: bool) -> Rewrite:
+    """What to do to a history; `HistoryTooLarge` when that concerns a part of it that was not read, being `truncated`."""
+    try:
+        return choose(history)
+    except NotFound as error:
+        if not truncated:
+            raise
+        raise HistoryTooLarge(
+            f"{error}, as far as {REWRITE_MAX_BYTES // 2**20} MiB reach back; fork the session from that message instead"
+        ) from None
 
 
 def in_order(history: Sequence[Message]) -> list[Message]:

@@ -24,10 +24,10 @@ from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFai
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.message import MessageEvent
-from agentvm.events.turn import ModelCalled, TurnRequest, TurnResponse, TurnResumed
+from agentvm.events.turn import ModelAsked, ModelCalled, ModelUnasked, TurnRequest, TurnResponse, TurnResumed
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
 from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
@@ -97,6 +97,7 @@ class Journal:
         # Weak: a log is forgotten with the last agent that writes to it, unless the journal still carries its events.
         self._logs: WeakValueDictionary[tuple[TenantId, SessionId], SessionLog] = WeakValueDictionary()
         self._unfolded: dict[SessionLog, None] = {}
+        self._pruning = False
 
     async def open(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> SessionLog:
         """The session's log, the same for everybody who holds it. `SessionNotFound` if the session is gone."""
@@ -121,13 +122,7 @@ class Journal:
         """The session was deleted: its log need not be kept until it is folded, which will never be."""
         log = self._logs.pop((tenant_id, session_id), None)
         if log is not None:
-            self._unfolded.pop(log, None)
-
-    async def tidy(self) -> None:
-        """Drops entries from before the process started that nobody needs, such as those of deleted sessions."""
-        needed = min((log.entry for log in self._unfolded), default=_EVERY_ENTRY)
-        if any(entry < needed for entry, _ in await self._store.read_journal()):
-            await self._store.commit((), forget=needed)
+            self._give_up(log)
 
     @property
     def waiting(self) -> int:
@@ -237,7 +232,7 @@ class Journal:
         by_log: dict[SessionLog, list[Event]] = {}
         for post in batch.posts:
             by_log.setdefault(post.log, []).extend(post.events)
-        if not by_log:
+        if not by_log and not self._pruning:
             return
         now = self._clock()
         folded = {log: len(log.tail) for log in by_log if log.foldable(LONGEST_TAIL)}
@@ -249,10 +244,9 @@ class Journal:
             for log, events in by_log.items()
             if log not in folded and (numbered := [event for event in events if event.seq])
         }
+        forget, self._pruning = self._forgettable(folded), False
         try:
-            committed = await self._store.commit(
-                writes, entry=pack(carried) if carried else None, forget=self._forgettable(folded)
-            )
+            committed = await self._store.commit(writes, entry=pack(carried) if carried else None, forget=forget)
         except WritesRefused:
             raise
         except AgentVMError as error:
@@ -270,9 +264,7 @@ class Journal:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry
             elif log in folded:
-                del log.tail[: folded[log]]
-                log.entry = 0
-                log.stopped.intersection_update(log.open_turns)
+                log.fold(folded[log])
                 self._unfolded.pop(log, None)
         if gone:
             self._fail(batch, gone)
@@ -284,16 +276,23 @@ class Journal:
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
-        if not any(log.entry for log in folded):
+        if not self._pruning and not any(log.entry for log in folded):
             return 0
         return min((log.entry for log in self._unfolded if log not in folded), default=_EVERY_ENTRY)
+
+    def _give_up(self, log: SessionLog) -> None:
+        """Its entries are needed by nobody any more, and are dropped soon, though no turn of it ends."""
+        if log in self._unfolded:
+            del self._unfolded[log]
+            self._pruning = True
+            self._wakeup.set()
 
     def _fail(self, batch: _Batch, errors: Mapping[SessionLog, AgentVMError]) -> None:
         """Nothing of these logs was stored. What was posted meanwhile builds on numbers that are taken back now."""
         for log, error in errors.items():
             log.take_back()
             if isinstance(error, SessionNotFound):
-                self._unfolded.pop(log, None)
+                self._give_up(log)
         batch.fail(errors)
         self._batch.fail(errors)
 
@@ -323,6 +322,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
     messages: list[Message] = []
     turns: list[Turn] = []
     ledger: list[LedgerEntry] = []
+    asked: list[AskedCall] = []
+    answered: list[str] = []
     rewind: Rewinding | None = None
     for event in events:
         match event.data:
@@ -330,8 +331,13 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
                 messages.append(message)
             case TurnRequest() | TurnResumed() | TurnResponse() as data:
                 turns.append(_turn(event, data))
-            case ModelCalled(entry=entry) if entry is not None:
-                ledger.append(entry)
+            case ModelAsked(call=call):
+                asked.append(call)
+            case ModelUnasked(asked=key):
+                answered.append(key)
+            case ModelCalled(entry=entry, asked=asked_key):
+                ledger += [] if entry is None else [entry]
+                answered += [] if asked_key is None else [asked_key]
             case SessionRewound(rewind_id=rewind_id, message_ids=taken, rewound_at=at):
                 rewind = Rewinding(rewind_id, taken, at)
             case _:
@@ -347,6 +353,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
         messages=messages,
         turns=turns,
         ledger=ledger,
+        asked=asked,
+        answered=answered,
         chunk=chunk,
         rewind=rewind,
     )

@@ -4,6 +4,8 @@ A subscription that cannot follow, because the peer reads slowly or has asked fo
 goes live again when it has caught up. So a slow peer costs a bounded outbox, and nobody else notices it.
 """
 
+import anyio
+
 from agentvm.errors import AgentVMError, SessionNotFound
 from agentvm.events.base import Event, Scope
 from agentvm.events.lifecycle import ResyncRequired
@@ -11,10 +13,14 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.protocol.codec import Frame
 from agentvm.protocol.dialect_v1 import encode_told
-from agentvm.runtime.channel import FAILED, Channel, Subscription
+from agentvm.runtime.channel import FAILED, SERVER_BUSY, Channel, Subscription
 from agentvm.runtime.replay import Replay
 
 logger = get_logger(__name__)
+
+ROOM_SECONDS = 30.0
+RETRY_SECONDS = 0.1
+"""How long a peer that is behind waits for room in the server's memory, and between two looks for it."""
 
 
 class Outlet:
@@ -30,10 +36,11 @@ class Outlet:
     async def take(self) -> list[Frame]:
         """What to send next, as soon as there is something; empty once the channel is closed and drained."""
         channel = self._channel
+        until: float | None = None
         while True:
-            frames = await channel.take()
+            frames, room = await channel.take(), True
             for subscription in tuple(channel.lagging):
-                if channel.closing is not None or not await self._catch_up(subscription):
+                if channel.closing is not None or not (room := await self._catch_up(subscription)):
                     break
                 frames += channel.take_nowait()
                 if frames:
@@ -42,6 +49,14 @@ class Outlet:
             frames += channel.take_nowait()
             if frames or channel.closing is not None:
                 return frames
+            if not room:
+                # The outbox is empty and still has no room: others hold all there is.
+                now = anyio.current_time()
+                until = now + ROOM_SECONDS if until is None else until
+                if now >= until:
+                    channel.close(SERVER_BUSY)
+                else:
+                    await anyio.sleep(RETRY_SECONDS)
 
     async def _catch_up(self, subscription: Subscription) -> bool:
         """Feeds it one page; whether there is room for more."""

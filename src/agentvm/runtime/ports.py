@@ -2,24 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import anyio
 import anyio.abc
 
 from agentvm.drivers.models import Chosen, Models
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
-from agentvm.model.ids import Clock, ContainerId, NewId, SessionId, TenantId
+from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
+from agentvm.runtime.context import newest
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
-from agentvm.storage.base import Recalled, Store
+from agentvm.storage.base import Reading, Recalled, Store
 
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
 """Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""
@@ -30,6 +32,19 @@ class Cost(Protocol):
 
     def __call__(self, driver: str, model: str, usage: Usage, at: int, provider: str = "", /) -> int | None: ...
 
+
+SMALL_HISTORY_BYTES = 512 * 1024
+"""Most histories have less. What has more is read by a few at a time."""
+
+HISTORY_MAX_BYTES = 8 * 1024 * 1024
+"""Of a history that is read for a prompt: more than the window of any model holds of text. Attachments count by reference."""
+
+TURN_MAX_BYTES = 32 * 1024 * 1024
+"""Of one turn's messages, the user's among them; providers take no larger requests."""
+
+LARGE_READS_MAX = 4
+REWRITES_MAX = 2
+TAKEN_UP_MAX = 8
 
 LimitsOf = Callable[[TenantId | None], Limits]
 """What one turn of a tenant may use now; None for what concerns the whole process. Cheap: it is asked for each turn."""
@@ -59,9 +74,38 @@ class Ports:
     """What prompts hold of files."""
     large: LargeMessages = field(default_factory=LargeMessages)
 
-    async def recall(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Recalled:
-        """What a model is told of a session; without any summary where the tenant wants none."""
-        container = self.store.tenant(tenant_id).container(container_id)
-        if self.limits_of(tenant_id).compaction.by == "off":
-            return Recalled(messages=await container.list_messages(session_id))
-        return await container.log(session_id).recall()
+    taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))
+    """Held while a turn from before a restart is looked at."""
+    large_reads: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(LARGE_READS_MAX))
+    """Held while more of a history is in memory for a prompt than most have."""
+    rewrites: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(REWRITES_MAX))
+    """Held while a history is in memory to be changed, or to begin another with."""
+
+    async def recall(
+        self,
+        tenant_id: TenantId,
+        container_id: ContainerId,
+        session_id: SessionId,
+        current: MessageId | None = None,
+        window: int | None = None,
+    ) -> Recalled:
+        """What a model is told of a session, the newest up to a budget of bytes; no summary where the tenant wants none.
+
+        `current` is the message that is answered: what was done about it is there whole, or `HistoryTooLarge`. With `window`
+        only what may fit into so many tokens.
+        """
+        log = self.store.tenant(tenant_id).container(container_id).log(session_id)
+        sums_up = self.limits_of(tenant_id).compaction.by != "off"
+        small = Reading(max_bytes=SMALL_HISTORY_BYTES, current=current, summary=sums_up)
+        found = await log.recall(small)
+        if not found.truncated:
+            return found
+        async with self.large_reads:
+            whole = replace(small, max_bytes=HISTORY_MAX_BYTES, current_bytes=TURN_MAX_BYTES)
+            found = await log.recall(whole)
+            if current is not None and found.truncated and all(message.id != current for message in found.messages):
+                raise HistoryTooLarge(
+                    f"This message, with what was done about it, has more than {TURN_MAX_BYTES // 2**20} MiB, "
+                    "which is more than a model is told at once; send less, or upload it as an attachment"
+                )
+            return found if window is None else replace(found, messages=newest(found.messages, window))

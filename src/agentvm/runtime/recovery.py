@@ -6,12 +6,12 @@ step that was not finished never ran at all.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from agentvm.events.base import Event
-from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta
+from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import AssistantMessage, Message, ToolCallMessage, ToolResultMessage
@@ -46,6 +46,38 @@ class Cut:
     usage: Usage
     asked: str | None = None
     """The `<provider>/<model>` it was made to; None for one from before that was told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """A message that was cut off by a crash: what clients have heard of it."""
+
+    message_id: MessageId
+    text: str = ""
+    """What it had said, also before an earlier restart."""
+    calls: tuple[str, ...] = ()
+    """The tool calls that it had asked for to the end."""
+
+
+def find_partial(tail: Sequence[Event], turn_id: TurnId) -> Partial | None:
+    """The message that a turn was in when its process died, from what had been told of it."""
+    found: Partial | None = None
+    pieces: list[str] = []
+    for event in tail:
+        if event.scope.turn_id != turn_id:
+            continue
+        match event.data:
+            case MessageStart(message_id=message_id, text=text):
+                found, pieces = Partial(MessageId(message_id)), [text or ""]
+            case TextDelta(text=text):
+                pieces.append(text)
+            case ToolUseStop(tool_call_id=call_id) if found is not None:
+                found = replace(found, calls=(*found.calls, call_id))
+            case MessageStop():
+                found = None
+            case _:
+                pass
+    return None if found is None else replace(found, text="".join(pieces))
 
 
 def find_cut(tail: Sequence[Event], turn_id: TurnId) -> Cut | None:

@@ -4,17 +4,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agentvm.errors import AgentVMError, RecordUnreadable, SessionNotFound
+from agentvm.errors import AgentVMError
 from agentvm.events.base import Event, EventData, Scope
 from agentvm.events.lifecycle import Interrupted
+from agentvm.events.message import MessageEvent
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
-from agentvm.model.message import Message
-from agentvm.runtime.chunk import decode_events, encode_events, last_seq, named_messages
-from agentvm.storage.base import Store
+from agentvm.model.message import rough_size
+from agentvm.runtime.chunk import encode_events
 
 logger = get_logger(__name__)
+
+TAIL_MAX_BYTES = 1024 * 1024
+"""Of messages that one session's tail may hold, also those that wait; then it is folded, and they are read when asked for."""
 
 
 class SessionLog:
@@ -33,6 +36,7 @@ class SessionLog:
         "suspended",
         "tail",
         "tenant_id",
+        "weight",
     )
 
     def __init__(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId, head: int) -> None:
@@ -45,6 +49,8 @@ class SessionLog:
         """The last seq that is stored and told."""
         self.tail: list[Event] = []
         """Events since the last chunk."""
+        self.weight = 0
+        """About how many bytes the messages in it have."""
         self.open_turns: dict[TurnId, None] = {}
         """Turns accepted and not ended, in order."""
         self.stopped: set[TurnId] = set()
@@ -66,7 +72,8 @@ class SessionLog:
             event = Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id, seq=self.head)
             events.append(event)
             self.tail.append(event)
-            self._follow(data)
+            self.weight += _weight(event)
+            self.follow(data)
         return events
 
     def restore(self, events: Sequence[Event], entry: int) -> None:
@@ -78,7 +85,7 @@ class SessionLog:
         self.head = self.committed = events[-1].seq
         self.entry = self.entry or entry
         for event in events:
-            self._follow(event.data)
+            self.follow(event.data)
 
     def skip(self, last: int, entry: int) -> None:
         """Events up to this one were told and cannot be read any more: whoever asks for them must start afresh."""
@@ -88,7 +95,15 @@ class SessionLog:
 
     def foldable(self, longest: int) -> bool:
         """Whether the tail need not wait any longer. One with a stop does: recovery learns of it only from the journal."""
-        return not self.open_turns or (len(self.tail) > longest and self.stopped.isdisjoint(self.open_turns))
+        is_long = len(self.tail) > longest or self.weight > TAIL_MAX_BYTES
+        return not self.open_turns or (is_long and self.stopped.isdisjoint(self.open_turns))
+
+    def fold(self, count: int) -> None:
+        """So many events of the tail are in a chunk."""
+        del self.tail[:count]
+        self.weight = sum(map(_weight, self.tail))
+        self.entry = 0
+        self.stopped.intersection_update(self.open_turns)
 
     def take_back(self) -> None:
         """Forgets what is not committed: the numbers are given out again."""
@@ -104,9 +119,11 @@ class SessionLog:
                 case _:
                     pass
         del self.tail[kept:]
+        self.weight = sum(map(_weight, self.tail))
         self.head = self.committed
 
-    def _follow(self, data: EventData) -> None:
+    def follow(self, data: EventData) -> None:
+        """Which turns are open, stopped and suspended after that was told."""
         match data:
             case TurnRequest(turn_id=turn_id) | TurnResumed(turn_id=turn_id):
                 self.open_turns[turn_id] = None
@@ -121,7 +138,11 @@ class SessionLog:
                 pass
 
 
-class _Carried(msgspec.Struct, array_like=True):
+def _weight(event: Event) -> int:
+    return rough_size(event.data.message) if isinstance(event.data, MessageEvent) else 0
+
+
+class Carried(msgspec.Struct, array_like=True):
     """One session's part of a journal entry."""
 
     tenant_id: TenantId
@@ -129,51 +150,26 @@ class _Carried(msgspec.Struct, array_like=True):
     session_id: SessionId
     events: bytes
 
+    @property
+    def key(self) -> tuple[TenantId, SessionId]:
+        return self.tenant_id, self.session_id
+
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[_Carried])
+_decoder = msgspec.msgpack.Decoder(list[Carried])
 
 
 def pack(carried: dict[SessionLog, list[Event]]) -> bytes:
     """One journal entry: the events of all sessions that one commit carries."""
     return _encoder.encode(
-        [_Carried(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
+        [Carried(log.tenant_id, log.container_id, log.session_id, encode_events(events)) for log, events in carried.items()]
     )
 
 
-async def read_tails(store: Store) -> list[SessionLog]:
-    """The logs of sessions whose turns had not ended when the process did, in the order they were first written."""
-    logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
-    for entry, body in await store.read_journal():
-        try:
-            for part in _decoder.decode(body):
-                await _restore(store, logs, entry, part)
-        except (msgspec.DecodeError, KeyError, IndexError) as problem:
-            # One entry that cannot be read must not keep everybody else's turns from going on.
-            logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
-    return [log for log in logs.values() if log.entry]
-
-
-async def _restore(store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: "_Carried") -> None:
-    stored = store.tenant(part.tenant_id).container(part.container_id).log(part.session_id)
-    log = logs.get((part.tenant_id, part.session_id))
-    if log is None:
-        try:
-            _, head = await stored.range()
-        except SessionNotFound:
-            return
-        log = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
-        logs[part.tenant_id, part.session_id] = log
-    last = last_seq(part.events)
-    if last <= log.head:
-        # It was folded meanwhile and is in the log; the entry is there for its neighbours.
-        return
+def unpack(entry: int, body: bytes) -> list[Carried]:
+    """The parts of a journal entry. One that cannot be read must not keep everybody else's turns from going on: it has none."""
     try:
-        named = named_messages(part.events)
-        found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
-        events = decode_events(part.events, part.tenant_id, found)
-    except (msgspec.DecodeError, KeyError, IndexError, RecordUnreadable) as problem:
-        logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
-        log.skip(last, entry)
-        return
-    log.restore([event for event in events if event.seq > log.head], entry)
+        return _decoder.decode(body)
+    except msgspec.DecodeError as problem:
+        logger.error("journal_entry_unreadable", entry=entry, problem=repr(problem))
+        return []

@@ -1,19 +1,26 @@
 """Settlement — what a turn used before a restart counts, and the call it was in when its process died is charged, once."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
 from agentvm.drivers.conversation import weigh
-from agentvm.errors import DriverNotFound
+from agentvm.errors import AgentVMError, DriverNotFound
 from agentvm.events.turn import ModelCalled
-from agentvm.model.ids import TenantId
+from agentvm.log import get_logger
+from agentvm.model.ids import Clock, TenantId
 from agentvm.model.image import Image
-from agentvm.model.usage import estimate_tokens
+from agentvm.model.ledger import AskedCall
+from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.runtime import context
-from agentvm.runtime.answering import Accepted
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import Cut
+from agentvm.storage.base import Store
+
+logger = get_logger(__name__)
 
 GONE_WINDOW = 100_000
 """Tokens that a provider is taken to have read at most that nobody can be asked about any more."""
@@ -29,6 +36,13 @@ async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: A
         # From before there was a ledger: what its messages say.
         used = accepted.state.usage
     cut = accepted.cut
+    for call in await ports.store.accounts(tenant_id).asked.of_turn(accepted.state.turn_id):
+        heard, cut = (cut, None) if cut is not None and cut.call_id == call.call_id else (None, cut)
+        usage = call.unanswered if heard is None else _with_estimate(heard, call)
+        key = call.key if heard is None else call.call_id
+        await accepted.bill.admit_again(call)
+        accepted.bill.enter((ModelCalled(call_id=key, model=call.model, usage=usage, asked=call.key),))
+        used += usage
     if cut is not None:
         window = await _admit(ports, tenant_id, image, accepted, cut)
         cut = await _with_input(ports, tenant_id, image, accepted, cut, window)
@@ -38,12 +52,30 @@ async def settle_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: A
     accepted.settled = True
 
 
+def _with_estimate(heard: Cut, call: AskedCall) -> Usage:
+    """A provider that had not said what it read has read all that it was sent."""
+    if heard.usage.total > heard.usage.output_tokens:
+        return heard.usage
+    return msgspec.structs.replace(heard.usage, input_tokens=call.input_tokens, estimated=True)
+
+
+async def settle_left(store: Store, meter: Meter, clock: Clock, left: Sequence[AskedCall]) -> None:
+    """Enters calls of an earlier process that belong to no turn which could see to it: beside turns, or of one that is gone."""
+    for call in left:
+        usage = call.unanswered
+        charge = (await meter.admit(call.planned, force=True)).settle(usage)
+        try:
+            await store.accounts(call.tenant_id).ledger.add((call.entry(usage, charge, clock()),), answered=(call.key,))
+        except AgentVMError as error:
+            logger.error("call_not_settled", turn_id=call.turn_id, code=error.code, error=str(error))
+
+
 async def _admit(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted, cut: Cut) -> int:
     """The call is billed for who was really asked, which need not be who would be asked now; its window."""
     try:
         async with ports.choose(tenant_id, cut.asked or image.definition.model) as (chosen, *_):
-            name, own_key, provider = chosen.driver.name, chosen.own_key, chosen.provider
-            await accepted.bill.admit(name, chosen.model, own_key=own_key, provider=provider, force=True)
+            name, own_key, hosted, provider = chosen.driver.name, chosen.own_key, chosen.hosted, chosen.provider
+            await accepted.bill.admit(name, chosen.model, own_key=own_key, hosted=hosted, provider=provider, force=True)
             return chosen.driver.context_window(chosen.model)
     except DriverNotFound:
         if cut.asked is None:

@@ -28,7 +28,9 @@ from agentvm.model.message import (
 )
 from agentvm.model.text import sound
 from agentvm.model.turn import Outcome
-from agentvm.model.usage import NO_USAGE, Usage, at_least, bounded
+from agentvm.model.usage import NO_USAGE, Usage, bounded
+from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
+from agentvm.runtime.tool_input import parse_input
 
 Chunks = tuple["Chunks", str] | None
 """Text in the order it came, as a linked list: appending costs the same however much there is."""
@@ -70,11 +72,25 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int | None = None
     attempt: int = 1
     """How often somebody was asked for this model call, with this time."""
+    asked_key: str | None = None
+    """Names the call that was asked, until it is billed."""
+    hidden_tokens: int = 0
+    """The most that the model may think with and not show."""
+    spoken_at: int | None = None
+    """When the first text of the call came."""
+    told: str = ""
+    """Of a message that a restart cut off: what clients have heard of it, with which the next message begins."""
+    told_id: MessageId | None = None
+    """The id that they know it by."""
 
     # The model call in progress.
     message_id: MessageId | None = None
     message_started_at: int = 0
     text: Chunks = None
+    prefix: str = ""
+    """What the message begins with, told before a restart; `text` is what came since."""
+    repeated: int | None = None
+    """How much of the prefix the model has said again, which is not told twice; None when it has not begun so."""
     thinking: tuple[ThinkingPart, ...] = ()
     open_thinking: Chunks = None
     open_call: OpenCall | None = None
@@ -83,9 +99,6 @@ class TurnState(msgspec.Struct, frozen=True, kw_only=True):
     responding: bool = False
     call_usage: Usage = NO_USAGE
 
-
-MAX_DEPTH = 100
-"""Of a tool's input: what is stored must also be readable for those with a shorter stack."""
 
 Events = tuple[EventData, ...]
 Step = tuple[TurnState, Events]
@@ -102,10 +115,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
         return now, ()
     match output:
         case model.TextDelta(text=text):
-            text = sound(text)
-            grown = _replace(now, text=(now.text, text), responding=True)
-            delta = stream.TextDelta(text=text)
-            return grown, (delta,) if now.responding else (delta, state.ConversationResponding())
+            return _grow_text(now, sound(text), at)
         case model.TextStarted():
             return _replace(now, responding=False), (stream.TextContentBlockStart(),)
         case model.TextStopped():
@@ -132,6 +142,16 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
             return _start_message(now, sound(name), at)
         case model.MessageStopped(stop_reason=reason):
             return _stop_message(now, reason, at)
+
+
+def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: Usage, at: int) -> Step:
+    """A message that a restart cut off after it had asked for tools: these calls are whole, so the turn goes on with them."""
+    message_id = now.told_id or MessageId("")
+    parts = (TextPart(text=text),) if text.strip() else ()
+    record = AssistantMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", content=parts, usage=used)
+    kept = message.AssistantMessage(message=record) if parts else message.SilentMessage(message=record)
+    now = _replace(now, told="", told_id=None, pending=calls)
+    return now, (stream.MessageStop(stop_reason="tool_use"), kept)
 
 
 def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool, at: int) -> Step:
@@ -163,7 +183,7 @@ def interrupted(now: TurnState, at: int) -> Step:
     """Stopped by a peer. 1.x shows an interrupted turn as an ended one, so `end_turn` stays the message's stop reason."""
     if now.ended:
         return now, ()
-    now, spoken = _close_message(now, cut=True)
+    now, spoken = _close_message(now, cut_at=at)
     now, end = _end(now, "interrupted", "interrupted", at)
     return now, (
         stream.MessageStop(stop_reason="end_turn"),
@@ -178,7 +198,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
     if now.ended:
         return now, ()
     text = sound(text)
-    now, spoken = _close_message(now, cut=True)
+    now, spoken = _close_message(now, cut_at=at)
     now, message_id = _next_id(now)
     record = ErrorMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="error", content=text, error_code=code)
     now, end = _end(now, "failed", "error", at)
@@ -199,22 +219,50 @@ def _start_message(now: TurnState, name: str, at: int) -> Step:
         message_id=message_id,
         message_started_at=at,
         text=None,
+        prefix=now.told,
+        repeated=0 if now.told else None,
+        told="",
+        told_id=None,
         thinking=(),
         open_thinking=None,
         open_call=None,
         pending=(),
         responding=False,
+        spoken_at=None,
         call_usage=NO_USAGE,
     )
-    start = stream.MessageStart(message_id=message_id, model=name, asked=now.asked, asked_at=now.asked_at, attempt=now.attempt)
+    start = stream.MessageStart(
+        message_id=message_id,
+        model=name,
+        asked=now.asked,
+        asked_at=now.asked_at,
+        attempt=now.attempt,
+        text=now.told or None,
+    )
     return started, (start, state.ConversationStart(message_id=message_id))
+
+
+def _grow_text(now: TurnState, text: str, at: int) -> Step:
+    """Text of the model. What it says again of what was told before a restart is passed over, as long as it is the same."""
+    if now.repeated is not None:
+        before = now.prefix[now.repeated :]
+        if before.startswith(text):
+            return _replace(now, repeated=now.repeated + len(text), spoken_at=now.spoken_at or at), ()
+        # It has said all of it again, and goes on; or it has gone on at once, and only began alike.
+        text = text[len(before) :] if text.startswith(before) else now.prefix[: now.repeated] + text
+        now = _replace(now, repeated=None)
+    delta = stream.TextDelta(text=text)
+    if now.responding:
+        return _replace(now, text=(now.text, text)), (delta,)
+    grown = _replace(now, text=(now.text, text), responding=True, spoken_at=now.spoken_at or at)
+    return grown, (delta, state.ConversationResponding())
 
 
 def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     # Some providers say "stop" although they asked for tools; a call cut off by max_tokens must not run.
     calls_tools = bool(now.pending) and reason in ("tool_use", "end_turn")
     pending = now.pending if calls_tools else ()
-    now, spoken = _close_message(now, cut=False)
+    now, spoken = _close_message(now)
     if calls_tools:
         return _replace(now, pending=pending), (stream.MessageStop(stop_reason="tool_use"), *spoken)
     stop: turn_events.TurnStop = "end_turn" if reason == "tool_use" else reason
@@ -222,14 +270,31 @@ def _stop_message(now: TurnState, reason: model.StopReason, at: int) -> Step:
     return now, (stream.MessageStop(stop_reason=stop), *spoken, state.ConversationEnd(reason="completed"), end)
 
 
-def _close_message(now: TurnState, *, cut: bool) -> Step:
+def unanswered(now: TurnState, at: int) -> Step:
+    """The call that was asked was read, as far as anybody knows, and nothing was heard of it."""
+    if now.asked_key is None:
+        return now, ()
+    used = Usage(input_tokens=now.prompt_tokens, output_tokens=_hidden(now, at), estimated=True)
+    _, _, name = (now.asked or "").partition("/")
+    called = turn_events.ModelCalled(call_id=now.asked_key, model=name, usage=used, asked=now.asked_key)
+    return _replace(now, usage=now.usage + used, asked_key=None), (called,)
+
+
+def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
     """The assistant's message so far, if there is one to keep, and a state without a call in progress."""
-    text = _join(now.text)
-    used = _used(now, text) if cut else now.call_usage
-    closed = _replace(now, message_id=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE)
+    if now.message_id is None and cut_at is not None:
+        now, called_events = unanswered(now, cut_at)
+        now, kept = _keep_told(_replace(now, open_call=None, pending=(), call_usage=NO_USAGE))
+        return now, (*called_events, *kept)
+    said = _join(now.text)
+    used = now.call_usage if cut_at is None else _used(now, now.prefix[: now.repeated or 0] + said, cut_at)
+    text = now.prefix + said
+    closed = _replace(
+        now, message_id=None, asked_key=None, open_call=None, pending=(), usage=now.usage + used, call_usage=NO_USAGE
+    )
     if now.message_id is None:
-        return closed, ()
-    called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used)
+        return _keep_told(closed)
+    called = turn_events.ModelCalled(call_id=now.message_id, model=now.model or "", usage=used, asked=now.asked_key)
     thinking = now.thinking if now.open_thinking is None else (*now.thinking, ThinkingPart(reasoning=_join(now.open_thinking)))
     parts: tuple[AssistantPart, ...] = (*thinking, TextPart(text=text)) if text.strip() else thinking
     record = AssistantMessage(
@@ -247,16 +312,22 @@ def _close_message(now: TurnState, *, cut: bool) -> Step:
     return closed, (called,)
 
 
-def _used(now: TurnState, text: str) -> Usage:
-    """What a call that was cut off consumed: as the provider said, else an estimate that says so."""
-    if now.message_id is None:
-        return now.call_usage
+def _keep_told(now: TurnState) -> Step:
+    """What clients have heard of a message that a restart cut off is kept, though nobody has gone on with it."""
+    if now.told_id is None or not now.told.strip():
+        return now, ()
+    content = (TextPart(text=now.told),)
+    record = AssistantMessage(id=now.told_id, timestamp=now.accepted_at, turn_id=now.turn_id, role="assistant", content=content)
+    return _replace(now, told="", told_id=None), (message.AssistantMessage(message=record),)
+
+
+def _used(now: TurnState, text: str, at: int) -> Usage:
     thought = "".join(part.reasoning for part in now.thinking) + _join(now.open_thinking)
-    used = at_least(now.call_usage, text + thought)
-    if used.total > used.output_tokens:
-        return used
-    # The provider had not said what it read, and it read all of it.
-    return _replace(used, input_tokens=now.prompt_tokens, estimated=True)
+    return used_by_cut_call(now.call_usage, text + thought, now.prompt_tokens, _hidden(now, at))
+
+
+def _hidden(now: TurnState, at: int) -> int:
+    return hidden_tokens(now.hidden_tokens, now.asked_at, now.spoken_at or at)
 
 
 def _start_call(now: TurnState, call_id: str, name: str) -> Step:
@@ -281,7 +352,7 @@ def _stop_call(now: TurnState, at: int) -> Step:
     opened = now.open_call
     if opened is None or now.message_id is None:
         return now, ()
-    arguments, problem = _parse_input(_join(opened.json))
+    arguments, problem = parse_input(_join(opened.json))
     call = ToolCall(id=opened.call_id, name=opened.name, input=arguments)
     parent = now.message_id
     now, message_id = _next_id(now)
@@ -293,30 +364,6 @@ def _stop_call(now: TurnState, at: int) -> Step:
         stream.ToolUseStop(tool_call_id=call.id, tool_name=call.name, input=arguments),
         message.ToolCallMessage(message=record),
     )
-
-
-def _parse_input(json: str) -> tuple[dict[str, object], str | None]:
-    if not json.strip():
-        return {}, None
-    try:
-        arguments = msgspec.json.decode(json, type=dict[str, object])
-    except (msgspec.DecodeError, RecursionError) as problem:
-        return {}, f"the tool's input is not a JSON object: {problem}"
-    if _depth(arguments) > MAX_DEPTH:
-        return {}, f"the tool's input is nested more than {MAX_DEPTH} levels deep"
-    return arguments, None
-
-
-def _depth(value: object) -> int:
-    """Level by level and not by recursion: what is measured may be too deep for that."""
-    depth, level = 0, [value]
-    while level:
-        depth += 1
-        below: list[object] = []
-        for item in level:
-            below += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-        level = below
-    return depth
 
 
 def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:
@@ -333,9 +380,13 @@ def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) 
     return _replace(now, ended=True), response
 
 
+def next_id(now: TurnState) -> MessageId:
+    """The id that the next message of the turn gets."""
+    return MessageId(f"msg_{now.turn_id.removeprefix('turn_')}_{now.produced + 1}")
+
+
 def _next_id(now: TurnState) -> tuple[TurnState, MessageId]:
-    count = now.produced + 1
-    return _replace(now, produced=count), MessageId(f"msg_{now.turn_id.removeprefix('turn_')}_{count}")
+    return _replace(now, produced=now.produced + 1), next_id(now)
 
 
 def _join(chunks: Chunks) -> str:

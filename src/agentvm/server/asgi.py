@@ -5,6 +5,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from functools import cache
 from typing import Any
 
+import anyio.lowlevel
 from litestar import Litestar, Response, Router, get, head
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
@@ -12,6 +13,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import AgentVM
 from agentvm.errors import AgentVMError, shorten
+from agentvm.errors.access import AuthenticationOff
 from agentvm.log import concerning
 from agentvm.model.principal import Principal
 from agentvm.observability.metrics import OTHER
@@ -19,14 +21,17 @@ from agentvm.server import paths
 from agentvm.server.credentials import SUBPROTOCOL, of_socket, without_token
 from agentvm.server.errors import explain, name_request, request_id_of, status_of
 from agentvm.server.http import handlers
-from agentvm.server.http.gate import GOES_ON, MAX_BODY, Asked, Gate, check_gated, gate_of
+from agentvm.server.http.body import MAX_BODY
+from agentvm.server.http.gate import GOES_ON, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
+from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
+from agentvm.server.rooms import Rooms
 from agentvm.server.transport import ABORT
 from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
 
-SOCKET_PATHS = ("/ws", "/")
+SOCKET_PATHS = ("/ws", "/ws/", "/")
 """`/` too: a runtime that listens by itself is reached without a path."""
 
 GONE = 499
@@ -45,18 +50,34 @@ class Application:
         """The address peers come to."""
         self.gate = Gate(vm, lambda: self.bound_to)
         self.http = management_api(handlers())
+        self._proxies = TrustedProxies(vm.config.trusted_proxies)
+
+    @property
+    def rooms(self) -> Rooms:
+        """Those who have not said who they are."""
+        return self._house.rooms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and (refused := self._refusal(scope)) is not None:
+            await _refuse_socket(*refused, receive, send)
+            return
+        scope = real(scope, self._proxies)
         if scope["type"] != "websocket":
             routed = paths.parted(scope)
             with concerning(request_id=request_id_of(routed)):
                 await self._answer(routed, receive, send)
-        elif scope["path"] not in SOCKET_PATHS:
-            await _refuse_socket(404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws", receive, send)
-        elif reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
-            await _refuse_socket(403, f"Refused: {reason}; see --allow-origin", receive, send)
         else:
             await self._open_socket(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Why a socket is not opened, whoever asks, as a status and a text."""
+        if scope["path"] not in SOCKET_PATHS:
+            return 404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws"
+        if reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
+            return 403, f"Refused: {reason}; see --allow-origin"
+        if not self._vm.config.authenticates and (sign := forwarded_sign(scope["headers"])):
+            return 403, behind_proxy(sign)
+        return None
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """By Litestar; counted by the template of the path, which says nothing of whose it is."""
@@ -89,11 +110,7 @@ class Application:
         except AgentVMError as error:
             await _refuse_socket(status_of(error), str(error), receive, send)
             return
-        knock = _knock(scope, principal, query)
-        if principal is None and (hindrance := self._house.rooms.hindrance(knock.address)):
-            await _refuse_socket(*hindrance, receive, send)
-            return
-        await serve_socket(self._house, knock, _abort_of(scope), receive, send)
+        await serve_socket(self._house, _knock(scope, principal, query), _abort_of(scope), receive, send)
 
 
 @cache
@@ -133,12 +150,19 @@ def management_api(behind_gate: tuple[HTTPRouteHandler, ...] = ()) -> Litestar:
         openapi_config=None,
         logging_config=None,
         exception_handlers={Exception: explain},
+        before_request=_refuse_forwarded,
         before_send=[name_request],
         request_max_body_size=MAX_BODY,
         debug=False,
     )
     check_gated(app)
     return app
+
+
+async def _refuse_forwarded(request: Asked) -> None:
+    """Without authentication only this machine is served, also where somebody has put a proxy in front."""
+    if not gate_of(request).vm.config.authenticates and (sign := forwarded_sign(request.scope["headers"])):
+        raise AuthenticationOff(behind_proxy(sign))
 
 
 def _options(served: Sequence[HTTPRouteHandler]) -> list[HTTPRouteHandler]:
@@ -166,12 +190,13 @@ def _abort_of(scope: Scope) -> Callable[[], None]:
 def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
     client = scope.get("client")
     chosen = next((name for name in scope.get("subprotocols", ()) if name.startswith(SUBPROTOCOL)), None)
+    offered = scope.get("extensions", {}).get(ABORT, {})
     # Taken out, since it is needed once and a socket lives long.
-    trust = scope.get("extensions", {}).get(ABORT, {}).pop("trust", lambda: None)
+    trust, drain = offered.pop("trust", lambda _: None), offered.pop("drain", anyio.lowlevel.checkpoint)
     if principal is None:
-        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust)
-    trust()
-    return Knock(principal, client_id_of(query), chosen)
+        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain)
+    trust(principal.tenant_id)
+    return Knock(principal, client_id_of(query), chosen, drain=drain)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

@@ -27,6 +27,7 @@ from agentvm.errors import (
     shorten,
 )
 from agentvm.errors.attachment import AttachmentTooLarge
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths
@@ -35,6 +36,7 @@ logger = get_logger(__name__)
 
 STATUS: tuple[tuple[type[AgentVMError], int], ...] = (
     (AttachmentTooLarge, 413),
+    (InputTooLarge, 413),
     (Unprocessable, 422),
     (InvalidInput, 400),
     (Unauthenticated, 401),

@@ -27,6 +27,7 @@ from agentvm.model.principal import Principal
 from agentvm.protocol.acks import MAX_PENDING, Acks
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Channel
+from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Place
 
 logger = get_logger(__name__)
@@ -60,8 +61,8 @@ class ReadChannel(Channel):
 
     __slots__ = ("_acks",)
 
-    def __init__(self, principal: Principal, acks: Acks) -> None:
-        super().__init__(principal)
+    def __init__(self, principal: Principal, acks: Acks, budget: ByteBudget | None = None) -> None:
+        super().__init__(principal, budget)
         self._acks = acks
 
     def offer(self, frame: Frame) -> bool:
@@ -163,7 +164,7 @@ class Reader:
 def attach_reader(vm: AgentVM, client_id: str, principal: Principal = OPEN_ACCESS) -> Reader:
     """A peer like those of `AgentVM.attach` that is a reader."""
     acks = Acks()
-    return Reader(client_id, vm.attach(principal, ReadChannel(principal, acks)), acks)
+    return Reader(client_id, vm.attach(principal, ReadChannel(principal, acks, vm.budget)), acks)
 
 
 class Readers:

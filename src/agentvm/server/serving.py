@@ -1,6 +1,7 @@
 """Serving — binds a port and runs the server on it."""
 
 import errno
+import functools
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -9,17 +10,20 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 import anyio.abc
 import uvicorn
+from uvicorn.server import ServerState
 
 from agentvm.app import AgentVM
 from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
-from agentvm.protocol.codec import MAX_FRAME
+from agentvm.protocol.codec import MAX_FRAME_BYTES
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
 from agentvm.runtime.tasks import open_tasks
 from agentvm.server.asgi import Application
+from agentvm.server.descriptors import Silent
+from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER
 
@@ -31,11 +35,20 @@ HEARTBEAT = 30.0
 ConnectionHandler = Callable[[RuntimeView], None]
 
 
+class _State(ServerState):
+    """What the connections of a server have in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent = Silent()
+
+
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers (who starts a server decides when it ends), and with a word when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self.server_state = _State()
         self.up = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -56,6 +69,7 @@ class Listener:
         self._server: _Server | None = None
         self._left = anyio.Event()
         """Set when a peer has gone."""
+        self._vm = vm
         self.app = Application(vm, self._watch)
 
     @asynccontextmanager
@@ -69,19 +83,22 @@ class Listener:
         config = uvicorn.Config(
             self.app,
             http=PromptProtocol,
-            ws=JoiningProtocol,
+            ws=functools.partial(JoiningProtocol, budget=self._vm.budget),  # type: ignore[arg-type]  # uvicorn only calls it
             lifespan="off",
+            # Who asks is found out by ourselves, and only from proxies that the operator has named.
+            proxy_headers=False,
             log_config=None,
             # Not further down: there requests are logged with their headers, and so with their credentials.
             log_level="warning",
             access_log=False,
             server_header=False,
-            ws_max_size=MAX_FRAME,
+            ws_max_size=MAX_FRAME_BYTES,
             ws_ping_interval=HEARTBEAT,
             ws_ping_timeout=HEARTBEAT,
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=5,
         )
+        hush()
         self._server = server = _Server(config)
         async with open_tasks() as tasks:
             tasks.start_soon(server.serve, [bound])
@@ -99,6 +116,7 @@ class Listener:
         for channel in tuple(self._channels):
             channel.close(GOING_AWAY)
         with anyio.CancelScope(shield=True), anyio.move_on_after(LINGER):
+            await self.app.rooms.clear(GOING_AWAY)
             while self._channels:
                 self._left = anyio.Event()
                 await self._left.wait()
@@ -123,7 +141,7 @@ class Listener:
     def greet(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
         """Tells the handlers of a peer that has come. One that fails ends the connection before it counts."""
         if self._handlers:
-            mirror = peer.channel.mirror = Channel(peer.channel.principal)
+            mirror = peer.channel.mirror = Channel(peer.channel.principal, self._vm.budget)
             link = LocalLink(peer, mirror)
             tasks.start_soon(link.run)
             view = RuntimeView(link)

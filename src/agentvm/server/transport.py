@@ -11,23 +11,48 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
 from websockets.http11 import Request
+
+from agentvm.model.ids import TenantId
+from agentvm.server.descriptors import Silent
+from agentvm.server.idle import Gate, Inbox
+from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.sharing.charge import FREE_BYTES, Charge
 
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
 
-There is `trust` too, to be called when the peer is known."""
+There is `trust` too, to be called with its tenant when the peer is known, and `drain`, which returns when the peer has taken
+nearly all of what was sent."""
+
+PIECE_COST_BYTES = 64
+"""What a piece of a message costs beside its bytes: many small ones would fill the memory without being large."""
+
+FRAME_SECONDS = 30.0
+FRAME_MIN_BYTES = 480 * 1024
+"""A message that is charged and unfinished must end, or grow by so much, within so many seconds."""
 
 MAX_UNKNOWN = 65_536
 """Bytes of a message from a peer that is not known yet."""
 MAX_WAITING = 1_100
 """Messages of such a peer that may wait for their handler, and pieces of one message."""
 
+HEAD_SECONDS = 5.0
+"""How long a new connection may take until the head of its first request is complete, and a later request from its first
+byte on: whoever says nothing must not hold a descriptor."""
+
 FIRST_REQUEST = 20.0
-"""Seconds a new connection may take until its first request is complete, and a later request from its first byte on."""
+"""Seconds that the body of a request may take after its head."""
+
+UNREAD_SECONDS = 120.0
+"""How long a peer may leave an answer unread while more of it waits; then the connection is aborted."""
 
 LEFTOVER = 1.0
 """Seconds that the rest of a body is read and thrown away after its request was answered; then the connection is closed."""
@@ -38,100 +63,27 @@ MAX_HEAD = 65_536
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-class JoiningTransport:
-    """A transport whose writes leave together at the end of the loop's tick."""
-
-    __slots__ = ("_loop", "_pending", "_transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._pending: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not self._pending:
-            self._loop.call_soon(self._flush)
-        self._pending.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._flush()
-        self._transport.abort()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def _flush(self) -> None:
-        if self._pending:
-            joined = b"".join(self._pending)
-            self._pending.clear()
-            self._transport.write(joined)
-
-
-class Inbox:
-    """An `asyncio.Queue` for one reader, without its four deques."""
-
-    __slots__ = ("_messages", "_reader")
-
-    def __init__(self) -> None:
-        self._messages: list[Any] = []
-        self._reader: asyncio.Future[None] | None = None
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def empty(self) -> bool:
-        return not self._messages
-
-    def put_nowait(self, message: Any) -> None:
-        self._messages.append(message)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
-
-    async def get(self) -> Any:
-        while not self._messages:
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        return self._messages.pop(0)
-
-
-class Gate:
-    """An `asyncio.Event` that is nearly always set, and exists only while it is not."""
-
-    __slots__ = ("_shut",)
-
-    def __init__(self) -> None:
-        self._shut: asyncio.Event | None = None
-
-    def set(self) -> None:
-        if self._shut is not None:
-            self._shut.set()
-            self._shut = None
-
-    def clear(self) -> None:
-        if self._shut is None:
-            self._shut = asyncio.Event()
-
-    async def wait(self) -> None:
-        if self._shut is not None:
-            await self._shut.wait()
-
-
 class JoiningProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol over a `JoiningTransport`, and lighter.
 
     A peer is unknown until its handler trusts it. Until then no more is read than the handler asks for, and what is larger
     than credentials can be closes the socket. The parser's own limit would not do: it is looked up before the frame arrives,
     so the first large one after the credentials would be refused.
+
+    What has arrived is charged to the budget, from the first byte of a message until its handler asks for the next one. A
+    peer for whose bytes there is no room, or who leaves a large message unfinished, is disconnected.
     """
 
     unknown = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, budget: ByteBudget, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Its parser has begun already, and knows this very object.
+        self.conn.reader.__class__ = UncopiedReader
+        self._charge = Charge(budget, None)
+        self._handled = True
+        self._pace: asyncio.TimerHandle | None = None
+        self._pace_bytes = 0
         self.queue = Inbox()  # type: ignore[assignment]  # has what uvicorn uses of it
         self.writable = Gate()  # type: ignore[assignment]  # likewise
 
@@ -141,22 +93,44 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if self.response.status_code == 101:
+            self._handled = False
             # The handler's task was created just now and has not run yet.
-            self.scope["extensions"][ABORT] = {"abort": self.transport.abort, "trust": self.trust}
+            self.scope["extensions"][ABORT] = {"abort": self.transport.abort, "trust": self.trust, "drain": self.drain}
 
-    def trust(self) -> None:
+    def trust(self, tenant_id: TenantId) -> None:
         self.unknown = False
-        if self.queue.empty():
+        if not self._charge.move(tenant_id):
+            self._end_busy()
+        elif self.queue.empty():
             self._read_on()
+
+    async def drain(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]  # of the JoiningTransport
+        await self.writable.wait()
+        if self.disconnected:
+            # What it still wanted to know nobody will read.
+            raise ClientDisconnected
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        held = self._waiting.held + self._unfinished()
+        if held > FREE_BYTES or self._charge.held:
+            self._charge_for(held)
         if self.unknown:
             # While reading is paused the handler is busy, perhaps with the credentials that allow what has come after them.
             self._check_size(len(self._waiting) * MAX_UNKNOWN // MAX_WAITING if self.read_paused else self._held())
 
+    async def send(self, message: Any) -> None:
+        if self.close_sent and self.handshake_complete and self.initial_response is None:
+            # The peer broke the protocol and was closed while its handler was busy: for the handler it has gone.
+            raise ClientDisconnected
+        await super().send(message)
+
     def receive(self) -> Coroutine[Any, Any, Any]:
         # Not a coroutine of its own: an idle socket waits in it.
+        self._waiting.recount()
+        if self._charge.held:
+            self._charge.hold(self._waiting.held + self._unfinished())
         return self._receive_unknown() if self.unknown else super().receive()
 
     async def _receive_unknown(self) -> Any:
@@ -182,18 +156,76 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         pieces = len(self.frames) * MAX_UNKNOWN // MAX_WAITING
         return max(len(self.conn.reader.buffer) + (self.conn.current_size or 0), pieces)
 
+    def _unfinished(self) -> int:
+        """What the message that has not ended costs so far."""
+        return len(self.conn.reader.buffer) + (self.conn.current_size or 0) + PIECE_COST_BYTES * len(self.frames)
+
+    def _charge_for(self, held: int) -> None:
+        if self.close_sent or self.transport.is_closing():
+            return
+        if not self._charge.hold(held):
+            self._end_busy()
+        elif self._pace is None and self._unfinished() > FREE_BYTES:
+            self._pace_bytes = self._unfinished()
+            self._pace = self.loop.call_later(FRAME_SECONDS, self._check_pace)
+
+    def _check_pace(self) -> None:
+        self._pace = None
+        unfinished = self._unfinished()
+        if self.close_sent or self.transport.is_closing() or unfinished <= FREE_BYTES:
+            return
+        # While reading is paused it is the handler that takes its time.
+        if not self.read_paused and 0 <= unfinished - self._pace_bytes < FRAME_MIN_BYTES:
+            self._end(CloseCode.POLICY_VIOLATION, "a message takes too long to arrive")
+            return
+        self._pace_bytes = unfinished
+        self._pace = self.loop.call_later(FRAME_SECONDS, self._check_pace)
+
     def _check_size(self, size: int) -> bool:
         """Ends the connection of an unknown peer that has sent more than it may."""
         if size <= MAX_UNKNOWN or self.close_sent or self.transport.is_closing():
             return True
+        self._end(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+        return False
+
+    def _end_busy(self) -> None:
+        self._end(CloseCode.TRY_AGAIN_LATER, "server busy: too many bytes are on their way; try again later")
+
+    def _end(self, code: CloseCode, reason: str) -> None:
         self.frames = []
+        self._waiting.clear()
         if self.handshake_complete and not self.transport.get_write_buffer_size():
-            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "too large for a peer that is not known")
+            self.conn.fail(code, reason)
             self.handle_parser_exception()
         else:
             # It would not hear why.
             self.transport.abort()
-        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._pace is not None:
+            self._pace.cancel()
+        self.frames = []
+        self.conn.reader.discard()
+        # What came before the end is still carried out.
+        self._charge.hold(0 if self._handled else self._waiting.held)
+        super().connection_lost(exc)
+
+    def on_task_complete(self, task: "asyncio.Task[None]") -> None:
+        super().on_task_complete(task)
+        self._handled = True
+        self._waiting.clear()
+        self._charge.hold(0)
+
+    def send_receive_event_to_app(self) -> None:
+        if not self.close_sent and sum(map(len, self.frames)) > LARGE_BYTES:
+            # As bytes: a single emoji makes a text four times as large.
+            data, self.frames = b"".join(self.frames), []
+            self.queue.put_nowait({"type": "websocket.receive", "bytes": data})
+            if not self.read_paused:
+                self.read_paused = True
+                self.transport.pause_reading()
+        else:
+            super().send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -232,12 +264,32 @@ class PromptProtocol(HttpToolsProtocol):
     without reading all of it is not waited for.
     """
 
+    def __init__(self, config: Config, server_state: ServerState, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, server_state, *args, **kwargs)
+        self._silent: Silent | None = getattr(server_state, "silent", None)
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self._head: int | None = 0
         self._whole = True
         self._ending = False
-        self._patience = self.loop.call_later(FIRST_REQUEST, transport.close)
+        self._patience = self.loop.call_later(HEAD_SECONDS, transport.close)
+        if self._silent is not None:
+            self._silent.enter(self, "" if self.client is None else self.client[0], transport.abort)
+        self._unread: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._read_again()
+        super().resume_writing()
+
+    def _read_again(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -253,10 +305,13 @@ class PromptProtocol(HttpToolsProtocol):
         self._whole = False
         if self._patience.cancelled():
             # A further request on this connection: its first byte has ended uvicorn's keep-alive timer.
-            self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+            self._patience = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def on_headers_complete(self) -> None:
         self._head = None
+        self._patience.cancel()
+        self._patience = self.loop.call_later(FIRST_REQUEST, self.transport.close)
+        self._spoken()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
@@ -284,11 +339,18 @@ class PromptProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         # The transport is somebody else's from now on.
         self._patience.cancel()
+        self._read_again()
         super().handle_websocket_upgrade()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._patience.cancel()
+        self._read_again()
+        self._spoken()
         super().connection_lost(exc)
+
+    def _spoken(self) -> None:
+        if self._silent is not None:
+            self._silent.leave(self)
 
     def _followed(self, cycle: RequestResponseCycle) -> Callable[[], Coroutine[Any, Any, Any]]:
         receive = cycle.receive

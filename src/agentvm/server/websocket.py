@@ -1,5 +1,6 @@
 """WebSocket — one peer's socket: reads frames into commands, writes its channel's outbox. The only file that knows both."""
 
+import codecs
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
@@ -8,16 +9,21 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
+import anyio.to_thread
 
 from agentvm.app import AgentVM
 from agentvm.commands import gate
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
-from agentvm.errors import AgentVMError, QuotaExceeded
+from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
+from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.base import Scope
-from agentvm.model.ids import SessionId
+from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
+from agentvm.protocol.bounds import Scan, cut
+from agentvm.protocol.codec import FRAME_BOUND
 from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
@@ -28,11 +34,14 @@ from agentvm.protocol.connection import (
     Dropped,
     NoiseReceived,
     Received,
+    RpcReceived,
     SubscribeReceived,
 )
-from agentvm.runtime.channel import GONE, Closing
-from agentvm.server.anteroom import Anteroom, Rooms
+from agentvm.protocol.rpc import refuse_rpc
+from agentvm.runtime.channel import GONE, LARGE, MAX_UNREAD_BYTES, Closing
+from agentvm.server.anteroom import Anteroom
 from agentvm.server.readers import Reader, Readers, attach_reader
+from agentvm.server.rooms import CROWDED, Rooms
 
 # ASGI messages are untyped dictionaries; they stop in this file.
 Message = dict[str, Any]
@@ -49,6 +58,15 @@ TOO_MANY = Closing(4429, "quota exceeded")
 
 TELLING = 1.0
 """Seconds between two words to a peer about frames that are over its quota."""
+
+SMALL_BYTES = 65_536
+"""A frame up to this size is decoded at once; of a larger one nothing is built before it was counted and bounded."""
+
+NAMED_BYTES = 8 * 1024 * 1024
+"""A frame up to this size that holds too much is refused under the name of its request; a larger one is not looked into."""
+
+_encoders = anyio.CapacityLimiter(2)
+_utf8 = codecs.getincrementaldecoder("utf-8")
 
 PARTING = 0.5
 """Seconds that somebody who stays unknown gets to hear why; then the socket is aborted."""
@@ -67,21 +85,26 @@ class House:
     rooms: Rooms = field(default_factory=Rooms)
 
 
-def _nothing() -> None: ...
+def _nobody(_: TenantId) -> None: ...
+
+
+async def _drained() -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Knock:
     """What is known of a peer before its socket is open. Without a principal it must still say who it is.
 
-    `trust` is to be called once it has: from then on it may send large frames.
+    `trust` is to be called with its tenant once it has: from then on it may send large frames.
     """
 
     principal: Principal | None
     client_id: str | None = None
     subprotocol: str | None = None
     address: str = ""
-    trust: Callable[[], None] = _nothing
+    trust: Callable[[TenantId], None] = _nobody
+    drain: Callable[[], Awaitable[None]] = _drained
+    """Returns when the peer has taken nearly all of what was sent."""
 
 
 async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], receive: Receive, send: Send) -> None:
@@ -94,16 +117,18 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
         return
     connection = Connection(vm.new_id("conn"))
     room = Anteroom(connection, vm.office.access.authenticate, vm.clock)
-    with house.rooms.take(knock.address):
-        found = await _introduce(vm, knock, room, connection, receive, send)
+    with house.rooms.take(knock.address) as place:
+        found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
         if isinstance(found, Closing):
             with anyio.move_on_after(PARTING):
                 await send({"type": "websocket.close", "code": found.code, "reason": found.reason})
-                await anyio.sleep_forever()
+                if found is not CROWDED:
+                    # Whoever makes way is not waited for: there may be many of them.
+                    await anyio.sleep_forever()
             abort()
     if isinstance(found, Principal):
-        knock.trust()
-        known = replace(knock, principal=found, trust=_nothing)
+        knock.trust(found.tenant_id)
+        known = replace(knock, principal=found, trust=_nobody)
         await _converse(house, known, _attach(vm, known, found), room.kept, abort, receive, send, connection)
 
 
@@ -157,7 +182,7 @@ async def _converse(
                 await _subscribe(peer, reader, wish.session_id, wish.after)
         async with anyio.create_task_group() as tasks:
             with house.watch(peer, tasks):
-                tasks.start_soon(_write, peer, connection, reader, send)
+                tasks.start_soon(_write, peer, connection, reader, send, knock.drain)
                 peer.channel.on_close = lambda: _linger(tasks.cancel_scope)
                 await _read(peer, connection, reader, receive)
                 ended = True
@@ -177,7 +202,9 @@ def _linger(all_tasks: anyio.CancelScope) -> None:
     all_tasks.deadline = anyio.current_time() + LINGER
 
 
-async def _write(peer: Peer, connection: Connection, reader: Reader | None, send: Send) -> None:
+async def _write(
+    peer: Peer, connection: Connection, reader: Reader | None, send: Send, drain: Callable[[], Awaitable[None]]
+) -> None:
     rested_until = 0.0
     try:
         outlet = peer.outlet()
@@ -195,7 +222,14 @@ async def _write(peer: Peer, connection: Connection, reader: Reader | None, send
                 if reader is not None:
                     await reader.room()
                 # Let go of one by one: an idle peer holds nothing of what it was sent.
-                await send({"type": "websocket.send", "text": connection.send(frames.pop())})
+                frame = frames.pop()
+                if large := len(frame.bare) > LARGE:
+                    await anyio.to_thread.run_sync(connection.prepare, frame, limiter=_encoders)
+                await send({"type": "websocket.send", "text": connection.send(frame)})
+                del frame
+                if large:
+                    # One at a time: each is in memory several times over until the peer takes it.
+                    await drain()
             if peer.delivered is not None:
                 peer.delivered(int((time.monotonic() - since) * 1_000_000))
         closing = peer.channel.closing or GONE
@@ -218,12 +252,16 @@ async def _come_home(peer: Peer) -> None:
             refuse(peer, error, None, Scope(), Reply())
 
 
-async def _read_text(receive: Receive) -> str | None:
+async def _read_text(receive: Receive) -> str | bytes | None:
+    """A text; bytes if it is a large one, so that nothing is built of it before it is bounded. None when the peer has gone."""
     message = await receive()
     if message["type"] != "websocket.receive":
         return None
     text: str | None = message.get("text")
-    return message["bytes"].decode(errors="replace") if text is None else text
+    if text is not None:
+        return text
+    data: bytes = message["bytes"]
+    return data if len(data) > SMALL_BYTES else data.decode(errors="replace")
 
 
 async def _read(peer: Peer, connection: Connection, reader: Reader | None, receive: Receive) -> None:
@@ -234,19 +272,48 @@ async def _read(peer: Peer, connection: Connection, reader: Reader | None, recei
         if text is None:
             peer.channel.close(GONE)
             return
-        received = connection.receive(text)
+        received, error = await _understand(peer, connection, text)
         # An idle peer holds nothing of what it said, which may have been a picture.
         del text
         # Whoever has lost the right to be here is still read, and its acknowledgements count, but it is no longer obeyed.
+        if peer.channel.unread > MAX_UNREAD_BYTES and not isinstance(received, Acked):
+            await peer.channel.read()
         if peer.channel.closing is None or isinstance(received, Acked):
-            # A command is counted where it is carried out, and refused under its own name.
-            error = None if isinstance(received, Acked | CommandReceived) else await _count(peer)
-            if error is None:
-                await _act(peer, reader, received)
+            # Whoever waits for a reply gets one.
+            if error is None or isinstance(received, CommandReceived) or getattr(received, "error", None) is error:
+                await _act(peer, reader, received, error)
             elif anyio.current_time() >= told + TELLING:
                 told = anyio.current_time()
                 _refuse_uncounted(peer, received, error)
         del received
+
+
+async def _understand(peer: Peer, connection: Connection, text: str | bytes) -> tuple[Received, AgentVMError | None]:
+    """What a frame asks for, and the reason if it is one too many. Each is counted once, a large one before it is decoded."""
+    if len(text) <= SMALL_BYTES:
+        received = connection.receive(text)
+        # Acknowledgements are as many as the server's own frames.
+        return received, None if isinstance(received, Acked) else await _count(peer)
+    error = await _count(peer)
+    try:
+        scan = await _scan(text.encode() if isinstance(text, str) else text)
+    except InputTooLarge as problem:
+        # Whoever waits for a reply gets one, unless it takes too long to find out who that is.
+        return connection.receive(text, refusal=error or problem) if len(text) <= NAMED_BYTES else NoiseReceived(problem), error
+    except UnicodeError:
+        return NoiseReceived(InvalidInput("Frame is not valid Unicode")), error
+    return connection.receive(text, scan=scan, refusal=error), error
+
+
+async def _scan(text: bytes) -> Scan:
+    """`InputTooLarge` for a frame that can be no command. Piece by piece: a large frame holds nobody up."""
+    scan, decoder = Scan(FRAME_BOUND, "A frame"), _utf8()
+    for piece in cut(text):
+        scan.feed(piece)
+        decoder.decode(piece)
+        await anyio.lowlevel.checkpoint()
+    decoder.decode(b"", final=True)
+    return scan
 
 
 async def _count(peer: Peer) -> AgentVMError | None:
@@ -265,16 +332,18 @@ def _refuse_uncounted(peer: Peer, received: Received, error: AgentVMError) -> No
         refuse(peer, error, None, Scope(), Reply())
 
 
-async def _act(peer: Peer, reader: Reader | None, received: Received) -> None:
+async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: AgentVMError | None) -> None:
     match received:
         case CommandReceived(command=command, request_id=request_id):
-            await answer(peer, command, request_id)
+            await answer(peer, command, request_id, refusal)
         case CommandRefused(name=name, request_id=request_id, error=error):
             refuse_unreadable(peer, name, request_id, error)
         case SubscribeReceived(session_id=session_id, after=after):
             await _subscribe(peer, reader, session_id, after)
         case NoiseReceived(error=error):
             refuse(peer, error, None, Scope(), Reply())
+        case RpcReceived(request_id=raw):
+            peer.channel.send(refuse_rpc(raw))
         case Acked():
             if reader is not None:
                 reader.acknowledged()

@@ -6,18 +6,21 @@ was said is paid for, also when it was cut off.
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import anyio
+import msgspec
 
 from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
-from agentvm.drivers.conversation import most_tokens, weigh
+from agentvm.drivers.conversation import estimate_input
 from agentvm.drivers.models import Chosen, TenantAttempt, is_outage
-from agentvm.errors import ProviderError, ProviderProtocolError, Refused
+from agentvm.drivers.sending import Sending
+from agentvm.drivers.weighing import most_input
+from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, Refused
 from agentvm.events.base import EventData, Scope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
-from agentvm.model.ledger import Charge, LedgerEntry, Planned
+from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.storage.base import Store
 
@@ -83,7 +86,7 @@ class Asking:
             attempt = one.health.begin()
             try:
                 async with one.slot(errand.tenant_id):
-                    return one, await self._try(errand, one, prompt, attempt)
+                    return one, await self._try(errand, one, prompt, attempt, f"{errand.key}.{place + 1}")
             except Refused:
                 if place == 0:
                     raise
@@ -104,59 +107,60 @@ class Asking:
         turn = await self._store.tenant(tenant_id).find_turn(turn_id)
         return None if turn is None else turn.user_id
 
-    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: TenantAttempt) -> str:
+    async def _try(self, errand: Errand, one: Chosen, prompt: Prompt, attempt: TenantAttempt, key: str) -> str:
         planned = Planned(
             tenant_id=errand.tenant_id,
             user_id=errand.user_id,
             driver=one.driver.name,
             model=one.model,
-            most_input=most_tokens(prompt),
+            most_input=most_input(prompt, driver=one.driver.name, window=one.driver.context_window(one.model)),
             most_output=prompt.max_tokens,
             own_key=one.own_key,
+            hosted=one.hosted,
             provider=one.provider,
         )
         hold = await self._meter.admit(planned)
-        attempt.made()
-        pieces: list[str] = []
-        usage: Usage | None = None
-        stopped: StopReason | None = None
+        call = self._call(errand, planned, key, estimate_input(prompt))
+        heard, sending, refused = _Heard(), Sending(), False
         try:
-            outputs: AsyncGenerator[ModelOutput, None] = one.driver.run(prompt)
-            async with aclosing(outputs):
-                async for output in outputs:
-                    if not attempt.spoken:
-                        attempt.answered()
-                    match output:
-                        case TextDelta(text=text):
-                            pieces.append(text)
-                        case UsageReported(usage=usage):
-                            pass
-                        case MessageStopped(stop_reason=stopped):
-                            pass
-                        case _:
-                            pass
+            # Committed before the request leaves: whatever happens then, it is billed.
+            await self._store.accounts(errand.tenant_id).asked.add(call)
+            attempt.made()
+            with sending.watch():
+                await self._hear(one.driver.run(prompt), attempt, heard)
+        except AgentVMError as error:
+            refused = not isinstance(error, ProviderError) or not error.unanswered
+            raise
         finally:
             with anyio.CancelScope(shield=True):
-                await self._settle(errand, planned, hold, prompt, usage, "".join(pieces))
+                await self._settle(call, hold, heard, used=heard.begun or (sending.left and not refused))
         # Half of it is no answer, as for a turn, and neither are excuses: they would stand for what was said from then on.
-        if stopped is None:
+        if heard.stopped is None:
             raise ProviderProtocolError(f"{one.name} ended its answer without saying why; try again")
-        if stopped == "refusal":
+        if heard.stopped == "refusal":
             raise ProviderProtocolError(f"{one.name} refused to write it; choose another model for it")
-        return "".join(pieces)
+        return heard.text
 
-    async def _settle(
-        self, errand: Errand, planned: Planned, hold: Hold, prompt: Prompt, usage: Usage | None, said: str
-    ) -> None:
-        if usage is None:
-            if not said:
-                hold.release()
-                return
-            read = weigh(prompt.conversation) + estimate_tokens(prompt.system or "")
-            usage = Usage(input_tokens=read, output_tokens=estimate_tokens(said), estimated=True)
-        charge = hold.settle(usage)
-        entry = LedgerEntry(
-            key=errand.key,
+    async def _hear(self, outputs: AsyncGenerator[ModelOutput, None], attempt: TenantAttempt, heard: "_Heard") -> None:
+        async with aclosing(outputs):
+            async for output in outputs:
+                if not attempt.spoken:
+                    attempt.answered()
+                heard.begun = True
+                match output:
+                    case TextDelta(text=text):
+                        heard.pieces.append(text)
+                    case UsageReported(usage=usage):
+                        heard.usage = usage
+                    case MessageStopped(stop_reason=reason):
+                        heard.stopped = reason
+                    case _:
+                        pass
+
+    def _call(self, errand: Errand, planned: Planned, key: str, input_tokens: int) -> AskedCall:
+        return AskedCall(
+            key=key,
+            call_id=errand.key,
             at=self._clock(),
             tenant_id=errand.tenant_id,
             user_id=errand.user_id,
@@ -167,9 +171,37 @@ class Asking:
             turn_id=TurnId(errand.key),
             driver=planned.driver,
             model=planned.model,
-            usage=usage,
-            cost=charge.cost,
-            price=charge.price,
+            provider=planned.provider,
+            own_key=planned.own_key,
+            hosted=planned.hosted,
+            input_tokens=input_tokens,
         )
-        await self._store.accounts(errand.tenant_id).ledger.add((entry,))
-        self.billed(planned.provider, entry)
+
+    async def _settle(self, call: AskedCall, hold: Hold, heard: "_Heard", *, used: bool) -> None:
+        """The call was used, and has one entry; or it was not, and is forgotten."""
+        ledger = self._store.accounts(call.tenant_id).ledger
+        if not used:
+            hold.release()
+            await ledger.add((), answered=(call.key,))
+            return
+        usage = heard.usage
+        if usage is None:
+            said = heard.text
+            usage = msgspec.structs.replace(call.unanswered, output_tokens=estimate_tokens(said) if said else 0)
+        entry = call.entry(usage, hold.settle(usage), self._clock(), key=call.call_id if heard.begun else call.key)
+        await ledger.add((entry,), answered=(call.key,))
+        self.billed(call.provider, entry)
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What came of one call."""
+
+    pieces: list[str] = field(default_factory=list)
+    usage: Usage | None = None
+    stopped: StopReason | None = None
+    begun: bool = False
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)

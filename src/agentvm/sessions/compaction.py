@@ -17,7 +17,7 @@ from typing import TypeVar
 import anyio
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.conversation import share_window
+from agentvm.drivers.conversation import share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError, Conflict, ImageNotFound, ProviderProtocolError, ProviderTimeout
 from agentvm.events.base import Event, Scope
@@ -35,7 +35,7 @@ from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
 from agentvm.storage.attachments import AttachmentStore
-from agentvm.storage.base import LogStore, Recalled, Store
+from agentvm.storage.base import LogStore, Reading, Recalled, Store
 
 logger = get_logger(__name__)
 
@@ -58,6 +58,8 @@ PAUSE = 300_000
 """Milliseconds for which a session is left alone after a summary of it has failed."""
 OFTEN = 8
 """A session is looked at after so many turns in any case: not everybody reports how many tokens they have read."""
+OLDEST = Reading(max_bytes=8 * 1024 * 1024, newest=False)
+"""What is looked at of a session at a time: the oldest that no summary covers, as much as is read for a prompt."""
 CAUTION = 3
 """How much heavier than it was reported a history may be by our own weights."""
 
@@ -214,7 +216,7 @@ class Compactor:
         until = anyio.current_time() + SOON
         for _ in range(MOST_CALLS):
             rules = self._limits(work.tenant_id).compaction
-            recalled = await log.recall()
+            recalled = await log.recall(OLDEST)
             sizes = await _sizes(container.attachments, recalled)
             count = wanted(recalled, room, rules, asked_for=work.asked_for, sizes=sizes)
             if not count:
@@ -241,7 +243,7 @@ class Compactor:
         definition, limits = image.definition, self._limits(work.tenant_id)
         async with self._asking.choose(work.tenant_id, definition.model) as (first, *_):
             window = first.driver.context_window(first.model)
-        _, room = share_window(window, definition.max_tokens or limits.max_tokens, definition.thinking)
+        _, room = share_window(window, definition.max_tokens or limits.max_tokens, thinking_tokens(definition.thinking))
         room -= estimate_tokens(definition.system_prompt or "")
         _remember(self._rooms, (work.tenant_id, work.image_id, work.model), room)
         return room

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import anyio
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sessions.import_process import ImportProcess
 from agentvm.sharing.byte_budget import ByteBudget

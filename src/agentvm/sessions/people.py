@@ -88,8 +88,13 @@ def _when(at: int) -> str:
         return str(at)
 
 
-def _title(image: Image, session: Session) -> str:
-    return " ".join((session.title or image.name).split()) or "Session"
+def markdown_page(session: Session, name: str, messages: Sequence[Message]) -> str:
+    """One session as a page of Markdown; `name` is its heading if it has no title."""
+    return _markdown_head(session, name) + "".join(map(_markdown_message, messages))
+
+
+def _title(session: Session, name: str) -> str:
+    return " ".join((session.title or name).split()) or "Session"
 
 
 def _json(value: object) -> str:
@@ -109,7 +114,11 @@ def _named(part: ImagePart | FilePart) -> str:
 
 
 def _markdown_session(image: Image, session: Session) -> str:
-    title = re.sub(r"([\\`*_\[\]<>#])", r"\\\1", _title(image, session))
+    return _markdown_head(session, image.name)
+
+
+def _markdown_head(session: Session, name: str) -> str:
+    title = re.sub(r"([\\`*_\[\]<>#])", r"\\\1", _title(session, name))
     return f"# {title}\n\n{_when(session.created_at)}\n\n"
 
 
@@ -153,7 +162,7 @@ def _markdown_said(part: TextPart | ThinkingPart) -> str:
 
 
 def _html_session(image: Image, session: Session) -> str:
-    return f"<h1>{escape(_title(image, session))}</h1>\n<p class=when>{_when(session.created_at)}</p>\n"
+    return f"<h1>{escape(_title(session, image.name))}</h1>\n<p class=when>{_when(session.created_at)}</p>\n"
 
 
 def _html_message(message: Message) -> str:

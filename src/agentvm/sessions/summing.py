@@ -50,6 +50,9 @@ def wanted(recalled: Recalled, room: int, rules: Compaction, *, asked_for: bool,
     is summed up is more than its summary, or every turn would lead to a call.
     """
     exchanges = by_turn(recalled.messages)
+    if recalled.truncated:
+        # More than is read for a prompt. The last of these may not be whole.
+        return min(max(0, len(exchanges) - 1), ended(exchanges, recalled.running))
     weights = [weigh(tell(one), sizes) for one in exchanges]
     most = rules.share * room
     before = 0 if recalled.summary is None else recalled.summary.tokens

@@ -24,8 +24,7 @@ from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, 
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.wording import first_words, tidy
-from agentvm.storage.base import Store
-from agentvm.storage.sessions import MessageQuery
+from agentvm.storage.base import Reading, Store
 
 logger = get_logger(__name__)
 
@@ -40,6 +39,8 @@ MOST_READ = 2_000
 """Characters of each message that the model is shown."""
 SECONDS = 30.0
 """How long the model may take."""
+_FIRST = Reading(max_bytes=256 * 1024, newest=False, summary=False)
+"""What a title is made of: the beginning. A session whose first message is larger gets none."""
 SYSTEM = (
     "You name conversations. Answer with a title of at most eight words, in the language of the conversation, "
     "and nothing else: no quotation marks, no full stop."
@@ -104,14 +105,15 @@ class Titles:
     async def _give(self, turn: _Turn, tell: Tell) -> None:
         sessions = self._store.tenant(turn.tenant_id).sessions((turn.container_id,))
         found = await sessions.get(turn.session_id)
-        page = None
+        said: Sequence[Message] = ()
         if found is not None and found.session.title is None:
-            page = await sessions.messages(turn.session_id, MessageQuery(limit=20))
+            log = self._store.tenant(turn.tenant_id).container(turn.container_id).log(turn.session_id)
+            said = (await log.recall(_FIRST)).messages
         self._remember(turn)
-        if page is None or not page.messages or page.messages[0].turn_id != turn.turn_id:
+        if not said or said[0].turn_id != turn.turn_id:
             # Titled, gone, or not the first exchange: who has taken a title away is not given another.
             return
-        title = await self._title(turn, page.messages)
+        title = await self._title(turn, said)
         named = None if title is None else await sessions.name(turn.session_id, title, self._clock())
         if named is not None:
             told = SessionTitleUpdated(session_id=named.session_id, title=named.title, updated_at=named.updated_at)

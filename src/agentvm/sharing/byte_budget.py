@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 
 DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024

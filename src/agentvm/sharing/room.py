@@ -1,6 +1,6 @@
 """Room — bytes of a budget that are reserved for an answer which is still to be sent."""
 
-from agentvm.errors import ServerBusy
+from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
-from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
+from agentvm.model.ledger import AskedCall, Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import Usage
 
 
@@ -32,9 +32,10 @@ class Directory(Protocol):
         """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """With its users, keys, quotas, secrets and resources; its containers stay unreachable, its ledger and audit log stay.
+        """Out of reach at once; an erasure of all that is its own is noted, see `agentvm.storage.erasing`.
 
-        `Conflict` names its public resources that others are locked to, if there are any.
+        Its users, keys, quotas, secrets and resources are gone when this returns; versions of resources that other tenants are
+        locked to stay for them. Its ledger and audit log stay.
         """
 
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
@@ -47,8 +48,12 @@ class Directory(Protocol):
 class UserStore(Protocol):
     """The users of one tenant."""
 
-    async def add(self, user: User) -> None:
-        """`Conflict` when the id or the external id is taken."""
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        """`Conflict` when the id or the external id is taken.
+
+        In the same commit the user is bound to the first of `homes` that is no container, and neither is nor was another
+        user's: nobody inherits anything.
+        """
 
     async def get(self, user_id: UserId) -> User | None: ...
 
@@ -61,7 +66,10 @@ class UserStore(Protocol):
         """Replaces display name, role and status; False when it is gone."""
 
     async def delete(self, user_id: UserId, now: int) -> bool:
-        """With its bindings and quotas; its keys are revoked."""
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to.
+
+        Erasures of these containers and of its marks in others are noted, see `agentvm.storage.erasing`.
+        """
 
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
         """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""
@@ -70,6 +78,9 @@ class UserStore(Protocol):
 
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
         """In the order they were bound."""
+
+    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        """Of these the ones that no other user is bound to."""
 
 
 class KeyStore(Protocol):
@@ -105,7 +116,10 @@ class QuotaStore(Protocol):
     async def remove(self, metric: str, user_id: UserId | None) -> bool: ...
 
     async def storage_bytes(self) -> int:
-        """What the tenant's messages, attachments, logs, images and resources take. Looks at each: worth asking rarely."""
+        """What all that the tenant has stored takes. Looks at each thing of it: worth asking rarely.
+
+        That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
+        """
 
     async def count_containers(self) -> int: ...
 
@@ -144,8 +158,11 @@ class AuditStore(Protocol):
 class LedgerStore(Protocol):
     """What one tenant used and paid."""
 
-    async def add(self, entries: Sequence[LedgerEntry]) -> int:
-        """How many were new; those of the same key are left alone. The turn's own commit adds entries too."""
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
+        """How many were new; those of the same key are left alone. The turn's own commit adds entries too.
+
+        In the same commit the calls that were asked under the keys `answered` are no longer remembered.
+        """
 
     async def list(
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
@@ -184,6 +201,16 @@ class LedgerStore(Protocol):
         """Newest first."""
 
 
+class AskedStore(Protocol):
+    """The model calls of one tenant that were asked and are not in the ledger. `LedgerStore.add` forgets them."""
+
+    async def add(self, call: AskedCall) -> None:
+        """In place of one of the same key. The turn's own commit adds calls too."""
+
+    async def of_turn(self, turn_id: str) -> tuple[AskedCall, ...]:
+        """Those of one turn, in the order of their keys."""
+
+
 class Accounts(Protocol):
     """Everything of one tenant but its containers."""
 
@@ -193,8 +220,9 @@ class Accounts(Protocol):
     secrets: SecretStore
     audit: AuditStore
     ledger: LedgerStore
+    asked: AskedStore
 
 
 __all__ = [
-    "Accounts", "AuditStore", "Directory", "KeyStore", "LedgerStore", "QuotaStore", "SecretStore", "UserStore",
+    "Accounts", "AskedStore", "AuditStore", "Directory", "KeyStore", "LedgerStore", "QuotaStore", "SecretStore", "UserStore",
 ]  # fmt: skip

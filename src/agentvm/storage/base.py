@@ -16,8 +16,9 @@ from agentvm.model.container import Container
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.ledger import LedgerEntry
+from agentvm.model.ledger import AskedCall, LedgerEntry
 from agentvm.model.message import Message
+from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Accounts, Directory
@@ -25,6 +26,7 @@ from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.carry import Carrier
 from agentvm.storage.definitions import DefinitionStore
 from agentvm.storage.drafts import DraftStore
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.resources import ResourceStore
 from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
@@ -54,12 +56,34 @@ class Rewinding:
 class Recalled:
     """What a model needs to know of a session: the newest summary, and what it does not cover, in the order it was stored.
 
-    All of it is one state of the session. `running` are the turns that have not ended.
+    All of it is one state of the session. `running` are the turns that have not ended. `truncated` when there are messages
+    beyond those that the reading allowed. `refused` is what providers do not take of it.
     """
 
     summary: Summary | None = None
     messages: tuple[Message, ...] = ()
     running: frozenset[TurnId] = frozenset()
+    truncated: bool = False
+    refused: frozenset[RefusedPart] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How much of a session is read into memory. A message that does not fit is never read, nor is one beyond it.
+
+    Messages from `current` on, which the running turn answers, may have `current_bytes` in all; with the older ones before
+    them `max_bytes`. Without `newest` the oldest messages come first, for those who sum them up.
+    """
+
+    max_bytes: int
+    current: MessageId | None = None
+    current_bytes: int = 0
+    newest: bool = True
+    summary: bool = True
+    """Whether the newest summary stands for what it covers; else what was said is read in its place."""
+
+
+WHOLE = Reading(max_bytes=2**62)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +103,10 @@ class SessionWrite:
     turns: Sequence[Turn] = ()
     chunk: LogChunk | None = None
     ledger: Sequence[LedgerEntry] = ()
+    asked: Sequence[AskedCall] = ()
+    """Calls that are about to be made."""
+    answered: Sequence[str] = ()
+    """Keys of calls that were asked and need not be remembered any more."""
     rewind: Rewinding | None = None
 
 
@@ -99,7 +127,7 @@ class ContainerStore(Protocol):
     async def get(self) -> Container | None: ...
 
     async def create(self, now: int) -> bool:
-        """Get-or-create; True when this call created it."""
+        """Get-or-create; True when this call created it. `ContainerErasing` while one of the same name is being erased."""
 
     async def add_image(self, image: Image, default_session: Session) -> None:
         """The image, its default session and (once per digest) its snapshot, in one commit.
@@ -134,8 +162,14 @@ class ContainerStore(Protocol):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         """In the order they were appended."""
 
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
+
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is
+        given. Messages that do not fit are never read into memory.
+        """
 
     def log(self, session_id: SessionId) -> "LogStore": ...
 
@@ -152,6 +186,9 @@ class LogStore(Protocol):
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
         """Those of the messages that are there, also if they were taken back."""
 
+    async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """Stored bytes of those of the messages that are there."""
+
     async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
         """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
 
@@ -161,14 +198,26 @@ class LogStore(Protocol):
     async def find_turn(self, client_key: str) -> Turn | None:
         """The turn that was accepted under the sender's key."""
 
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
 
     async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
 
-    async def recall(self) -> Recalled:
-        """Nothing for a session that is gone. Without a summary, all that was said and stands."""
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, what was said and stands, as much as `reading` allows."""
+
+    async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+        """The messages of that turn alone, in the order they were appended, and whether some were left out.
+
+        As many as have `max_bytes` together, the oldest first; one that does not fit is never read into memory.
+        """
+
+    async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+        """Notes what a provider does not take of the session, for as long as the session is there. Noting it twice is once."""
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         """Of that part of what was recalled. A rewind that takes back something it covers removes it in its own commit.
@@ -215,6 +264,7 @@ class Store(Protocol):
     """A whole database. Opened at start-up, closed at shutdown."""
 
     directory: Directory
+    erasing: Erasing
     waiting: Callable[[], int]
     """How many reads and writes wait for others to be done."""
 
@@ -240,18 +290,25 @@ class Store(Protocol):
         `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
         be tried again without them.
 
-        Only its ledger entries are kept all the same: what was used is owed, also when the image is deleted meanwhile.
+        Only its ledger entries are kept all the same, and its `answered` calls forgotten: what was used is owed, also when the
+        image is deleted meanwhile.
         `entry` is appended to the journal; entries before `forget` are dropped.
         """
 
     async def probe(self) -> None:
         """Makes the disk take something that leaves no trace; raises as a commit would."""
 
-    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
-        """What the journal still holds, in order: the events that were told but are in no chunk."""
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        """What the journal still holds after that entry, in order: the events that were told but are in no chunk.
+
+        With `max_bytes` the next entries that have no more together; at least one, if there is one.
+        """
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         """Turns that were accepted and have no end, in the order they were accepted."""
+
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        """Calls of every tenant that were asked, are not in the ledger, and belong to no open turn. For the start."""
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         """Sessions that are set aside."""

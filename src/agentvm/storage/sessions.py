@@ -15,6 +15,9 @@ from agentvm.model.turn import Outcome, Turn
 Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
 
+PAGE_BYTES = 8 * 1024 * 1024
+"""What the messages of one page have together, as they are stored."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
@@ -77,16 +80,23 @@ class MessageQuery:
     around: MessageId | None = None
     rewind: RewindId | None = None
     limit: int = 50
+    max_bytes: int = PAGE_BYTES
+    """A page ends before the message that would make it larger; it has at least one, unless `strict`."""
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """`next` is the cursor to go on in the same order; None at the end. `previous` to go on the other way."""
+    """`next` is the cursor to go on in the same order; None at the end. `previous` to go on the other way.
+
+    `cut` when it has fewer messages than it might, because of their size; without any of them there is no cursor.
+    """
 
     messages: tuple[Message, ...]
     total: int
     next: str | None
     previous: str | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,8 +228,9 @@ class SessionStore(Protocol):
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
         """Those that count, the newest first, at most 200; None when there is no such session."""
 
-    async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
-        """All of the history when that message was last a part of it, whether it still is or was taken back.
+    async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
+        """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
+        follows as far as `max_bytes` reach. `HistoryTooLarge` when they do not reach it; then nothing was read.
 
         None when there is no such session or message.
         """

@@ -9,13 +9,22 @@ from msgspec.structs import replace
 
 from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidInput, NotFound, PermissionDenied
 from agentvm.log import get_logger
-from agentvm.model.account import ApiKey, Tenant
+from agentvm.model.account import ApiKey, Role, Tenant
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
 from agentvm.model.secret import Secret
 from agentvm.tenants import keys
 from agentvm.tenants.authentication import Authentication, of_key
-from agentvm.tenants.rights import check_name, check_patterns, check_permissions, check_reach, earlier, usual
+from agentvm.tenants.rights import (
+    check_name,
+    check_over,
+    check_patterns,
+    check_permissions,
+    check_reach,
+    earlier,
+    lower,
+    usual,
+)
 
 logger = get_logger(__name__)
 
@@ -24,6 +33,9 @@ MAX_GRACE_SECONDS = 30 * 24 * 3600
 FROM_ENVIRONMENT = "AVM_ADMIN_KEY"
 """Who made the key that the operator gave: there is one at a time."""
 FROM_BOOTSTRAP = "first start"
+FROM_DATA_DIR = "data directory"
+
+_OPERATORS = {"system:admin", "keys:admin"}
 
 
 class Access(Authentication):
@@ -102,32 +114,37 @@ class Access(Authentication):
 
     async def _spare_last(self, tenant_id: TenantId, key_id: KeyId) -> None:
         """Who revokes the last key that may do everything has locked out everybody, themselves first."""
+        if tenant_id == DEFAULT_TENANT and await self._operators() == [key_id]:
+            raise Conflict("This is the operator's last key; make another before you revoke it: avm key create")
+
+    async def _operators(self) -> list[KeyId]:
+        """The keys in force that can make others and may do everything to all tenants."""
         now = self._clock()
-        operators = [
+        return [
             key.key_id
-            for key in await self._store.accounts(tenant_id).keys.list()
-            if "system:admin" in key.permissions
-            and key.user_id is None
-            and key.revoked_at is None
+            for key in await self._store.accounts(DEFAULT_TENANT).keys.list()
+            if _OPERATORS <= set(key.permissions)
+            and (key.user_id, key.containers, key.revoked_at) == (None, None, None)
             and (key.expires_at is None or key.expires_at > now)
         ]
-        if operators == [key_id] and tenant_id == DEFAULT_TENANT:
-            raise Conflict("This is the operator's last key; make another before you revoke it: avm key create")
 
     async def bootstrap(self, admin_key: Secret | None) -> Secret | None:
         """Sees to it that the tenant `default` and a key of the operator exist.
 
-        A key that the operator gave is installed, whatever else there is. Otherwise a server without any key gets one, which
-        is returned to be shown once.
+        A key that the operator gave is installed, whatever else there is. Otherwise a server without a key of the operator that
+        is in force gets one, which is returned to be shown once: keys of others do not let the operator in.
         """
         await self.ensure_default_tenant()
         if admin_key is not None:
             await self._install(admin_key)
             return None
-        if await self._store.directory.has_keys():
-            return None
+        return None if await self._operators() else await self.make_operator("first key", FROM_BOOTSTRAP)
+
+    async def make_operator(self, name: str, created_by: str) -> Secret:
+        """A further key of the operator, for whoever holds the data directory anyway."""
+        await self.ensure_default_tenant()
         key_id, text = keys.make_key(self._random_bits)
-        await self._add_operator(key_id, text, "first key", FROM_BOOTSTRAP)
+        await self._add_operator(key_id, text, check_name(name), created_by)
         return text
 
     async def take_back(self, first: Secret) -> None:
@@ -141,16 +158,32 @@ class Access(Authentication):
         foreign = granter.tenant_id != tenant_id and not granter.may("system:admin")
         if foreign or await self._store.directory.get_tenant(tenant_id) is None:
             raise NotFound("There is no such tenant")
-        if granter.user_id not in (None, template.user_id) and not granter.may("tenants:admin"):
-            # A key without a user, or another's, would escape the limits of who made it.
-            raise PermissionDenied("tenants:admin")
+        role = await self.check_manages(granter, template)
         permissions = check_permissions(template.permissions, granter)
         check_reach(await self._reach(template, granter), granter)
         key_id, text = keys.make_key(self._random_bits)
         expires_at = earlier(template.expires_at, granter.expires_at)
-        made = replace(template, key_id=key_id, permissions=permissions, expires_at=expires_at)
+        made = replace(template, key_id=key_id, role=role, permissions=permissions, expires_at=expires_at)
         await self._store.accounts(tenant_id).keys.add(made, keys.digest(self._pepper, text))
         return made, text
+
+    async def check_manages(self, granter: Principal, key: ApiKey) -> Role | None:
+        """Refuses a principal who may not issue, rotate or revoke such a key; the role that it would have otherwise.
+
+        Keys of a user are for that user, and for those whose own rights cover the user's role: else whoever makes a key of an
+        owner would be an owner.
+        """
+        own = granter.user_id is not None and (granter.tenant_id, granter.user_id) == (key.tenant_id, key.user_id)
+        if not own and granter.user_id is not None and not granter.may("tenants:admin"):
+            # A key without a user, or another's, would escape the limits of who made it.
+            raise PermissionDenied("tenants:admin")
+        user = None if key.user_id is None else await self._store.accounts(key.tenant_id).users.get(key.user_id)
+        if user is None:
+            return None
+        if own:
+            return lower(granter.role or "viewer", user.role)
+        check_over(granter, user.role)
+        return user.role
 
     async def covers(self, granter: Principal, key: ApiKey) -> bool:
         """Whether the key reaches nothing that the principal does not reach; one of a user who is gone reaches nothing."""

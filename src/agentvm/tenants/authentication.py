@@ -1,7 +1,8 @@
 """Authentication — who is asking: turns a credential into a `Principal`, and is the only place that does.
 
-A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. Whatever is wrong with
-one, who tries is told the same; the reason goes into the log, with the id of the key and never with the credential.
+A credential is an API key, a ticket for one WebSocket, or a token of the operator's identity provider. Whoever has shown that
+they hold the whole of one that was good once is told why it is not any more. Everybody else is told the same, whatever is
+wrong; the reason goes into the log, with the id of the key and never with the credential.
 
 What was found good is remembered for half a minute (`recent.py`). Whatever ends a right in this process says so with `end`:
 the memory is cleared, and the server closes the sockets of those whom it was about.
@@ -24,7 +25,7 @@ from agentvm.storage.accounts import Accounts, Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent
-from agentvm.tenants.rights import CAPS, USUAL, home_of, within
+from agentvm.tenants.rights import CAPS, USUAL, homes_of, lower, within
 from agentvm.tenants.tickets import Tickets
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 REFUSED = "Authentication is needed: send a key that is in force as 'Authorization: Bearer <key>'"
+TOLD: dict[str, tuple[str, str]] = {
+    "revoked": ("revoked", "This key was revoked; use another, or ask whoever manages the keys for one (avm key create)"),
+    "expired": ("expired", "These credentials have expired; use others, or ask whoever manages the keys (avm key create)"),
+    "tenant_suspended": ("suspended", "The tenant of these credentials is suspended; ask the operator of the server"),
+    "user_suspended": ("suspended", "The user of these credentials is suspended; ask an administrator of the tenant"),
+}
+"""By reason: the word for programs, and the text. Only for who holds the credential: a stranger learns nothing of others'."""
+
 MAX_CREDENTIAL = 16_384
 LOOKS = 5
 """How often a credential is looked at whose tenant's rights change meanwhile."""
@@ -97,7 +106,7 @@ class Authentication:
         self._changed: dict[TenantId, int] = {}
 
     async def authenticate(self, credential: str) -> Principal:
-        """`Unauthenticated` with the same text for every reason. `Refused` when rights change faster than they are read."""
+        """`Unauthenticated`, with the reason for who holds it. `Refused` when rights change faster than they are read."""
         for _ in range(LOOKS):
             changes = self._changes
             found = await self._examine(credential)
@@ -112,7 +121,8 @@ class Authentication:
         if isinstance(found, _Refusal):
             key = keys.parse_key(credential)
             logger.info("authentication_refused", reason=found.reason, key_id=key and key.key_id)
-            raise Unauthenticated(REFUSED)
+            word, text = TOLD.get(found.reason, (None, REFUSED))
+            raise Unauthenticated(text, details=None if word is None else {"reason": word})
         self._remember(found)
         return found.principal
 
@@ -164,10 +174,11 @@ class Authentication:
         return within(await self._store.accounts(user.tenant_id).users.bound(user.user_id), patterns)
 
     async def add_user(self, user: User) -> None:
-        """With the container that is theirs at first. `Conflict` when the id or the external id is taken."""
-        users = self._store.accounts(user.tenant_id).users
-        await users.add(user)
-        await users.bind(user.user_id, home_of(user))
+        """With the container that is theirs at first. `Conflict` when the id or the external id is taken.
+
+        Who has the external id of somebody who was deleted is given another container: nobody inherits anything.
+        """
+        await self._store.accounts(user.tenant_id).users.add(user, homes_of(user))
 
     async def _examine(self, credential: str) -> _Found | _Refusal:
         if (key := keys.parse_key(credential)) is not None:
@@ -202,17 +213,20 @@ class Authentication:
 
     async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _Refusal:
         if tenant is None or tenant.status != "active":
-            return _Refusal("tenant_not_active")
-        containers, permissions = key.containers, frozenset(key.permissions)
+            return _Refusal("tenant_unknown" if tenant is None else "tenant_suspended")
+        containers, permissions, role = key.containers, frozenset(key.permissions), None
         if key.user_id is not None:
             user = await self._store.accounts(tenant.tenant_id).users.get(key.user_id)
             if user is None or user.status != "active":
-                return _Refusal("user_not_active")
-            permissions &= CAPS[user.role]
+                return _Refusal("user_unknown" if user is None else "user_suspended")
+            # Whoever was given the key of a user who has been promoted since was not promoted with them.
+            role = lower(key.role or "viewer", user.role)
+            permissions &= CAPS[role]
             containers = await self.bound(user, containers)
         return Principal(
             tenant_id=tenant.tenant_id,
             user_id=key.user_id,
+            role=role,
             key_id=key.key_id,
             permissions=permissions,
             containers=containers,
@@ -228,14 +242,15 @@ class Authentication:
             return _Refusal(claims)
         tenant = await self._store.directory.find_tenant(claims.tenant)
         if tenant is None or tenant.status != "active":
-            return _Refusal("tenant_not_active")
+            return _Refusal("tenant_unknown" if tenant is None else "tenant_suspended")
         user = await self._user_of(tenant.tenant_id, claims)
         if user.status != "active":
-            return _Refusal("user_not_active")
+            return _Refusal("user_suspended")
         principal = Principal(
             tenant_id=tenant.tenant_id,
             user_id=user.user_id,
             # What the provider says of their role is said of this token; what is stored stays for their keys.
+            role=claims.role or user.role,
             permissions=USUAL[claims.role or user.role],
             containers=await self.bound(user),
             expires_at=claims.expires_at,

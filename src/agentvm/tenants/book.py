@@ -13,9 +13,9 @@ from agentvm.model.ledger import Wallet
 UNCOMMITTED = 60_000
 """Milliseconds after which what was settled is in the ledger for sure; no book is forgotten before."""
 
-_TOKENS = ("tokens_per_day", "tokens_per_month")
+TOKENS = ("tokens_per_day", "tokens_per_month")
 MONEY = "budget_per_month"
-SPENT = (*_TOKENS, MONEY)
+SPENT = (*TOKENS, MONEY)
 """What is set aside before a call and settled after it."""
 
 
@@ -28,6 +28,10 @@ class Counter:
     used: int = 0
     held: int = 0
     warned: bool = False
+    took: int = 0
+    """Milliseconds that it need not be counted anew, because that takes long."""
+    past: dict[int, int] = field(default_factory=dict)
+    """What was used in other windows, by when each began: a clock may be set back, and forward again."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,15 @@ class _Settled:
 
     begins: int = 0
     used: int = 0
+    past: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much more may be set aside: the least that any limit leaves, which may be below zero; None without a limit."""
+
+    tokens: int | None = None
+    money: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +58,10 @@ class Book:
     read_at: int = 0
     """Everything in the ledger from before was settled before; everything settled since is in `settled`."""
     counters: dict[tuple[str, UserId | None], Counter] = field(default_factory=dict)
+    each: dict[str, Quota] = field(default_factory=dict)
+    """The limits of each user who has no other, by metric."""
+    users: dict[UserId, None] = field(default_factory=dict)
+    """Those who have counters for them."""
     settled: dict[tuple[str, UserId | None], _Settled] = field(default_factory=dict)
     """Of the tenant, and of each user who has called a model since: a limit may be set for anybody at any time."""
     holds: "set[QuotaHold]" = field(default_factory=set)
@@ -58,7 +75,7 @@ class Book:
 
     @property
     def limited(self) -> bool:
-        return bool(self.counters) or self.wallet.prepaid
+        return bool(self.counters or self.each) or self.wallet.prepaid
 
     @property
     def balance(self) -> int:
@@ -69,6 +86,17 @@ class Book:
         return [
             self.counters[key] for metric in metrics for user in _payers(user_id) if (key := (metric, user)) in self.counters
         ]
+
+    def room(self, user_id: UserId | None, now: int) -> Room:
+        """What a call of the user may set aside."""
+        tokens: list[int] = []
+        money = [self.balance - self.held] if self.wallet.prepaid else []
+        for counter in self.applying(user_id, SPENT):
+            renew(counter, now)
+            if counter.quota.hard is not None:
+                left = counter.quota.hard - counter.used - counter.held
+                (money if counter.quota.metric == MONEY else tokens).append(left)
+        return Room(min(tokens, default=None), min(money, default=None))
 
     def is_needed(self, now: int) -> bool:
         """Whether it knows what the database may not know yet."""
@@ -81,8 +109,7 @@ class Book:
             begins, amount = window_of(METRICS[metric], now)[0], money if metric == MONEY else tokens
             for user in _payers(user_id):
                 known = self.settled.setdefault((metric, user), _Settled(begins))
-                if begins > known.begins:
-                    known.begins, known.used = begins, 0
+                _turn_to(known, begins)
                 known.used += amount
         # Also of limits that are newer than the call.
         for counter in self.applying(user_id, SPENT):
@@ -125,14 +152,10 @@ class QuotaHold:
         self._book.held += self.money
         self._book.holds.add(self)
 
-    def settle(self, tokens: int, money: int) -> int:
-        """What the call really used; returns what is charged for it, which is never more than the wallet has."""
+    def settle(self, tokens: int, money: int) -> None:
+        """What the call really used, also beyond what was set aside: a balance below zero keeps the next from being made."""
         self.release()
-        book = self._book
-        if book.wallet.prepaid:
-            money = max(0, min(money, book.balance - book.held))
-        book.settle(self.user_id, tokens, money, self._clock())
-        return money
+        self._book.settle(self.user_id, tokens, money, self._clock())
 
     def release(self) -> None:
         for counter in self.counters:
@@ -169,10 +192,30 @@ def _ms(at: datetime) -> int:
 
 
 def renew(counter: Counter, now: int) -> None:
-    begins = window_of(METRICS[counter.quota.metric], now)[0]
-    # A clock that was set back must not renew anything.
-    if begins > counter.begins:
-        counter.begins, counter.used, counter.warned = begins, 0, False
+    if _turn_to(counter, window_of(METRICS[counter.quota.metric], now)[0]):
+        counter.warned = False
+
+
+WINDOWS_MAX = 4
+"""Windows of one limit that are remembered besides the current one."""
+
+
+def _turn_to(count: Counter | _Settled, begins: int) -> bool:
+    """Counts in the window that began then; whether it is a later one than before.
+
+    A clock that was set back does not renew anything: a window that is not known begins with what was used in the later one.
+    Nor does a clock that was set forward for a while keep its window from being renewed when that day comes.
+    """
+    if begins == count.begins:
+        return False
+    later, known = begins > count.begins, count.past.pop(begins, None)
+    count.past[count.begins] = count.used
+    while len(count.past) > WINDOWS_MAX:
+        del count.past[next(iter(count.past))]
+    count.begins = begins
+    if known is not None or later:
+        count.used = known or 0
+    return later
 
 
 def refuse_beyond(counter: Counter, adding: int, now: int) -> None:

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal
 
+import msgspec
+
 from agentvm.errors import ModelUnpriced
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.ids import Clock
 from agentvm.model.ledger import Charge, Planned
 from agentvm.model.usage import Usage
 from agentvm.tenants.price import Prices
-from agentvm.tenants.quota import QuotaHold, Quotas
+from agentvm.tenants.quota import QuotaHold, Quotas, Room
 
 MARKUP = Decimal("1.05")
 """What is charged for a dollar of a provider's tokens; everything else is free."""
@@ -33,18 +35,24 @@ class Metering:
         self._allow_unpriced = allow_unpriced
 
     async def admit(self, planned: Planned, *, force: bool = False) -> "MeteredHold":
-        most = Usage(input_tokens=planned.most_input, output_tokens=planned.most_output)
-        charge = self.charge(planned, most)
-        if charge.price is None and not (self._allow_unpriced or force):
+        """Sets aside the most that the call can use, with as long an answer as there is room for."""
+        # What is set aside is reckoned with these, and it must be enough.
+        terms, at = Terms(self._prices.as_now(), self._markup), self._clock()
+        price = terms.most(planned, planned.most_output, at)
+        if price is None and not (self._allow_unpriced or force):
             name = f"{planned.driver}/{planned.model}"
             raise ModelUnpriced(
                 f"Nobody knows what {name} costs, so it is not used where people are billed; the operator sets its price "
                 f"(billing.prices.{name}) or allows models without one (billing.allowUnpriced: on)"
             )
-        tokens = planned.most_input + planned.most_output
-        held = await self._quotas.hold(planned.tenant_id, planned.user_id, tokens, charge.price or 0, force=force)
-        # What was set aside was reckoned with these, and it must be enough.
-        return MeteredHold(Terms(self._prices.as_now(), self._markup), planned, held, self._clock)
+        output = planned.most_output
+        if not force and planned.least_output is not None:
+            room = await self._quotas.room(planned.tenant_id, planned.user_id)
+            output = max(min(planned.least_output, output), _affordable(terms, planned, room, at))
+            price = price if output == planned.most_output else terms.most(planned, output, at)
+        tokens = planned.most_input + output
+        held = await self._quotas.hold(planned.tenant_id, planned.user_id, tokens, price or 0, force=force)
+        return MeteredHold(terms, planned, held, self._clock, output)
 
     def charge(self, planned: Planned, usage: Usage) -> Charge:
         return Terms(self._prices, self._markup).charge(planned, usage, self._clock())
@@ -58,13 +66,44 @@ class Terms:
     markup: Decimal
 
     def charge(self, planned: Planned, usage: Usage, at: int) -> Charge:
-        cost: int | None = 0
-        if not planned.own_key:
-            cost = self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
+        cost = self._cost(planned, usage, at)
         if cost is None:
             return Charge(None, None)
         # Rounded once, here: the price of a row never depends on how rows are summed.
         return Charge(cost, int((cost * self.markup).to_integral_value(rounding=ROUND_HALF_EVEN)))
+
+    def most(self, planned: Planned, output: int, at: int) -> int | None:
+        """The most that the call can be charged with an answer of that many tokens: its input may be written to a cache."""
+        whole, rest = planned.most_input, Usage(input_tokens=0, output_tokens=output)
+        kinds = (
+            msgspec.structs.replace(rest, input_tokens=whole),
+            msgspec.structs.replace(rest, cache_write_tokens=whole),
+            msgspec.structs.replace(rest, cache_read_tokens=whole),
+        )
+        prices = [self.charge(planned, usage, at).price for usage in kinds]
+        return max((price for price in prices if price is not None), default=None)
+
+    def _cost(self, planned: Planned, usage: Usage, at: int) -> int | None:
+        if planned.own_key:
+            # The tenant's account pays the vendor. What the operator asks besides is under the provider's name, and for an
+            # endpoint of the operator's under its driver's too: at the vendor's address that stands for the vendor's price.
+            names = () if planned.provider == planned.driver else (planned.provider,)
+            return self.prices.own_cost((*names, planned.driver) if planned.hosted else names, planned.model, usage) or 0
+        return self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
+
+
+def _affordable(terms: Terms, planned: Planned, room: Room, at: int) -> int:
+    """How long the answer may be; what is left may be less than nothing."""
+    output = planned.most_output
+    if room.tokens is not None:
+        output = min(output, room.tokens - planned.most_input)
+    if room.money is None or output <= 0:
+        return output
+    most, least = terms.most(planned, output, at), terms.most(planned, 0, at)
+    if most is None or least is None or most <= room.money:
+        return output
+    # The price grows evenly with the answer; one less, because it is rounded.
+    return (room.money - least) * output // (most - least) - 1 if most > least else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +114,8 @@ class MeteredHold:
     _planned: Planned
     _held: QuotaHold
     _clock: Clock
+    most_output: int
+    """How long the answer may be: no longer than was planned, and shorter where little is left."""
 
     @property
     def warnings(self) -> tuple[QuotaWarning, ...]:
@@ -82,8 +123,8 @@ class MeteredHold:
 
     def settle(self, usage: Usage) -> Charge:
         charge = self._terms.charge(self._planned, usage, self._clock())
-        paid = self._held.settle(usage.total, charge.price or 0)
-        return charge if charge.price is None else Charge(charge.cost, paid)
+        self._held.settle(usage.total, charge.price or 0)
+        return charge
 
     def release(self) -> None:
         self._held.release()

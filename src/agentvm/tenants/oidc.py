@@ -120,6 +120,9 @@ class Oidc:
         tenant, user = payload.get(settings.tenant_claim), payload.get(settings.user_claim)
         if not isinstance(tenant, str) or not isinstance(user, str) or not tenant or not 0 < len(user) <= MAX_CLAIM:
             return "claims_missing"
+        if not user.isprintable():
+            # It becomes the name of a user, which is shown on terminals and written to logs.
+            return "user_unprintable"
         role = None
         if settings.role_claim is not None and (said := payload.get(settings.role_claim)) is not None:
             role = _ROLES.get(said) if isinstance(said, str) else None

@@ -4,6 +4,9 @@ A driver with such a key is opened with the tenant's first turn and kept while i
 run go on with the old one and the next begins with the new. The key goes to the provider's own address and to no other: for a
 plain provider, named like its driver, that is the vendor's; for one the operator has named, the address under that name.
 
+Who pays is decided by whose account is used, not by who sends a key: an endpoint of the operator's takes any key there is. So
+tenants use their own only where the operator allows it; one that is stored for another provider is ignored.
+
 A tenant that pays the chosen provider itself is never sent to one that it would be charged for here: only those stand in that
 it has a key for too, or that are free.
 """
@@ -17,7 +20,7 @@ import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
 from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, asks_of
-from agentvm.errors import AgentVMError
+from agentvm.errors import AccessDenied, AgentVMError, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.secret import Secret
@@ -65,12 +68,14 @@ class OwnKeys:
         open_one: Open,
         with_keys: Container[str],
         default_of: DefaultOf = lambda tenant_id: None,
+        allowed: Callable[[str], bool] = lambda provider: True,
         free: Callable[[Chosen], bool] = lambda one: one.driver.name in FREE,
     ) -> None:
         """`with_keys` names the drivers that are opened with a key at all, `settings` is for those the server has not.
 
-        `free` says whose calls nobody is charged for.
+        `allowed` says with which providers a tenant may use a key of its own, `free` whose calls nobody is charged for.
         """
+        self._allowed = allowed
         self._free = free
         self.default_of = default_of
         """May be replaced at any time; the next turn asks it."""
@@ -113,7 +118,17 @@ class OwnKeys:
             return None
         there = ", ".join(sorted(one.name for one in self._models.health()))
         own = f"; or store a key of the tenant's own first: avm secret set {secret_name(provider)}"
-        return f"{provider!r} is not open on this server; choose one of: {there}{own if provider in self._with_keys else ''}"
+        helps = provider in self._with_keys and self._allowed(provider)
+        return f"{provider!r} is not open on this server; choose one of: {there}{own if helps else ''}"
+
+    def check_secret(self, name: str) -> None:
+        """`AccessDenied` for a secret that would be a tenant's key of a provider that takes none."""
+        provider = name.removeprefix(secret_name(""))
+        if name != provider and not self._allowed(provider):
+            raise AccessDenied(
+                f"On this server {shorten(provider)} is not used with keys of tenants; "
+                f"the operator allows it with llm.providers.{shorten(provider)}.ownKeys: on"
+            )
 
     def forget(self, tenant_id: TenantId) -> None:
         """Its secrets were changed."""
@@ -155,6 +170,7 @@ class OwnKeys:
                 own_key=True,
                 provider=provider,
                 asks=asks_of(opened.settings),
+                hosted=opened.settings.base_url is not None,
             )
         finally:
             opened.users -= 1
@@ -164,7 +180,7 @@ class OwnKeys:
 
     async def _key(self, tenant_id: TenantId, provider: str) -> Secret | None:
         known = self._models.provider(provider)
-        if (provider if known is None else known.driver) not in self._with_keys:
+        if (provider if known is None else known.driver) not in self._with_keys or not self._allowed(provider):
             return None
         at, now = (tenant_id, provider), self._clock()
         since, key = self._known.get(at, (now - REMEMBERED - 1, None))

@@ -26,6 +26,10 @@ async def _nothing_runs(tenant_id: TenantId, containers: frozenset[ContainerId] 
     pass
 
 
+def _nothing_is_erased() -> None:
+    pass
+
+
 class Standing:
     """Whether a tenant and its user are active, as far as was known within the last five seconds."""
 
@@ -78,13 +82,14 @@ class Guarded:
 class People:
     """Writes to the store, then tells the authentication whose rights changed, and stops what runs for them.
 
-    `stop` is set by who runs the turns, and exists after this.
+    `stop` is set by who runs the turns, and exists after this; so is `erase`, which is told that something was deleted.
     """
 
     def __init__(self, store: AccountStore, access: Authentication, *, clock: Clock) -> None:
         self._store, self._access, self._clock = store, access, clock
         self.standing = Standing(store, clock)
         self.stop: Stop = _nothing_runs
+        self.erase: Callable[[], None] = _nothing_is_erased
 
     async def update_tenant(self, tenant: Tenant) -> bool:
         """As `Directory.update_tenant`; one that is suspended loses its sockets."""
@@ -102,6 +107,7 @@ class People:
         _spare_default(tenant_id)
         found = await self._store.directory.delete_tenant(tenant_id, self._clock())
         if found:
+            self.erase()
             self._access.end(tenant_id, of_tenant(tenant_id))
             self.standing.forget()
             await self.stop(tenant_id, None)
@@ -117,14 +123,19 @@ class People:
             self._access.end(user.tenant_id, of_user(user.tenant_id, user.user_id), why)
             self.standing.forget()
             if user.status != "active":
-                await self.stop(user.tenant_id, await self._only_theirs(user.tenant_id, user.user_id))
+                await self.stop(user.tenant_id, frozenset(await users.alone_in(user.user_id)))
         return found
 
     async def delete_user(self, tenant_id: TenantId, user_id: UserId) -> bool:
-        """With their keys. Who comes with a token of the identity provider is entered anew: suspend them instead."""
-        theirs = await self._only_theirs(tenant_id, user_id)
-        found = await self._store.accounts(tenant_id).users.delete(user_id, self._clock())
+        """With their keys, and all that is in containers of theirs alone.
+
+        Who comes with a token of the identity provider is entered anew, with nothing: suspend them instead.
+        """
+        users = self._store.accounts(tenant_id).users
+        theirs = frozenset(await users.alone_in(user_id))
+        found = await users.delete(user_id, self._clock())
         if found:
+            self.erase()
             self._access.end(tenant_id, of_user(tenant_id, user_id))
             self.standing.forget()
             await self.stop(tenant_id, theirs)
@@ -143,19 +154,12 @@ class People:
         """At once: their sockets are closed."""
         found = await self._store.accounts(tenant_id).users.unbind(user_id, container_id)
         if found:
-            self._access.end(tenant_id, of_user(tenant_id, user_id))
+            self.unbound(tenant_id, user_id)
         return found
 
-    async def _only_theirs(self, tenant_id: TenantId, user_id: UserId) -> frozenset[ContainerId]:
-        """The containers that no other user is bound to."""
-        users = self._store.accounts(tenant_id).users
-        theirs, after = set(await users.bound(user_id)), None
-        while theirs and (page := await users.list(after=after)):
-            for other in page:
-                if other.user_id != user_id:
-                    theirs -= set(await users.bound(other.user_id))
-            after = page[-1].external_id
-        return frozenset(theirs)
+    def unbound(self, tenant_id: TenantId, user_id: UserId) -> None:
+        """A container of theirs is not theirs any more: their sockets are closed."""
+        self._access.end(tenant_id, of_user(tenant_id, user_id))
 
 
 def of_tenant(tenant_id: TenantId) -> Named:

@@ -4,17 +4,25 @@ The table is that of `genai-prices`, which is kept up to date by many and knows 
 operator's own goes before it. It is loaded with the first question, because it costs a third of a second and 24 MB.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from agentvm.log import get_logger
 from agentvm.model.money import Rate, to_nano
 from agentvm.model.usage import Usage
 
+if TYPE_CHECKING:
+    from genai_prices.types import MatchLogic
+
 logger = get_logger(__name__)
 
 FREE = frozenset({"local", "scripted"})
 """Drivers whose model runs here: a call costs what the machine costs."""
+
+_DATE = r"(?:latest|preview|exp|beta|stable|default|\d{8}|\d{4}-\d{2}-\d{2}|\d{2}-\d{2,4}|\d{3,4}|v\d+(?::\d+)?)"
+_RELEASE = re.compile(rf"(?:[-@:.]?{_DATE}(?:[-@:.]{_DATE}){{0,2}})?")
 
 _SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, cache_write_tokens=10**9)
 
@@ -40,11 +48,18 @@ class Prices:
 
         `provider` is the operator's name for who was asked: what its account costs goes before what the driver does.
         """
-        for name in (provider, driver):
+        own = self.own_cost((provider, driver), model, usage)
+        if own is not None:
+            return own
+        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+
+    def own_cost(self, names: Sequence[str], model: str, usage: Usage) -> int | None:
+        """By a price of the operator's own, for the first of these names that has one; None when none has."""
+        for name in names:
             rate = self._own.get(f"{name}/{model}") or self._own.get(name)
             if rate is not None:
                 return rate.cost(usage)
-        return 0 if driver in FREE else _look_up(driver, model, usage, at)
+        return None
 
     def is_free(self, driver: str, model: str, provider: str = "") -> bool:
         """Whether its calls cost nothing: the operator may charge for a model of this machine, too."""
@@ -67,4 +82,25 @@ def _look_up(driver: str, model: str, usage: Usage, at: int) -> int | None:
     except (LookupError, ValueError) as problem:
         logger.debug("model_without_price", driver=driver, model=model, problem=str(problem))
         return None
+    if not _is_named(price.model.match, model.lower()) and price.model.id.lower() != model.lower():
+        # The table takes what only begins like a model for that model, and a variant may cost many times as much.
+        logger.debug("model_without_price", driver=driver, model=model, problem=f"is no known variant of {price.model.id}")
+        return None
     return to_nano(price.total_price)
+
+
+def _is_named(match: "MatchLogic", name: str) -> bool:
+    """Whether the table names this very model, or names it but for its date or release."""
+    from genai_prices import types  # noqa: PLC0415  # see above
+
+    match match:
+        case types.ClauseOr(or_=clauses):
+            return any(_is_named(clause, name) for clause in clauses)
+        case types.ClauseAnd(and_=clauses):
+            return all(_is_named(clause, name) for clause in clauses)
+        case types.ClauseStartsWith(starts_with=prefix):
+            return name.startswith(prefix) and _RELEASE.fullmatch(name[len(prefix) :]) is not None
+        case types.ClauseEquals() | types.ClauseRegex():
+            return bool(match.is_match(name))
+        case _:
+            return False

@@ -1,7 +1,8 @@
 """Quota — how much a tenant, or one of its users, may use. Set aside before, settled after, so that nobody overdraws.
 
 Theory of operation. A tenant's book is read once and then kept in memory: its limits, what the ledger says was used in the
-current windows, its wallet. A model call first sets aside the most it can use; other calls see that as used. When the call
+current windows, its wallet; and for limits that each user has, counters of those who come. A model call first sets aside the
+most it can use; other calls see that as used. When the call
 has ended, what it really used takes the place of what was set aside. So calls at the same time cannot share the same
 last token. A tenant without limits and without a wallet costs one look into a dict.
 
@@ -11,8 +12,8 @@ settled since.
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from weakref import WeakValueDictionary
 
 import anyio
@@ -20,13 +21,14 @@ import msgspec
 
 from agentvm.errors import Conflict, InvalidInput, WalletEmpty
 from agentvm.events.lifecycle import QuotaWarning
-from agentvm.model.account import METRICS, Quota
+from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Plan, Quota
 from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.storage.base import Store
-from agentvm.tenants.book import MONEY, SPENT, Book, Counter, QuotaHold, refuse_beyond, renew, warn, window_of
+from agentvm.tenants.book import MONEY, SPENT, TOKENS, Book, Counter, QuotaHold, Room, refuse_beyond, renew, warn, window_of
 from agentvm.tenants.export_hold import ExportHold
+from agentvm.tenants.plans import DEFAULT, Plans, effective
 
 MAX_BOOKS = 10_000
 """Tenants whose books are in memory."""
@@ -34,10 +36,21 @@ MAX_BOOKS = 10_000
 RECOUNT = 60_000
 """Milliseconds after which bytes are counted anew; meanwhile what is added is added up."""
 
+RECOUNT_SHARE = 200
+"""What took long to count is counted less often: this many times as long after."""
+
+UNCOUNTED = 2**62
+"""When bytes were counted that have to be counted before they are next looked at."""
+
 EXPORTED = "export_bytes_per_day"
 
-OF_USERS = ("requests_per_minute", "connections", *SPENT)
-"""What is counted for each user, too; everything else belongs to a tenant as a whole."""
+STORED = "stored_bytes_per_day"
+
+PENDING = ("running_agents", "queued_messages", "connections")
+"""What is counted in memory, at once: who is about to add something need not wait for others who are."""
+
+USERS_MAX = 10_000
+"""Users of one tenant whose counters for limits of each user are in memory."""
 
 Count = Callable[[], Awaitable[int]]
 
@@ -54,13 +67,29 @@ class _Turn:
 class Quotas:
     """The books of this server's tenants."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, plans: Plans | None = None) -> None:
+        """Without `plans` a tenant has only the limits that were set for it."""
         self._store = store
         self._clock = clock
+        self.plans = plans or Plans({DEFAULT: Plan()})
         self._books: OrderedDict[TenantId, Book] = OrderedDict()
         self._turns: WeakValueDictionary[tuple[TenantId, str], _Turn] = WeakValueDictionary()
 
-    async def book(self, tenant_id: TenantId) -> Book:
+    async def replace_plans(self, own: Mapping[str, Plan]) -> None:
+        """The operator has changed the plans: they hold at once."""
+        if self.plans.replace(own):
+            for tenant_id in tuple(self._books):
+                await self.reread(tenant_id)
+
+    async def book(self, tenant_id: TenantId, user_id: UserId | None = None) -> Book:
+        """The tenant's book, with the limits of that user."""
+        book = await self._book(tenant_id)
+        if user_id is not None and book.each and user_id not in book.users:
+            async with self._turn(tenant_id):
+                await self._add_user(tenant_id, book, user_id)
+        return book
+
+    async def _book(self, tenant_id: TenantId) -> Book:
         found = self._books.get(tenant_id)
         if found is None:
             # One reads, the others wait: two books of one tenant would allow twice as much.
@@ -82,16 +111,25 @@ class Quotas:
                 return
             accounts, now = self._store.accounts(tenant_id), self._clock()
             wallet, quotas = await accounts.ledger.wallet(), await self._limits(tenant_id)
+            named = [quota for quota in quotas if quota.user_id != EACH_USER]
+            each = {quota.metric: quota for quota in quotas if quota.user_id == EACH_USER}
+            here = (msgspec.structs.replace(quota, user_id=user) for user in book.users for quota in each.values())
+            own = {(quota.metric, quota.user_id) for quota in named}
+            quotas = (*named, *(quota for quota in here if (quota.metric, quota.user_id) not in own))
             new = [
                 await self._count(tenant_id, quota, now, until=book.read_at)
                 for quota in quotas
                 if (quota.metric, quota.user_id) not in book.counters
             ]
+            book.each = each
             for key in book.counters.keys() - {(quota.metric, quota.user_id) for quota in quotas}:
                 del book.counters[key]
             for quota in quotas:
                 # In place: calls that have set something aside know the counter.
                 if (known := book.counters.get((quota.metric, quota.user_id))) is not None:
+                    if quota.metric == "storage_bytes" and known.quota != quota:
+                        # Another limit is held against what is there now, not a minute ago.
+                        known.begins = UNCOUNTED
                     known.quota = quota
             for counter in new:
                 book.add(counter)
@@ -105,14 +143,14 @@ class Quotas:
     async def refuse(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
         """`QuotaExceeded` if that much more of something that is only counted here would be too much."""
         now = self._clock()
-        for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
+        for counter in (await self.book(tenant_id, user_id)).applying(user_id, (metric,)):
             renew(counter, now)
             refuse_beyond(counter, adding, now)
 
     async def count(self, tenant_id: TenantId, user_id: UserId | None, metric: str, adding: int) -> None:
         """Something that is only counted here: until the server ends, or its window does; see `note_exported`."""
         now = self._clock()
-        for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
+        for counter in (await self.book(tenant_id, user_id)).applying(user_id, (metric,)):
             renew(counter, now)
             counter.used += adding
 
@@ -151,22 +189,57 @@ class Quotas:
         of_user: Count | None = None,
     ) -> AsyncIterator[None]:
         """Like `check`, and nobody else of the tenant counts before what is added here is there to be counted."""
-        if not (await self.book(tenant_id)).applying(user_id, (metric,)):
+        book = await self.book(tenant_id, user_id)
+        counters = book.applying(user_id, (metric,))
+        if metric == "storage_bytes":
+            await self.refuse(tenant_id, user_id, STORED, adding)
+        if not counters:
             yield
-            return
-        async with self._turn(tenant_id, metric):
-            now = self._clock()
-            for counter in (await self.book(tenant_id)).applying(user_id, (metric,)):
-                # What takes long to count is not counted each time.
-                if metric != "storage_bytes" or not counter.begins <= now < counter.begins + RECOUNT:
-                    asked = count if counter.quota.user_id is None or of_user is None else of_user
-                    counter.used, counter.begins = await asked(), now
+        elif metric in PENDING:
+            with await self._pending(counters, count, of_user, adding):
+                yield
+        else:
+            async with self._turn(tenant_id, metric):
+                now = self._clock()
+                for counter in book.applying(user_id, (metric,)):
+                    # What takes long to count is not counted each time.
+                    if metric != "storage_bytes" or not counter.begins <= now < counter.begins + max(RECOUNT, counter.took):
+                        counter.used, counter.begins = await _asked(counter, count, of_user)(), now
+                        counter.took = RECOUNT_SHARE * max(0, self._clock() - now)
+                    refuse_beyond(counter, adding, now)
+                    counter.used += adding
+                yield
+        if metric == "storage_bytes":
+            await self.count(tenant_id, user_id, STORED, adding)
+
+    async def _pending(
+        self, counters: Sequence[Counter], count: Count, of_user: Count | None, adding: int
+    ) -> AbstractContextManager[None]:
+        """Refuses what is too much, together with what others are about to add."""
+        now, taken = self._clock(), list[Counter]()
+        for counter in counters:
+            counted = await _asked(counter, count, of_user)()
+            # Below zero for what is not one more.
+            if counted >= 0:
+                counter.used = counted
                 refuse_beyond(counter, adding, now)
-                counter.used += adding
-            yield
+                taken.append(counter)
+        return _held(taken, adding)
+
+    async def room(self, tenant_id: TenantId, user_id: UserId | None) -> Room:
+        """How much more a call may set aside."""
+        book = await self.book(tenant_id, user_id)
+        return book.room(user_id, self._clock()) if book.limited else Room()
+
+    async def refuse_call(self, tenant_id: TenantId, user_id: UserId | None, tokens: int) -> None:
+        """`QuotaExceeded` when a call of so many tokens cannot be made now. Nothing is set aside."""
+        book, now = await self.book(tenant_id, user_id), self._clock()
+        for counter in book.applying(user_id, TOKENS):
+            renew(counter, now)
+            refuse_beyond(counter, tokens, now)
 
     async def hold(self, tenant_id: TenantId, user_id: UserId | None, tokens: int, money: int, *, force: bool) -> QuotaHold:
-        book = await self.book(tenant_id)
+        book = await self.book(tenant_id, user_id)
         now = self._clock()
         held = QuotaHold(book, self._clock, user_id, tokens, money, book.applying(user_id, SPENT) if book.limited else [])
         warnings: list[QuotaWarning] = []
@@ -177,8 +250,8 @@ class Quotas:
             warnings += warn(counter, held.amount(counter), now)
         # What costs nothing needs no money: a free model, or a key of the tenant's own.
         if book.wallet.prepaid and not force and money and book.balance - book.held < money:
-            left = dollars(max(0, book.balance - book.held))
-            raise WalletEmpty(f"The wallet has {left} left, and this call may cost up to {dollars(money)}; add credit to go on")
+            left, needed = dollars(book.balance - book.held), dollars(money)
+            raise WalletEmpty(f"The wallet has {left} left, and this call may cost {needed} at least; add credit to go on")
         held.take()
         held.warnings = tuple(warnings)
         return held
@@ -207,12 +280,35 @@ class Quotas:
         now = self._clock()
         book = Book(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
         for quota in await self._limits(tenant_id):
-            book.add(await self._count(tenant_id, quota, now))
+            if quota.user_id == EACH_USER:
+                book.each[quota.metric] = quota
+            else:
+                book.add(await self._count(tenant_id, quota, now))
         return book
 
+    async def _add_user(self, tenant_id: TenantId, book: Book, user_id: UserId) -> None:
+        """The limits of each user, for this one; what somebody used who has not come for long is read again."""
+        if user_id in book.users:
+            return
+        now = self._clock()
+        for metric, quota in tuple(book.each.items()):
+            if (metric, user_id) not in book.counters:
+                own = msgspec.structs.replace(quota, user_id=user_id)
+                book.add(await self._count(tenant_id, own, now, until=book.read_at))
+        book.users[user_id] = None
+        while len(book.users) > USERS_MAX:
+            gone = next(iter(book.users))
+            del book.users[gone]
+            for metric in book.each:
+                if (counter := book.counters.get((metric, gone))) is not None and not counter.held:
+                    del book.counters[metric, gone]
+
     async def _limits(self, tenant_id: TenantId) -> tuple[Quota, ...]:
+        """Those that were set, and of the tenant's plan those that were not."""
+        tenant = await self._store.directory.get_tenant(tenant_id)
+        plan = self.plans.find(None if tenant is None else tenant.plan)
         found = await self._store.accounts(tenant_id).quotas.list()
-        return tuple(quota for quota in found if quota.user_id is None or quota.metric in OF_USERS)
+        return tuple(q for q in effective(plan, found) if q.user_id is None or q.metric in OF_USERS)
 
     async def _count(self, tenant_id: TenantId, quota: Quota, now: int, until: int | None = None) -> Counter:
         counter = Counter(quota)
@@ -238,6 +334,21 @@ class Quotas:
                 del self._books[tenant_id]
 
 
+def _asked(counter: Counter, count: Count, of_user: Count | None) -> Count:
+    return count if counter.quota.user_id is None or of_user is None else of_user
+
+
+@contextmanager
+def _held(counters: Sequence[Counter], adding: int) -> Iterator[None]:
+    for counter in counters:
+        counter.held += adding
+    try:
+        yield
+    finally:
+        for counter in counters:
+            counter.held -= adding
+
+
 def check_quota(quota: Quota) -> Quota:
     """Refuses a limit that means nothing."""
     if quota.metric not in METRICS:
@@ -260,4 +371,4 @@ def _amount(metric: str, row: UsageRow) -> int:
     return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
-__all__ = ["Book", "QuotaHold", "Quotas", "check_quota", "window_of"]
+__all__ = ["Book", "QuotaHold", "Quotas", "Room", "check_quota", "window_of"]

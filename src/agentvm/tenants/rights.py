@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from hashlib import sha256
 
-from agentvm.errors import ContainerForbidden, InvalidInput, PermissionDenied, shorten
+from agentvm.errors import AccessDenied, ContainerForbidden, InvalidInput, PermissionDenied, shorten
 from agentvm.model.account import Role, User
 from agentvm.model.ids import MAX_CONTAINER_ID, ContainerId, check_container_id
 from agentvm.model.principal import EVERYTHING, MEMBER, PERMISSIONS, Principal
@@ -19,6 +19,8 @@ CAPS: dict[Role, frozenset[str]] = {"viewer": READING, "member": MEMBER, "admin"
 
 USUAL: dict[Role, frozenset[str]] = {**CAPS, "viewer": READING & MEMBER}
 """What a user of the role may do without a key that says it. A viewer's key may name more to read than a member's usual."""
+
+_RANKS: dict[Role, int] = {"viewer": 0, "member": 1, "admin": 2, "owner": 3}
 
 MOST_CONTAINERS = 100
 MAX_NAME = 200
@@ -45,6 +47,35 @@ def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ..
 def usual(role: Role, granter: Principal) -> frozenset[str]:
     """What a user's key has if nothing is said: what members may, and of what else the role may, what the granter has."""
     return USUAL[role] & (MEMBER | granter.permissions)
+
+
+def lower(one: Role, other: Role) -> Role:
+    """Of two roles the one that may less."""
+    return min(one, other, key=_RANKS.__getitem__)
+
+
+def check_over(principal: Principal, role: Role) -> None:
+    """Refuses a principal whose own rights do not cover the role of the user that something is done to.
+
+    An owner is changed, deleted and given keys by an owner of the tenant or by the operator: an administrator who could act as
+    one would be one.
+    """
+    if principal.may("system:admin"):
+        return
+    if role == "owner" and principal.role != "owner":
+        raise AccessDenied(
+            "Only an owner of the tenant, or the operator, may do this to an owner or make one; an owner's key must have been "
+            "made since they are one"
+        )
+    if role in ("admin", "owner") and not principal.may("tenants:admin"):
+        raise PermissionDenied("tenants:admin")
+
+
+def check_gives(principal: Principal, role: Role) -> None:
+    """Refuses to give somebody a role which may more than the principal: nobody grants what they have not."""
+    check_over(principal, role)
+    if role in ("admin", "owner") and not principal.may("system:admin"):
+        check_permissions(CAPS[role], principal)
 
 
 def check_cap(names: Iterable[str], user: User) -> None:
@@ -96,6 +127,16 @@ def home_of(user: User) -> ContainerId:
         return check_container_id(f"user-{plain}")
     mark = sha256(user.external_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return check_container_id(f"user-{plain}~{mark}")
+
+
+def homes_of(user: User) -> tuple[ContainerId, ContainerId]:
+    """The container a user is given at first, and the one instead of it if somebody else has or had that: never the same twice.
+
+    The second carries a digest of the user's id too, and looks like nobody's first.
+    """
+    mark = sha256(f"{user.external_id}\0{user.user_id}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    plain = _ODD.sub("_", user.external_id)[:_TOO_LONG]
+    return home_of(user), check_container_id(f"user-{plain}~{mark}")
 
 
 def literal(container_id: ContainerId) -> str:

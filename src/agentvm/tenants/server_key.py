@@ -50,6 +50,11 @@ class ServerKey:
         """For sealing the secrets of tenants."""
         return self._derive(b"agentvm 1 vault")
 
+    @property
+    def backups(self) -> bytes:
+        """For sealing backups, so that one that was changed is recognised."""
+        return self._derive(b"agentvm 1 backups")
+
     def same_as(self, other: "ServerKey") -> bool:
         return hmac.compare_digest(self._root, other._root)
 
@@ -81,6 +86,13 @@ def load_server_key(
         return kept
     fresh = random_bytes(_BYTES)
     return ServerKey(fresh) if path is None else _keep(path, fresh)
+
+
+def find_server_key(data_dir: Path, given: str | None = None) -> ServerKey | None:
+    """The operator's, else the one in the directory; None when there is neither. Nothing is made."""
+    if given is None and not has_server_key(data_dir):
+        return None
+    return load_server_key(data_dir, given)
 
 
 def has_server_key(data_dir: Path) -> bool:

@@ -11,7 +11,8 @@ from agentvm.model.account import AuditEntry
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server.asgi import management_api
 from agentvm.server.http import ROUTES, documents
-from agentvm.server.http.gate import MAX_BODY, PUBLIC, check_gated, gated, handler
+from agentvm.server.http.body import MAX_BODY
+from agentvm.server.http.gate import PUBLIC, check_gated, gated, handler
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
 from agentvm.storage.accounts import Accounts
 
@@ -112,14 +113,37 @@ async def test_a_body_has_a_bound_whether_it_says_its_length_or_not() -> None:
         b"\xff\xfe",
         b'{"externalId": "\\ud800"}',
         b'{"externalId": "\\udc00"}',
-        b"[" * 100_000,
-        b'{"externalId": "x", "name": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001,
     ],
 )
 async def test_a_body_that_is_none_is_refused(raw: bytes) -> None:
     async with open_world() as world:
         reply = await world.ask("POST", "/v1/users", raw=raw)
         assert (reply.status, reply.code) == (400, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"[" * 100_000,
+        b'{"externalId": "x", "name": ' + b'{"a":' * 5_000 + b"1" + b"}" * 5_001,
+        b'{"externalId": "x", "name": [' + b"[]," * 100_000 + b"[]]}",
+    ],
+)
+async def test_a_body_of_too_many_values_or_levels_is_refused_before_it_is_built(raw: bytes) -> None:
+    async with open_world() as world:
+        reply = await world.ask("POST", "/v1/users", raw=raw)
+        assert (reply.status, reply.code) == (413, "input_too_large")
+
+
+async def test_what_a_request_brings_and_takes_is_charged_while_it_is_there() -> None:
+    async with open_world() as world:
+        budget = world.vm.budget
+        body = b'{"externalId": "ann", "name": "' + b"x" * 200_000 + b'"}'
+        assert budget.reserve(DEFAULT_TENANT, budget.share_bytes - 50_000)
+        assert (await world.ask("POST", "/v1/users", raw=body)).code == "server_busy"
+        budget.release(DEFAULT_TENANT, budget.share_bytes - 50_000)
+        assert (await world.ask("POST", "/v1/users", raw=body)).status == 400
+        assert budget.reserved == 0
 
 
 @pytest.mark.parametrize("query", ["tennant=acme", "limit=1&limit=2", "&".join(f"a{n}=1" for n in range(60)), "token=x"])

@@ -33,7 +33,9 @@ async def test_the_limits_of_a_tenant_are_shown_with_what_is_used() -> None:
         of_user = {"metric": "tokens_per_month", "hard": 50, "userId": acme.user_id}
         assert (await world.ask("PUT", "/v1/quotas", of_user, key=acme.admin)).body["used"] == 15
         items = (await world.ask("GET", "/v1/quotas", key=acme.admin)).items
-        assert [item["metric"] for item in items] == [*METRICS, "tokens_per_month"]
+        each = [item["metric"] for item in items if item.get("eachUser")]
+        assert each == ["requests_per_minute", "connections", "stored_bytes_per_day"]
+        assert [item["metric"] for item in items] == [*METRICS, *each, "tokens_per_month"]
         found = {item["metric"]: item for item in items if "userId" not in item}
         day = found["tokens_per_day"]
         assert (day["hard"], day["soft"], day["used"]) == (1000, 500, 30)
@@ -41,7 +43,61 @@ async def test_the_limits_of_a_tenant_are_shown_with_what_is_used() -> None:
         assert found["budget_per_month"]["used"] == 210
         assert found["containers"]["used"] == 0
         mine = (await world.ask("GET", "/v1/quotas", key=acme.user)).items
-        assert [(item["metric"], item["userId"], item["used"]) for item in mine] == [("tokens_per_month", acme.user_id, 15)]
+        own = [item for item in mine if item["source"] == "user"]
+        assert [(item["metric"], item["userId"], item["used"]) for item in own] == [("tokens_per_month", acme.user_id, 15)]
+        assert {item["source"] for item in mine} == {"user", "plan"}
+
+
+async def test_a_limit_of_each_user_holds_for_all_who_have_no_other() -> None:
+    async with open_world() as world:
+        acme = world.acme
+        limit = {"metric": "requests_per_minute", "hard": 2, "eachUser": True}
+        made = await world.ask("PUT", "/v1/quotas", limit, key=acme.admin)
+        assert (made.body["eachUser"], made.body["source"], "userId" in made.body) == (True, "eachUser", False)
+        bob = await world.key(acme.tenant_id, ["usage:read"], user_id=await world.user(acme.tenant_id, "bob"))
+        for key in (acme.user, bob):
+            statuses = [(await world.ask("GET", "/v1/auth/whoami", key=key)).status for _ in range(3)]
+            assert statuses == [200, 200, 429]
+        # A limit of one's own goes before it, and without either the plan's holds.
+        await world.ask(
+            "PUT", "/v1/quotas", {"metric": "requests_per_minute", "hard": 50, "userId": acme.user_id}, key=acme.admin
+        )
+        assert (await world.ask("GET", "/v1/auth/whoami", key=acme.user)).status == 200
+        assert (await world.ask("GET", "/v1/auth/whoami", key=bob)).status == 429
+        assert (await world.ask("DELETE", "/v1/quotas?metric=requests_per_minute&eachUser=true", key=acme.admin)).status == 204
+        assert (await world.ask("GET", "/v1/auth/whoami", key=bob)).status == 200
+        both = {**limit, "userId": acme.user_id}
+        assert (await world.ask("PUT", "/v1/quotas", both, key=acme.admin)).code == "invalid_input"
+
+
+async def test_a_plan_sets_limits_and_what_was_set_goes_before_them() -> None:
+    async with open_world() as world:
+        plan = {
+            "changes": {
+                "plans.tiny.limits": {"requests_per_minute": 3, "containers": 1},
+                "plans.tiny.users": {"connections": 4},
+            }
+        }
+        assert (await world.ask("PUT", "/v1/config", plan)).status == 200
+        assert (await world.ask("PUT", "/v1/tenants/acme", {"plan": "tiny"})).status == 200
+
+        async def limits() -> dict[str, tuple[int, str]]:
+            items = (await world.ask("GET", "/v1/quotas?tenant=acme")).items
+            return {item["metric"]: (item["hard"], item["source"]) for item in items if "hard" in item and "userId" not in item}
+
+        assert await limits() == {"requests_per_minute": (3, "plan"), "containers": (1, "plan"), "connections": (4, "plan")}
+        statuses = [(await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)).status for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+        await world.ask("PUT", "/v1/quotas?tenant=acme", {"metric": "requests_per_minute", "hard": 100})
+        assert (await limits())["requests_per_minute"] == (100, "tenant")
+        assert (await world.ask("GET", "/v1/auth/whoami", key=world.acme.user)).status == 200
+        # A change of the plan holds at once, for all who have it.
+        change = {"changes": {"plans.tiny.limits": {"containers": 7}}}
+        assert (await world.ask("PUT", "/v1/config", change)).status == 200
+        assert (await limits())["containers"] == (7, "plan")
+        unknown = await world.ask("PUT", "/v1/tenants/acme", {"plan": "gold"})
+        assert unknown.code == "invalid_input"
+        assert b"default, free, pro, unlimited, tiny" in unknown.raw
 
 
 async def test_requests_of_the_minute_before_are_not_shown() -> None:

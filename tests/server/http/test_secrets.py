@@ -47,3 +47,13 @@ async def test_secrets_come_in_pages() -> None:
 
 def test_a_value_does_not_print_itself() -> None:
     assert "hush" not in repr(SecretGiven(value="hush"))
+
+
+async def test_a_key_for_a_provider_that_takes_none_of_tenants_is_refused_with_the_remedy() -> None:
+    async with open_world() as world:
+        change = {"changes": {"llm.providers.openai.ownKeys": "off"}}
+        assert (await world.ask("PUT", "/v1/config", change)).status == 200
+        refused = await world.ask("PUT", "/v1/secrets/provider.openai", {"value": "sk-own"}, key=world.acme.admin)
+        assert (refused.status, refused.code) == (403, "access_denied")
+        assert b"llm.providers.openai.ownKeys: on" in refused.raw
+        assert (await world.ask("PUT", "/v1/secrets/provider.anthropic", {"value": "sk"}, key=world.acme.admin)).status == 204

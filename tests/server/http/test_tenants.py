@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_the_operator_makes_changes_and_deletes_a_tenant() -> None:
     async with open_world() as world:
-        made = await world.ask("POST", "/v1/tenants", {"slug": "corp", "name": "Corp", "plan": "gold", "description": "x"})
+        made = await world.ask("POST", "/v1/tenants", {"slug": "corp", "name": "Corp", "plan": "pro", "description": "x"})
         assert made.status == 201
         tenant_id = made.body["tenantId"]
         assert made.body["status"] == "active"
@@ -58,7 +58,7 @@ async def test_an_administrator_sees_their_own_tenant_and_no_other() -> None:
         absent = await world.ask("GET", "/v1/tenants/nope", key=world.acme.admin)
         assert foreign.status == 404
         assert foreign.but_its_id() == absent.but_its_id()
-        assert (await world.ask("PUT", "/v1/tenants/acme", {"plan": "gold"}, key=world.acme.admin)).status == 403
+        assert (await world.ask("PUT", "/v1/tenants/acme", {"plan": "pro"}, key=world.acme.admin)).status == 403
         assert (await world.ask("GET", "/v1/tenants", key=world.acme.admin)).status == 403
 
 

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
+import apsw
 import hypothesis.strategies as st
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -47,6 +48,7 @@ async def test_the_bytes_are_stored_once_for_all(database: Database, store: Sqli
     for tenant in (ACME, RIVAL):
         for container in ("home", "other"):
             await upload(await settle(store, tenant=tenant, container=container))
+    await database.write(lambda connection: connection.execute(attachments._GIVE_UP_OLD, (1,)).fetchall())
     counts = await database.read(
         lambda connection: [fetch(connection, f"SELECT count(*) FROM {name}", ())[0][0] for name in ("blobs", "attachments")]
     )
@@ -256,8 +258,63 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
                 tasks.start_soon(where.attachments.add, BytesIO(LARGE), TEXT, 5)
     for where in (home, others):
         assert await read_all(where.attachments, digest_of(LARGE)) == LARGE
+    assert [at for _, at in await begun(database)] == [None, 1], "what came second goes with the next collection"
+    await database.write(lambda connection: attachments.collect_attachments(connection, 1, 0))
     assert await begun(database) == [(digest_of(LARGE), None)]
     assert await database.read(lambda connection: fetch(connection, "SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
+
+
+class Counted:
+    """A database that counts what is written to it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.writes: list[int] = []
+
+    async def write(self, work: Callable[[apsw.Connection], T]) -> T:
+        def counted(connection: apsw.Connection) -> T:
+            before = connection.total_changes()
+            try:
+                return work(connection)
+            finally:
+                self.writes.append(connection.total_changes() - before)
+
+        return await self._database.write(counted)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+@pytest.mark.parametrize("body", [b"small", LARGE], ids=["small", "large"])
+async def test_a_file_that_another_tenant_has_is_as_much_work_as_one_that_nobody_has(
+    database: Database, store: SqliteStore, body: bytes
+) -> None:
+    await (await settle(store, tenant=RIVAL)).attachments.add(BytesIO(body), TEXT, 5)
+    await settle(store, image())
+    counted = Counted(database)
+    own = attachments.SqliteAttachmentStore(counted, (ACME, image().container_id))  # type: ignore[arg-type]  # same methods
+    work = []
+    for one in (body, body[::-1]):
+        counted.writes.clear()
+        _, new = await own.add(BytesIO(one), TEXT, 6)
+        assert new
+        work.append((len(counted.writes), sum(counted.writes)))
+    # One row is the digest that a new one gets, or the note that a spare one is given up.
+    assert work[0] == work[1]
+    counted.writes.clear()
+    assert not (await own.add(BytesIO(body), TEXT, 7))[1]
+    assert sum(counted.writes) < work[0][1], "what the tenant has itself is not written again"
+
+
+async def test_what_was_given_up_does_not_pile_up(
+    database: Database, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attachments, "MAX_GIVEN_UP_BYTES", 10)
+    home, rival = await settle(store, image()), await settle(store, tenant=RIVAL)
+    for number in range(4):
+        for where in (home, rival):
+            await where.attachments.add(BytesIO(b"content %d" % number), TEXT, 6)
+    assert len([at for _, at in await begun(database) if at == 1]) <= 2
 
 
 async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: Database, store: SqliteStore) -> None:

@@ -11,7 +11,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from agentvm.errors import QueryTimeout
+from agentvm.errors.bounds import QueryTimeout
 from agentvm.model.ids import TenantId
 from agentvm.storage.sqlite import lane
 from agentvm.storage.sqlite.database import Database, Work, open_database
@@ -196,7 +196,9 @@ async def test_a_small_write_is_committed_in_the_next_batch_whatever_another_ten
 
     def put(name: str) -> Work[None]:
         def work(connection: apsw.Connection) -> None:
-            connection.execute("INSERT INTO containers VALUES (NULL, 't', ?, 1, 1)", (name,))
+            connection.execute(
+                "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('t', ?, 1, 1)", (name,)
+            )
             told.append(name)
 
         return work

@@ -10,7 +10,7 @@ from agentvm.errors import MigrationUnknown, StoreFailed
 from agentvm.model.definition import snapshot_of
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.database import open_database
-from agentvm.storage.sqlite.migrations import load_migrations, migrate
+from agentvm.storage.sqlite.migrations import load_migrations, migrate, read_schema, schema_at
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.resource_life import locked
 from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
@@ -119,3 +119,38 @@ async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     with anyio.fail_after(5), pytest.raises(StoreFailed):
         async with open_database(tmp_path / "a.db"):
             pass
+
+
+def test_the_schema_of_every_version_is_what_its_migrations_make() -> None:
+    for version in range(1, len(MIGRATIONS) + 1):
+        connection = apsw.Connection(":memory:")
+        migrate(connection, MIGRATIONS[:version])
+        connection.execute("ANALYZE")
+        assert read_schema(connection) == schema_at(version)
+    assert schema_at(1) != schema_at(len(MIGRATIONS))
+
+
+def test_keys_that_were_made_while_authentication_was_off_are_in_force_no_more() -> None:
+    number = next(index for index, script in enumerate(MIGRATIONS) if "made_open" in script)
+    connection = apsw.Connection(":memory:")
+    migrate(connection, MIGRATIONS[:number])
+    connection.execute("INSERT INTO users VALUES (1, 'acme', 'usr_1', 'bob', NULL, 'owner', 'active', 1, 1)")
+    made = {
+        "open00000000": "anonymous",
+        "child0000000": "open00000000",
+        "grandchild00": "usr_1/child0000000",
+        "first0000000": "first start",
+        "second000000": "first0000000",
+        "third0000000": "usr_1/second000000",
+    }
+    for at, (key_id, created_by) in enumerate(made.items(), start=1):
+        connection.execute(
+            "INSERT INTO api_keys (key_id, tenant_id, user_id, name, digest, permissions, created_by, created_at) "
+            "VALUES (?, 'acme', ?, 'k', x'00', x'5b5d', ?, ?)",
+            (key_id, "usr_1" if "/" in created_by else None, created_by, at),
+        )
+    migrate(connection, MIGRATIONS)
+    rows = connection.execute("SELECT key_id, revoked_at, role FROM api_keys ORDER BY created_at")
+    found = {key_id: (revoked, role) for key_id, revoked, role in rows}
+    assert [key_id for key_id, (revoked, _) in found.items() if revoked is None] == list(made)[3:]
+    assert (found["third0000000"][1], found["first0000000"][1]) == ("owner", None)

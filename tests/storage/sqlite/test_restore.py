@@ -6,14 +6,14 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.storage.sqlite.backups import Files, back_up, fill, message_ids, names_in, rewritten, through_sql
+from tests.storage.sqlite.backups import NOW, Files, back_up, fill, message_ids, names_in, rewritten, through_sql
 
 from agentvm.errors import Conflict, DataDirInUse, MigrationUnknown, NotFound, StoreFailed
 from agentvm.errors.archive import BackupInvalid
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.storage.attachments import read_all
 from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.backup import CONFIG, SERVER_KEY
+from agentvm.storage.sqlite.backup import CONFIG, SERVER_KEY, make_backup
 from agentvm.storage.sqlite.datadir import DATABASE, LOCK_NAME, lock_data_dir
 from agentvm.storage.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sqlite.restore import check_backup, restore_backup
@@ -222,3 +222,56 @@ async def test_a_backup_that_claims_more_than_the_disk_has_is_refused_before_it_
     with pytest.raises(StoreFailed, match="make room"):
         restore_backup(rewritten(await made(tmp_path), claim), tmp_path / "new")
     assert names_in(tmp_path / "new") == [LOCK_NAME]
+
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("CREATE TRIGGER evil AFTER INSERT ON api_keys BEGIN UPDATE api_keys SET permissions = '[]'; END", "trigger 'evil'"),
+        ("CREATE VIEW evil AS SELECT 1", "view 'evil'"),
+        ("CREATE TABLE evil (x)", "table 'evil'"),
+        ("CREATE INDEX evil ON users (role)", "index 'evil'"),
+        ("DROP TRIGGER ledger_stays", "'ledger_stays' is missing"),
+        ("ALTER TABLE users ADD COLUMN evil TEXT", "table 'users'"),
+    ],
+)
+async def test_a_database_with_another_schema_than_the_migrations_make_is_refused(tmp_path: Path, sql: str, said: str) -> None:
+    def tamper(files: Files, manifest: dict[str, Any]) -> None:
+        through_sql(files, tmp_path / "scratch", sql)
+
+    with pytest.raises(BackupInvalid, match=said):
+        restore_backup(rewritten(await made(tmp_path), tamper, honest=True), tmp_path / "new")
+    assert not (tmp_path / "new" / DATABASE).exists()
+
+
+async def test_statistics_of_sqlite_are_no_tampering(tmp_path: Path) -> None:
+    def analyze(files: Files, manifest: dict[str, Any]) -> None:
+        through_sql(files, tmp_path / "scratch", "ANALYZE")
+
+    restore_backup(rewritten(await made(tmp_path), analyze, honest=True), tmp_path / "new")
+
+
+async def test_a_backup_is_authentic_where_the_same_server_key_is(tmp_path: Path) -> None:
+    backup = make_backup(await fill(tmp_path / "data"), tmp_path / "b", clock=lambda: NOW, seal_key=KEY).path
+    assert restore_backup(backup, tmp_path / "same", seal_key=KEY).is_authentic
+    assert not restore_backup(backup, tmp_path / "none").is_authentic
+    with pytest.raises(BackupInvalid, match="another server key"):
+        restore_backup(backup, tmp_path / "other", seal_key=OTHER)
+    with pytest.raises(BackupInvalid, match="--trust"):
+        check_backup(backup, tmp_path, seal_key=OTHER)
+    assert not restore_backup(backup, tmp_path / "other", seal_key=OTHER, trust=True).is_authentic
+
+
+async def test_a_backup_that_was_changed_or_never_sealed_is_not_authentic(tmp_path: Path) -> None:
+    def promote(files: Files, manifest: dict[str, Any]) -> None:
+        through_sql(files, tmp_path / "scratch", "UPDATE containers SET updated_at = 99")
+
+    sealed = make_backup(await fill(tmp_path / "data"), tmp_path / "b", clock=lambda: NOW, seal_key=KEY).path
+    with pytest.raises(BackupInvalid, match="changed since"):
+        restore_backup(rewritten(sealed, promote, honest=True), tmp_path / "new", seal_key=KEY)
+    plain = make_backup(tmp_path / "data", tmp_path / "plain", clock=lambda: NOW).path
+    with pytest.raises(BackupInvalid, match="no server key was found"):
+        restore_backup(plain, tmp_path / "new", seal_key=KEY)

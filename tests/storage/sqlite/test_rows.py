@@ -32,7 +32,7 @@ async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Data
         await database.write(run("UPDATE all_messages SET body = x'00'"))
         with pytest.raises(StoreFailed):
             await home.list_messages(SESSION)
-        assert len(await home.list_turns(SESSION)) == 1
+        assert len(await home.log(SESSION).list_turns()) == 1
         await database.write(run("UPDATE snapshots SET body = x'00'"))
         with pytest.raises(StoreFailed):
             await home.get_image(IMAGE)

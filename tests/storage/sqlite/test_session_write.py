@@ -24,7 +24,7 @@ async def test_everything_of_a_write_is_added_and_its_session_touched(database: 
     both = structs_of(write(text="m1", log=chunk(1, 2)), turn("t1"))
     await database.write(prepare(both))
     assert await home.list_messages(SESSION) == (message("m1"),)
-    assert await home.list_turns(SESSION) == (turn("t1"),)
+    assert await home.log(SESSION).list_turns() == (turn("t1"),)
     assert await home.log(SESSION).read(0, 1) == (chunk(1, 2),)
     found = await home.get_session(SESSION)
     assert found is not None
@@ -48,11 +48,11 @@ async def test_an_ended_turn_stays_as_it_is_and_attempts_only_grow(database: Dat
     used = Usage(input_tokens=1, output_tokens=2)
     for attempts in (0, 2, 1):
         await database.write(prepare(turns(structs.replace(turn("t1"), attempts=attempts))))
-    (begun,) = await home.list_turns(SESSION)
+    (begun,) = await home.log(SESSION).list_turns()
     assert begun.attempts == 2
     await database.write(prepare(turns(turn("t1", outcome="failed", usage=used, ended=9))))
     await database.write(prepare(turns(turn("t1", outcome="completed", ended=10))))
-    (ended,) = await home.list_turns(SESSION)
+    (ended,) = await home.log(SESSION).list_turns()
     assert (ended.outcome, ended.usage, ended.ended_at, ended.attempts) == ("failed", used, 9, 2)
 
 
@@ -76,7 +76,7 @@ async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: Databa
     with pytest.raises(SessionNotFound):
         await database.write(prepare(of_other(structs.replace(running, turn_id=TurnId("t2"), client_key=None))))
     await database.write(prepare(of_other(structs.replace(running, outcome="interrupted", ended_at=9))))
-    assert [(one.turn_id, one.outcome) for one in await home.list_turns(SessionId("s2"))] == [("t1", "interrupted")]
+    assert [(one.turn_id, one.outcome) for one in await home.log(SessionId("s2")).list_turns()] == [("t1", "interrupted")]
 
 
 def test_a_piece_is_no_more_than_the_writer_takes_at_a_time() -> None:

@@ -77,8 +77,8 @@ class OnePage(SqliteDirectory):
 
 
 class Promoting(SqliteUserStore):
-    async def add(self, user: User) -> None:
-        await super().add(structs.replace(user, role="owner"))
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        await super().add(structs.replace(user, role="owner"), homes)
 
 
 class Alphabetical(SqliteUserStore):
@@ -138,8 +138,8 @@ class Forward(SqliteAuditStore):
 
 
 class Trusting(SqliteUserStore):
-    async def add(self, user: User) -> None:
-        await SqliteUserStore(self._database, user.tenant_id).add(user)
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        await SqliteUserStore(self._database, user.tenant_id).add(user, homes)
 
 
 @pytest.mark.parametrize(

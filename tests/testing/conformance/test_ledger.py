@@ -40,14 +40,14 @@ class Blind(SqliteLedgerStore):
 
 
 class Trusting(SqliteLedgerStore):
-    async def add(self, entries: Sequence[LedgerEntry]) -> int:
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
         return sum([await SqliteLedgerStore(self._database, each.tenant_id).add([each]) for each in entries])
 
 
 class Doubling(SqliteLedgerStore):
     numbers = count()
 
-    async def add(self, entries: Sequence[LedgerEntry]) -> int:
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
         return await super().add([structs.replace(each, key=f"{each.key} {next(self.numbers)}") for each in entries])
 
 

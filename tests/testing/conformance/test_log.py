@@ -5,8 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 import anyio
 import pytest
 
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.message import Message
 from agentvm.storage.base import Committed, SessionWrite, Store
 from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite.container import SqliteContainerStore
+from agentvm.storage.sqlite.store import SqliteTenantStore
 from agentvm.testing.conformance import log as suite
 
 pytestmark = pytest.mark.anyio
@@ -34,9 +38,33 @@ class Hoarding(SqliteStore):
         return await super().commit(writes, entry=entry)
 
 
+class Unbounded(SqliteStore):
+    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+        return UnboundedTenant(self._database, tenant_id)
+
+
+class UnboundedTenant(SqliteTenantStore):
+    def container(self, container_id: ContainerId) -> SqliteContainerStore:
+        return UnboundedContainer(self._database, self._tenant_id, container_id)
+
+
+class UnboundedContainer(SqliteContainerStore):
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        return await self.list_messages(session_id), False
+
+
+class Unpaged(SqliteStore):
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        return await super().read_journal(after)
+
+
 @pytest.mark.parametrize(
     ("faulty", "check"),
     [
+        (Unpaged, suite.check_the_journal_is_read_page_by_page),
+        (Unbounded, suite.check_recent_messages_stop_at_the_byte_budget),
         (Forgetful, suite.check_a_trimmed_log_still_knows_how_far_it_has_counted),
         (Halved, suite.check_a_commit_that_fails_leaves_nothing_behind),
         (Hoarding, suite.check_the_journal_keeps_what_is_not_forgotten),

@@ -1,6 +1,6 @@
 """The suite itself: stores with one planted fault each must not pass."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 import anyio
@@ -9,8 +9,9 @@ from msgspec import structs
 
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, SessionId
+from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import Recalled, Store
+from agentvm.storage.base import WHOLE, Reading, Recalled, Store
 from agentvm.storage.sqlite import SqliteStore, open_store
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.log import SqliteLogStore
@@ -23,8 +24,8 @@ Check = Callable[[Store], Awaitable[None]]
 
 
 class Restless(SqliteLogStore):
-    async def recall(self) -> Recalled:
-        return replace(await super().recall(), running=frozenset())
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        return replace(await super().recall(reading), running=frozenset())
 
 
 class Careless(SqliteLogStore):
@@ -50,8 +51,8 @@ class Obliging(SqliteLogStore):
 class Deaf(SqliteLogStore):
     """Takes what was said after a summary for covered."""
 
-    async def recall(self) -> Recalled:
-        found = await super().recall()
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        found = await super().recall(reading)
         return found if found.summary is None else replace(found, messages=())
 
 
@@ -60,12 +61,24 @@ class Stale(SqliteLogStore):
 
     last: Recalled = Recalled()
 
-    async def recall(self) -> Recalled:
-        found = await super().recall()
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        found = await super().recall(reading)
         if found.summary is None and Stale.last.summary is not None:
             return Stale.last
         Stale.last = found
         return found
+
+
+class Unbounded(SqliteLogStore):
+    """Reads all there is, whatever is allowed."""
+
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        return await super().recall()
+
+
+class Forgiving(SqliteLogStore):
+    async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+        pass
 
 
 def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
@@ -87,6 +100,9 @@ def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
 @pytest.mark.parametrize(
     ("kind", "check"),
     [
+        (Unbounded, suite.check_no_more_is_recalled_than_is_allowed),
+        (Unbounded, suite.check_a_recall_without_summaries_has_what_they_cover),
+        (Forgiving, suite.check_what_a_provider_refuses_is_noted_once_and_of_one_session),
         (Restless, suite.check_without_a_summary_all_is_recalled),
         (Careless, suite.check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover),
         (Careless, suite.check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead),

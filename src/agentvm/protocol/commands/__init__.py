@@ -25,6 +25,8 @@ from agentvm.protocol.commands.compaction import (
 )
 from agentvm.protocol.commands.container import (
     ContainerCreate,
+    ContainerDelete,
+    ContainerDeleteReply,
     ContainerGet,
     ContainerGetReply,
     ContainerIdReply,
@@ -113,8 +115,9 @@ from agentvm.protocol.commands.session import (
 __all__ = [
     "AgentDestroy", "AgentDestroyAll", "AgentDestroyReply", "AgentGet", "AgentGetReply", "AgentInterrupt",
     "AgentInterruptReply", "AgentList", "AgentListReply", "AttachmentGet", "AttachmentGetReply", "AttachmentList",
-    "AttachmentListReply", "Command", "ContainerCreate", "ContainerGet", "ContainerGetReply", "ContainerIdReply",
-    "ContainerList", "ContainerListReply", "DefinitionGet", "DefinitionGetReply", "DefinitionList", "DefinitionListReply",
+    "AttachmentListReply", "Command", "ContainerCreate", "ContainerDelete", "ContainerDeleteReply",
+    "ContainerGet", "ContainerGetReply", "ContainerIdReply", "ContainerList", "ContainerListReply",
+    "DefinitionGet", "DefinitionGetReply", "DefinitionList", "DefinitionListReply",
     "DefinitionRegister", "DefinitionRegisterReply", "DraftListed", "ImageBuild", "ImageChange", "ImageCreate",
     "ImageDelete", "ImageDifference", "ImageGet", "ImageIdReply", "ImageList", "ImageListReply", "ImageMessages",
     "ImageMessagesReply", "ImageReply", "ImageRun", "ImageRunReply", "ImageStop", "ImageUpdate", "ImageUpdates",

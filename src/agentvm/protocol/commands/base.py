@@ -6,6 +6,10 @@ import msgspec
 
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
+from agentvm.protocol.bounds import Bound
+
+COMMAND_BOUND = Bound(max_bytes=1024 * 1024, max_values=50_000)
+"""Enough for the longest system prompt with its tools."""
 
 
 class Reply(Record):
@@ -23,6 +27,8 @@ class Command(Record, Generic[R_co]):
 
     name: ClassVar[str]
     reply_type: ClassVar[type[Reply]]
+    bound: ClassVar[Bound] = COMMAND_BOUND
+    """How much JSON its data may be."""
 
     def refused(self) -> Reply:
         """The reply's other members when the command fails."""

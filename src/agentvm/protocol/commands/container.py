@@ -6,6 +6,7 @@ import msgspec
 
 from agentvm.model.ids import ContainerId
 from agentvm.protocol.commands.base import Command, Reply
+from agentvm.protocol.records import OwnedRecord
 
 
 class ContainerIdReply(Reply):
@@ -35,6 +36,26 @@ class ContainerGet(Command[ContainerGetReply]):
 
     def refused(self) -> Reply:
         return ContainerGetReply(exists=False)
+
+
+class ContainerDeleteReply(Reply):
+    """`owned` is what would go, for a dry run."""
+
+    container_id: ContainerId
+    deleted: bool
+    owned: OwnedRecord | None = None
+
+
+class ContainerDelete(Command[ContainerDeleteReply]):
+    """With all that is in it, for good. A dry run only counts that."""
+
+    name = "container_delete"
+    reply_type = ContainerDeleteReply
+    container_id: str
+    dry_run: bool = False
+
+    def refused(self) -> Reply:
+        return ContainerDeleteReply(container_id=ContainerId(self.container_id), deleted=False)
 
 
 CONTAINERS_PER_PAGE_MAX = 1_000

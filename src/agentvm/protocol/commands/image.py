@@ -165,8 +165,11 @@ class ImageDelete(Command[ImageIdReply]):
 
 
 class ImageMessagesReply(Reply):
+    """`truncated` when older messages were left out because of their size: `session_history` reads all, page by page."""
+
     image_id: ImageId
     messages: tuple[Message, ...]
+    truncated: bool = False
 
 
 class ImageMessages(Command[ImageMessagesReply]):

@@ -6,7 +6,11 @@ import msgspec
 
 from agentvm.model.ids import AgentId, ImageId, MessageId, SessionId
 from agentvm.model.message import UserContent
+from agentvm.protocol.bounds import Bound
 from agentvm.protocol.commands.base import Command, Reply
+
+MESSAGE_BOUND = Bound(max_bytes=47 * 1024 * 1024, max_values=20_000)
+"""Pictures travel inside messages, as base64. What one message may hold is a setting: see `agentvm.model.limits`."""
 
 ClientKey = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 OnBusy = Literal["reject", "interrupt"]
@@ -29,6 +33,7 @@ class MessageSend(Command[MessageSendReply]):
 
     name = "message_send"
     reply_type = MessageSendReply
+    bound = MESSAGE_BOUND
     content: UserContent
     image_id: ImageId | None = None
     agent_id: AgentId | None = None
@@ -47,6 +52,7 @@ class MessageEdit(Command[MessageSendReply]):
 
     name = "message_edit"
     reply_type = MessageSendReply
+    bound = MESSAGE_BOUND
     session_id: SessionId
     message_id: MessageId
     content: UserContent

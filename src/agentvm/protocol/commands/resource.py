@@ -4,10 +4,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from agentvm.model.resource import Visibility
+from agentvm.model.resource import MAX_CONTENT, Visibility
 from agentvm.model.semver import Bump
+from agentvm.protocol.bounds import Bound
 from agentvm.protocol.commands.base import Command, Reply
 from agentvm.protocol.records import LockRecord, ResourceRecord
+
+RESOURCE_BOUND = Bound(max_bytes=2 * MAX_CONTENT, max_values=200_000)
+"""Text in JSON, and binary parts in base64, take more than their bytes."""
 
 
 class ResourceRegisterReply(Reply):
@@ -26,6 +30,7 @@ class ResourceRegister(Command[ResourceRegisterReply]):
 
     name = "resource_register"
     reply_type = ResourceRegisterReply
+    bound = RESOURCE_BOUND
     type: str
     resource_name: str = msgspec.field(name="name")
     content: dict[str, object]
@@ -43,6 +48,7 @@ class ResourcePublish(Command[ResourceRegisterReply]):
 
     name = "resource_publish"
     reply_type = ResourceRegisterReply
+    bound = RESOURCE_BOUND
     uri: str
     content: dict[str, object] | None = None
     version: str | None = None

@@ -64,8 +64,11 @@ class SessionResume(Command[ImageRunReply]):
 
 
 class SessionMessagesReply(Reply):
+    """`truncated` when older messages were left out because of their size: `session_history` reads all, page by page."""
+
     session_id: SessionId
     messages: tuple[Message, ...]
+    truncated: bool = False
 
 
 class SessionMessages(Command[SessionMessagesReply]):

@@ -18,10 +18,10 @@ from agentvm.errors import (
     NotFound,
     PermissionDenied,
     QuotaExceeded,
-    ServerBusy,
     SessionNotFound,
 )
 from agentvm.errors.archive import ArchiveInvalid, ArchiveTooLarge
+from agentvm.errors.bounds import ServerBusy
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, UserId, check_container_id
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes

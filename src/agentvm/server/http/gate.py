@@ -7,10 +7,8 @@ that is neither public nor made here is refused when the server starts (`check_g
 """
 
 import functools
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 import anyio
@@ -22,7 +20,16 @@ from litestar.response import Stream
 from litestar.routes import HTTPRoute
 
 from agentvm.app import AgentVM
-from agentvm.errors import AccessDenied, AgentVMError, InvalidInput, NotFound, PermissionDenied, Unauthenticated, shorten
+from agentvm.errors import (
+    AccessDenied,
+    AgentVMError,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    Unauthenticated,
+    shorten,
+)
+from agentvm.errors.access import AuthenticationOff
 from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
@@ -31,10 +38,12 @@ from agentvm.server import paths
 from agentvm.server.credentials import of_headers
 from agentvm.server.errors import request_id_of
 from agentvm.server.http.audit import Refusals
+from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, pieces, receive_body, with_file
 from agentvm.server.http.route import Answer, Ask, Given, Route
 from agentvm.server.http.stream import Streamed, StreamingResponse, Streams
 from agentvm.server.http.wording import plain
 from agentvm.server.origin import refusal
+from agentvm.sharing.charge import Charge
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
 
@@ -43,9 +52,6 @@ logger = get_logger(__name__)
 PUBLIC: Final = frozenset({"/health", "/ready", "/ws", "/openapi.json", "/docs"})
 """What is served without the gate."""
 
-MAX_BODY = 1024 * 1024
-BODY_SECONDS = 30.0
-"""How long a body may take to arrive."""
 AUDIT_SECONDS = 10.0
 """How long a request that is being cancelled waits for its entry in the audit log."""
 MAX_PARAMETERS = 50
@@ -56,6 +62,10 @@ GOES_ON = "goes_on"
 """In the state of a request whose answer has no end yet."""
 
 NO_TENANT = "There is no such tenant"
+OPEN = (
+    "Authentication is off, so nobody can be given rights here: start the server with --auth on, which prints the operator's "
+    "first key"
+)
 _ROUTE = "gated"
 
 
@@ -99,11 +109,11 @@ class Gate:
             result = f"refused:{error.status_code}"
             raise
         finally:
-            if route.action is not None:
+            if route.action is not None and not ask.looked_only:
                 await self._audit(route.action, ask, result, request)
         if isinstance(answer, Answer) and isinstance(answer.content, Streamed):
             return self._stream(answer, ask, request)
-        return _response(answer, head=request.method == "HEAD")
+        return _response(answer, Charge(self.vm.budget, principal.tenant_id), head=request.method == "HEAD")
 
     def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Asked) -> Response[bytes]:
         """What goes on is the asker's for as long as it is let in with what it has brought."""
@@ -140,22 +150,33 @@ class Gate:
         if route.needs and not any(ask.principal.may(permission) for permission in route.needs):
             if not (route.own and ask.principal.user_id is not None):
                 raise PermissionDenied(route.needs[0])
+        if route.grants and not self.vm.config.authenticates:
+            raise AuthenticationOff(OPEN)
         query = _query(request.scope["query_string"])
         if route.across and (named := query.pop("tenant", None)) is not None:
             ask.tenant_id, ask.named = (await reach_tenant(ask, named)).tenant_id, True
             also_concerning(tenant_id=ask.tenant_id)
         if route.method in ("POST", "PUT"):
             ask.query = _decode(query, route.query)
+            return await self._take(route, ask, request)
+        ask.given = _decode(query, route.takes)
+        return await route.function(ask)
+
+    async def _take(self, route: Route, ask: Ask[Given], request: Asked) -> object:
+        """With the body, which is charged to the asker until the route has answered."""
+        charge = Charge(self.vm.budget, ask.principal.tenant_id)
+        try:
             if route.body == "file":
-                return await _with_file(route, ask, request)
-            body = await _body(request)
+                return await with_file(route, ask, request, charge)
+            body = await receive_body(request, charge)
             if route.body == "bytes":
                 ask.body = body
             else:
-                ask.given = _read(body, route.takes)
-        else:
-            ask.given = _decode(query, route.takes)
-        return await route.function(ask)
+                ask.given = decode_body(body, route)
+            del body
+            return await route.function(ask)
+        finally:
+            charge.hold(0)
 
     async def _audit(self, action: str, ask: Ask[Given], result: str, request: Asked) -> None:
         one = ask.principal
@@ -244,61 +265,6 @@ def _query(text: bytes) -> dict[str, str]:
     return query
 
 
-async def _body(request: Asked) -> bytes:
-    try:
-        with anyio.fail_after(BODY_SECONDS):
-            return await request.body()
-    except TimeoutError:
-        raise HTTPException(status_code=408) from None
-
-
-async def _with_file(route: Route, ask: Ask[Given], request: Asked) -> object:
-    """A body that may be large is on the disk, and not waited for as a whole."""
-    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
-        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
-        if route.receiving is not None:
-            bounds.append(stack.enter_context(route.receiving(ask)))
-        said, size = request.headers.get("content-length", ""), 0
-        for bound in bounds if said.isdigit() else ():
-            bound(int(said))
-        chunks = aiter(request.stream())
-        while chunk := await _next(chunks):
-            size += len(chunk)
-            for bound in bounds:
-                bound(size)
-            file.write(chunk)
-        ask.file = cast("BinaryIO", file)
-        return await route.function(ask)
-
-
-async def _next(chunks: AsyncIterator[bytes]) -> bytes:
-    """Empty at the end."""
-    try:
-        with anyio.fail_after(BODY_SECONDS):
-            # An empty chunk is not the end.
-            while not (chunk := await anext(chunks)):
-                pass
-            return chunk
-    except StopAsyncIteration:
-        return b""
-    except TimeoutError:
-        raise HTTPException(status_code=408) from None
-
-
-def _read(body: bytes, kind: type[Given]) -> Given:
-    try:
-        given = msgspec.json.decode(body or b"{}", type=kind)
-        # What cannot be written again cannot be stored either: half of a surrogate pair.
-        msgspec.json.encode(given)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body cannot be understood: {shorten(plain(str(error), kind))}") from None
-    except (msgspec.DecodeError, UnicodeError):
-        raise InvalidInput("The body must be JSON") from None
-    except RecursionError:
-        raise InvalidInput("The body is nested too deep; make it flatter") from None
-    return given
-
-
 def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     try:
         given = msgspec.convert(query, kind, strict=False)
@@ -311,7 +277,7 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     return given
 
 
-def _response(answer: object, *, head: bool = False) -> Response[bytes] | Stream:
+def _response(answer: object, charge: Charge, *, head: bool = False) -> Response[bytes] | Stream:
     known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
     # Answers hold keys and money: no cache on the way may keep them.
     headers = {"Cache-Control": "no-store", **known.headers}
@@ -326,4 +292,9 @@ def _response(answer: object, *, head: bool = False) -> Response[bytes] | Stream
             content = raw
         case record:
             content = msgspec.json.encode(record)
+    if len(content) > PIECE_BYTES:
+        hold(charge, len(content))
+        charge.hold(0)
+        headers["Content-Length"] = str(len(content))
+        return Stream(pieces(content, charge), status_code=known.status, media_type=known.media_type, headers=headers)
     return Response(content, status_code=known.status, media_type=known.media_type, headers=headers)

@@ -66,6 +66,7 @@ class Whoami(Record):
     user: str | None = None
     """The tenant's own name for them."""
     role: str | None = None
+    """That they act with: at most their own, and less with a key from before they were promoted."""
     key_id: KeyId | None = None
     permissions: tuple[str, ...]
     containers: tuple[str, ...] | None = None
@@ -78,7 +79,7 @@ class SocketToken(Record):
     expires_at: int
 
 
-@routes.add("POST", _ALL, needs=(ADMIN,), takes=NewKey, action="key.create", statuses=(201,))
+@routes.add("POST", _ALL, needs=(ADMIN,), takes=NewKey, action="key.create", statuses=(201,), grants=True)
 async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
     """Make a key."""
     given = ask.given
@@ -122,11 +123,14 @@ async def revoke(ask: Ask[Nothing]) -> Answer[None]:
     if not _owns(ask.principal, key):
         # Who could end the operator's keys would need no permission to lock the operator out.
         check_permissions(key.permissions, ask.principal)
+        await ask.office.access.check_manages(ask.principal, key)
     await ask.office.access.revoke(ask.tenant_id, key.key_id)
     return NO_CONTENT
 
 
-@routes.add("POST", f"{_ONE}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate", statuses=(201,))
+@routes.add(
+    "POST", f"{_ONE}/rotate", needs=(ADMIN,), own=True, takes=Rotation, action="key.rotate", statuses=(201,), grants=True
+)
 async def rotate(ask: Ask[Rotation]) -> Answer[KeyView]:
     """Replace a key by a new one with the same rights."""
     key = await _find(ask)
@@ -149,7 +153,7 @@ async def whoami(ask: Ask[Nothing]) -> Whoami:
         tenant=None if tenant is None else tenant.slug,
         user_id=one.user_id,
         user=None if user is None else user.external_id,
-        role=None if user is None else user.role,
+        role=one.role,
         key_id=one.key_id,
         permissions=tuple(name for name in PERMISSIONS if one.may(name)),
         containers=one.containers,

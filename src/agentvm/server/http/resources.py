@@ -15,8 +15,9 @@ from agentvm.errors.resource import (
     ResourceNotFound,
     ResourceVersionExists,
 )
-from agentvm.model.resource import MAX_CONTENT, Resource, Visibility, describe_versions, parse_type, select
+from agentvm.model.resource import Resource, Visibility, describe_versions, parse_type, select
 from agentvm.model.semver import Bump
+from agentvm.protocol.commands.resource import RESOURCE_BOUND
 from agentvm.resources.kinds import describe_types
 from agentvm.resources.registry import Draft, Revision
 from agentvm.server.http.resource_views import (
@@ -42,8 +43,7 @@ from agentvm.storage.resources import Changes, Published, Search
 
 routes = Routes()
 
-MAX_RESOURCE_BODY = 2 * MAX_CONTENT
-"""Text in JSON, and binary parts in base64, take more than their bytes."""
+MAX_RESOURCE_BODY, MAX_VALUES = RESOURCE_BOUND.max_bytes, RESOURCE_BOUND.max_values
 
 _ALL, _ONE = "/v1/resources", "/v1/resources/{resource_id:str}"
 
@@ -113,7 +113,7 @@ async def types(ask: Ask[Nothing]) -> TypesView:
 
 @routes.add(
     "POST", _ALL, needs=WRITE, takes=RegisterGiven, action="resource.register", most_body=MAX_RESOURCE_BODY,
-    statuses=(200, 201),
+    max_values=MAX_VALUES, statuses=(200, 201),
     raises=(ResourceInvalid, DefinitionConflict, ResourceExists, ResourceVersionExists, ResourceCycle, ResourceNotFound),
 )  # fmt: skip
 async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
@@ -199,7 +199,7 @@ async def get(ask: Ask[GetGiven]) -> Answer[bytes | ContentView | None]:
 
 
 @routes.add(
-    "PUT", _ONE, needs=WRITE, takes=ReviseGiven, action="resource.change", most_body=MAX_RESOURCE_BODY,
+    "PUT", _ONE, needs=WRITE, takes=ReviseGiven, action="resource.change", most_body=MAX_RESOURCE_BODY, max_values=MAX_VALUES,
     raises=(ResourceInvalid, ResourceVersionExists, ResourceCycle, ResourceNotFound, PreconditionFailed),
 )  # fmt: skip
 async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:

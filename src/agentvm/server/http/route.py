@@ -85,6 +85,8 @@ class Ask(Generic[G]):
     request_id: str = ""
     target: str = ""
     """What the audit log says was written to; a function that makes something says what."""
+    looked_only: bool = False
+    """Nothing was written after all: a dry run is no entry of the audit log."""
 
     @property
     def office(self) -> Office:
@@ -134,6 +136,8 @@ class Route:
     body: Literal["json", "bytes", "file"] = "json"
     most_body: int | None = None
     """Its own bound in bytes; else that of all."""
+    max_values: int | None = None
+    """How many values its JSON may hold; else as many as all."""
     bound: Callable[[Ask[Any], int], None] | None = None
     """For a file: hears how large it says it is, then how much has come so far, and raises what refuses it."""
     receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]] | None = None
@@ -148,6 +152,8 @@ class Route:
     """Errors that not every route like it has; see `agentvm.server.http.openapi`."""
     hidden: bool = False
     """Served, but in no documentation."""
+    grants: bool = False
+    """Whether it gives somebody rights, which nobody may while authentication is off: they would be good once it is on."""
     function: Callable[[Ask[Given]], Awaitable[object]] = field(compare=False)
 
     @property
@@ -161,6 +167,7 @@ class About(TypedDict, total=False):
     query: type[Given]
     body: Literal["json", "bytes", "file"]
     most_body: int
+    max_values: int
     bound: Callable[[Ask[Any], int], None]
     receiving: Callable[[Ask[Any]], AbstractContextManager[Callable[[int], None]]]
     head: bool
@@ -168,6 +175,7 @@ class About(TypedDict, total=False):
     media_type: str
     raises: tuple[type[AgentVMError], ...]
     hidden: bool
+    grants: bool
 
 
 class Routes:

@@ -34,6 +34,9 @@ async def list_all(ask: Ask[PageGiven]) -> Page[SecretView]:
 @routes.add("PUT", _ONE, needs=ADMIN, takes=SecretGiven, action="secret.put")
 async def put(ask: Ask[SecretGiven]) -> Answer[None]:
     """Store a secret."""
+    ask.office.own_keys.check_secret(ask.path["name"])
+    stored, size = ask.accounts.quotas.storage_bytes, len(ask.given.value.encode("utf-8", "surrogatepass"))
+    await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", stored, size)
     await ask.office.vault.put(ask.tenant_id, ask.path["name"], Secret(ask.given.value))
     ask.office.own_keys.forget(ask.tenant_id)
     return NO_CONTENT

@@ -1,9 +1,11 @@
 """Sessions — `/v1/sessions`: list, find, read, keep and delete what was said."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from agentvm.commands.histories import read_page
 from agentvm.commands.reach import Reach
 from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown, title_shown
 from agentvm.commands.speaking import Speaker
@@ -13,6 +15,7 @@ from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
+from agentvm.sharing.reservation import Reservation
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 
 routes = Routes()
@@ -181,7 +184,8 @@ async def messages(ask: Ask[MessagesGiven]) -> MessagesPage:
     around = None if given.around is None else MessageId(given.around)
     rewind = None if given.rewind is None else RewindId(given.rewind)
     wanted = MessageQuery(order=given.order, cursor=given.cursor, around=around, rewind=rewind, limit=given.limit)
-    page = await centre_of(ask).messages(_named(ask), wanted)
+    with Reservation(ask.vm.budget, ask.tenant_id) as room:
+        page = await read_page(room, partial(centre_of(ask).messages, _named(ask)), wanted)
     return MessagesPage(items=page.messages, total=page.total, next_cursor=page.next, previous_cursor=page.previous)
 
 

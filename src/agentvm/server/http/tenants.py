@@ -15,6 +15,8 @@ from agentvm.model.account import Status, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.resource import SYSTEM
+from agentvm.protocol.records import OwnedRecord
+from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.gate import NO_TENANT, reach_tenant
 from agentvm.server.http.route import NO_CONTENT, About, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
 
@@ -51,6 +53,10 @@ class NamedTenant(Given):
     tenant: str
 
 
+class NamedDeletion(NamedTenant):
+    dry_run: bool = False
+
+
 class NamedChange(TenantChange):
     tenant: str
 
@@ -74,7 +80,7 @@ async def create(ask: Ask[NewTenant]) -> Answer[TenantView]:
         slug=_check_slug(given.slug),
         name=check_text(given.name, "name", 200),
         description=_line(given.description, "description"),
-        plan=_line(given.plan, "plan"),
+        plan=_plan(ask, given.plan),
         created_at=now,
         updated_at=now,
     )
@@ -123,24 +129,29 @@ async def update_called(ask: Ask[NamedChange]) -> TenantView:
     return await _update(ask, ask.given.tenant)
 
 
-async def delete(ask: Ask[Nothing]) -> Answer[None]:
-    """Delete a tenant."""
-    return await _delete(ask, ask.path["tenant"])
+async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
+    """Delete a tenant.
+
+    With all that is its own, but for its ledger, its audit log, and versions of resources that others are locked to. It cannot
+    be undone. With `dryRun` it only counts what would go.
+    """
+    return await _delete(ask, ask.path["tenant"], dry_run=ask.given.dry_run)
 
 
-async def delete_called(ask: Ask[NamedTenant]) -> Answer[None]:
+async def delete_called(ask: Ask[NamedDeletion]) -> Answer[None] | Answer[OwnedRecord]:
     """Delete the tenant that the body names."""
-    return await _delete(ask, ask.given.tenant)
+    return await _delete(ask, ask.given.tenant, dry_run=ask.given.dry_run)
 
 
 _ALL, _ONE = "/v1/tenants", "/v1/tenants/{tenant:str}"
 _MADE: About = {"statuses": (201,), "raises": (Conflict,)}
 _CHANGED: About = {"raises": (NotFound, Conflict)}
+_DELETED: About = {"raises": (NotFound, Conflict), "statuses": (200, 204)}
 routes.add("POST", _ALL, needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(create)
 routes.add("GET", _ALL, needs=OPERATOR, across=False, takes=PageGiven)(list_all)
 routes.add("GET", _ONE, needs=LOOKING, across=False, takes=Nothing)(get)
 routes.add("PUT", _ONE, needs=OPERATOR, across=False, takes=TenantChange, action="tenant.update", **_CHANGED)(update)
-routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=Nothing, action="tenant.delete", **_CHANGED)(delete)
+routes.add("DELETE", _ONE, needs=OPERATOR, across=False, takes=DryRun, action="tenant.delete", **_DELETED)(delete)
 routes.add("POST", f"{_ALL}/create", needs=OPERATOR, across=False, takes=NewTenant, action="tenant.create", **_MADE)(
     create_called
 )
@@ -149,7 +160,7 @@ routes.add("POST", f"{_ALL}/list", needs=OPERATOR, across=False, takes=PageGiven
 routes.add("POST", f"{_ALL}/update", needs=OPERATOR, across=False, takes=NamedChange, action="tenant.update", **_CHANGED)(
     update_called
 )
-routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedTenant, action="tenant.delete", **_CHANGED)(
+routes.add("POST", f"{_ALL}/delete", needs=OPERATOR, across=False, takes=NamedDeletion, action="tenant.delete", **_DELETED)(
     delete_called
 )
 
@@ -163,25 +174,31 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
     after = replace(before, **changed, updated_at=ask.vm.clock())
     check_text(after.name, "name", 200)
     _line(after.description, "description")
-    _line(after.plan, "plan")
+    if after.plan != before.plan:
+        _plan(ask, after.plan)
     if after.slug != before.slug:
         if before.tenant_id == DEFAULT_TENANT:
             raise Conflict("The tenant default keeps its slug")
         _check_slug(after.slug)
     if not await ask.office.people.update_tenant(after):
         raise NotFound(NO_TENANT)
+    if after.plan != before.plan:
+        await ask.office.quotas.reread(after.tenant_id)
     # The slug is in the names of its resources.
     ask.vm.resources.resolver.forget()
     return _shown(after)
 
 
-async def _delete(ask: Ask[Any], named: str) -> Answer[None]:
+async def _delete(ask: Ask[Any], named: str, *, dry_run: bool) -> Answer[None] | Answer[OwnedRecord]:
     ask.target = named
     tenant = await reach_tenant(ask, named)
     ask.target = tenant.tenant_id
+    if dry_run:
+        return counted(ask, await ask.office.store.erasing.weigh(tenant.tenant_id), NO_TENANT)
     if not await ask.office.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
     ask.vm.settings.forget(tenant.tenant_id)
+    ask.office.own_keys.forget(tenant.tenant_id)
     ask.vm.resources.resolver.forget()
     return NO_CONTENT
 
@@ -192,6 +209,11 @@ def _check_slug(slug: str) -> str:
     if slug in _TAKEN or slug == DEFAULT_TENANT:
         raise InvalidInput(f"slug {slug!r} is taken by the server itself; choose another")
     return slug
+
+
+def _plan(ask: Ask[Any], name: str | None) -> str | None:
+    ask.office.quotas.plans.check(_line(name, "plan"))
+    return name
 
 
 def _line(text: str | None, member: str) -> str | None:

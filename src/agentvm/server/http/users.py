@@ -6,12 +6,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from agentvm.errors import AccessDenied, Conflict, NotFound
+from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import Role, Status, User
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
+from agentvm.protocol.records import OwnedRecord
+from agentvm.server.http.containers import DryRun, counted
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, check_text, paged
-from agentvm.tenants.rights import check_reach, literal
+from agentvm.tenants.rights import check_gives, check_over, check_reach, literal
 
 routes = Routes()
 
@@ -50,7 +52,7 @@ class BoundView(Record):
     container_id: ContainerId
 
 
-@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create", statuses=(201,), raises=(Conflict,))
+@routes.add("POST", _ALL, needs=ADMIN, takes=NewUser, action="user.create", statuses=(201,), raises=(Conflict,), grants=True)
 async def create(ask: Ask[NewUser]) -> Answer[UserView]:
     """Make a user."""
     given, now = ask.given, ask.vm.clock()
@@ -64,7 +66,7 @@ async def create(ask: Ask[NewUser]) -> Answer[UserView]:
         updated_at=now,
     )
     ask.target = user.user_id
-    await _check_owner(ask, user.role)
+    check_gives(ask.principal, user.role)
     await ask.office.access.add_user(user)
     return Answer(content=_shown(user), status=201)
 
@@ -86,7 +88,7 @@ async def get(ask: Ask[Nothing]) -> UserView:
     return _shown(await _find(ask))
 
 
-@routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update")
+@routes.add("PUT", _ONE, needs=ADMIN, takes=UserChange, action="user.update", grants=True)
 async def update(ask: Ask[UserChange]) -> UserView:
     """Change a user."""
     before = await _find(ask)
@@ -94,19 +96,24 @@ async def update(ask: Ask[UserChange]) -> UserView:
     after = replace(before, **changed, updated_at=ask.vm.clock())
     _line(after.display_name)
     if (before.role, before.status) != (after.role, after.status):
-        await _check_owner(ask, before.role, after.role)
+        check_over(ask.principal, before.role)
+    if before.role != after.role:
+        check_gives(ask.principal, after.role)
     if not await ask.office.people.update_user(after):
         raise NotFound(NO_USER)
     return _shown(after)
 
 
-@routes.add("DELETE", _ONE, needs=ADMIN, takes=Nothing, action="user.delete")
-async def delete(ask: Ask[Nothing]) -> Answer[None]:
+@routes.add("DELETE", _ONE, needs=ADMIN, takes=DryRun, action="user.delete", statuses=(200, 204))
+async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
     """Delete a user.
 
-    With their keys and limits.
+    With their keys and limits, and all that is in the containers that no other user is bound to. It cannot be undone. With
+    `dryRun` it only counts what would go.
     """
-    await _check_owner(ask, (await _find(ask)).role)
+    check_over(ask.principal, (await _find(ask)).role)
+    if ask.given.dry_run:
+        return counted(ask, await ask.office.store.erasing.weigh(ask.tenant_id, user_id=_id(ask)), NO_USER)
     if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
         raise NotFound(NO_USER)
     await ask.office.quotas.reread(ask.tenant_id)
@@ -124,12 +131,13 @@ async def list_containers(ask: Ask[Nothing]) -> Page[BoundView]:
     return Page(items=[BoundView(container_id=container_id) for container_id in bound])
 
 
-@routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind")
+@routes.add("PUT", f"{_ONE}/containers/{{container_id:str}}", needs=ADMIN, takes=Nothing, action="user.bind", grants=True)
 async def bind(ask: Ask[Nothing]) -> Answer[None]:
     """Let a user reach a container."""
     container_id = check_container_id(ask.path["container_id"])
     # Also themselves: who administers a part of the tenant would else let themselves into the rest.
     check_reach((literal(container_id),), ask.principal)
+    check_over(ask.principal, (await _find(ask)).role)
     if not await ask.office.people.bind(ask.tenant_id, _id(ask), container_id):
         raise NotFound(NO_USER)
     return NO_CONTENT
@@ -141,30 +149,21 @@ async def unbind(ask: Ask[Nothing]) -> Answer[None]:
 
     At once: their sockets are closed.
     """
+    check_over(ask.principal, (await _find(ask)).role)
     if not await ask.office.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
         raise NotFound("There is no such user, or they are not bound to this container")
     return NO_CONTENT
 
 
-def _id(ask: Ask[Nothing] | Ask[UserChange]) -> UserId:
+def _id(ask: Ask[Any]) -> UserId:
     return UserId(ask.path["user_id"])
 
 
-async def _find(ask: Ask[Nothing] | Ask[UserChange]) -> User:
+async def _find(ask: Ask[Any]) -> User:
     user = await ask.accounts.users.get(_id(ask))
     if user is None:
         raise NotFound(NO_USER)
     return user
-
-
-async def _check_owner(ask: Ask[Any], *roles: Role) -> None:
-    """Owners are made, changed and deleted by owners and by the operator: an administrator must not be able to take over."""
-    if "owner" not in roles or ask.principal.may("system:admin"):
-        return
-    user_id = ask.principal.user_id
-    asker = None if user_id is None else await ask.accounts.users.get(user_id)
-    if asker is None or asker.role != "owner":
-        raise AccessDenied("Only an owner of the tenant, or the operator, may do this to an owner or make one")
 
 
 def _line(text: str | None) -> str | None:

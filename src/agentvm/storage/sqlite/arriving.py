@@ -34,6 +34,7 @@ from agentvm.storage.sqlite.attachments import (
 )
 from agentvm.storage.sqlite.container import insert_image, insert_session
 from agentvm.storage.sqlite.database import Database, Work
+from agentvm.storage.sqlite.erasing.begin import refuse_erasing
 from agentvm.storage.sqlite.resources.graph import is_readable
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.rows import drop_snapshot, fetch
@@ -221,6 +222,7 @@ class _Coming:
             give_up_blob(connection, self._begun)
 
     def _give_image(self, connection: apsw.Connection, image: Image) -> None:
+        refuse_erasing(connection, (self._tenant_id, image.container_id))
         connection.execute(_ADD_CONTAINER, (self._tenant_id, image.container_id, self._now))
         position = insert_image(connection, self._tenant_id, image)
         held = [one for one in image.lock if is_readable(connection, self._tenant_id, one.version_id)]

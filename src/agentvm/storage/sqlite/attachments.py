@@ -29,6 +29,12 @@ MOST_DROPPED = 100
 MOST_DROPPED_BYTES = 64 * 1024 * 1024
 """The same of their bytes, unless one has more: large files take a while to go."""
 
+MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
+"""How much of what was stored and then not needed may wait for the next collection."""
+
+GIVEN_UP = 1
+"""As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
+
 _FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
 _COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
 _GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
@@ -37,11 +43,16 @@ _SIZE = f"SELECT size {_FROM} AND digest = ?"
 _CHUNK = f"""
 SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_FROM} AND digest = ?)
 """
-_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?"
+_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
 _ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
-_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
-_GIVE_UP = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
+_OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
+_GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
+_COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_KEY = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP}"
+_DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {GIVEN_UP}"
 _GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
@@ -102,7 +113,7 @@ class SqliteAttachmentStore:
         if not size:
             raise InvalidInput("An attachment must not be empty")
 
-        begun = await self._put_aside(file, digest, size, now) if size > PIECE * CHUNK else None
+        begun = await self._put_aside(file, digest, size, now)
 
         def write(connection: apsw.Connection) -> tuple[Attachment, bool]:
             if not fetch(connection, _HAS_CONTAINER, self._key):
@@ -116,22 +127,31 @@ class SqliteAttachmentStore:
             return await self._database.write(write)
         finally:
             if begun is not None:
-                # Somebody else's was there first, or it was refused. What a crash leaves is collected.
+                # Somebody else's was there first, or it was refused. What is left of it is collected, as after a crash: to
+                # delete it here would take the longer, the more of it there is, and tell that another has the same.
                 with anyio.CancelScope(shield=True):
                     await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)).fetchall())
 
-    async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> int | None:
-        """The key of all its bytes, which are nobody's yet; None when they are there already, or there is nowhere to go."""
+    async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> str | None:
+        """The name of all its bytes, which are nobody's yet; None when the tenant has them, or there is nowhere to go.
 
-        def begin(connection: apsw.Connection) -> int | None:
-            if fetch(connection, _FIND_BLOB, (digest,)) or not fetch(connection, _HAS_CONTAINER, self._key):
+        Bytes that only others have are written all the same, and not needed in the end: whoever uploads a file must not find
+        out by the time it takes that somebody else has it.
+        """
+
+        def begin(connection: apsw.Connection) -> str | None:
+            if fetch(connection, _OWNED, (digest, self._key[0])) or not fetch(connection, _HAS_CONTAINER, self._key):
                 return None
-            return begin_blob(connection, size, now)
+            if fetch(connection, _ALL_GIVEN_UP, ())[0][0] > MAX_GIVEN_UP_BYTES:
+                connection.execute(_DROP_GIVEN_UP)
+            name = f"upload:{secrets.token_hex(16)}"
+            connection.execute(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
+            return name
 
         begun = await self._database.write(begin)
         if begun is not None:
             for first in range(0, -(-size // CHUNK), PIECE):
-                await self._database.write(partial(_add_piece, file=file, blob_key=begun, first=first))
+                await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
         return begun
 
     async def get(self, digest: str) -> Attachment | None:
@@ -209,7 +229,7 @@ def attach(
 
 def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
     """The key of bytes that come piece by piece and are nobody's yet."""
-    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, 1)))
+    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, GIVEN_UP + 1)))
     return connection.last_insert_rowid()
 
 
@@ -223,11 +243,11 @@ def complete_blob(connection: apsw.Connection, blob_key: int, digest: str) -> No
     if fetch(connection, _FIND_BLOB, (digest,)):
         give_up_blob(connection, blob_key)
     else:
-        connection.execute(_COMPLETE, (digest, blob_key))
+        connection.execute(_COMPLETE_KEY, (digest, blob_key))
 
 
 def give_up_blob(connection: apsw.Connection, blob_key: int) -> None:
-    connection.execute(_GIVE_UP, (blob_key,))
+    connection.execute(_GIVE_UP_KEY, (blob_key,))
 
 
 def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
@@ -269,10 +289,12 @@ def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> No
     connection.execute(_DROP_BLOB, (blob_key,))
 
 
-def _add_piece(connection: apsw.Connection, *, file: BinaryIO, blob_key: int, first: int) -> None:
-    if not fetch(connection, "SELECT 1 FROM blobs WHERE blob_key = ?", (blob_key,)):
+def _add_piece(connection: apsw.Connection, *, file: BinaryIO, name: str, first: int) -> None:
+    found = fetch(connection, _FIND_BLOB, (name,))
+    if not found:
         # It took longer than any grace: the last transaction brings all of it.
         return
+    blob_key = found[0][0]
     file.seek(first * CHUNK)
     for number in range(first, first + PIECE):
         if chunk := _read(file):

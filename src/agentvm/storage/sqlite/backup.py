@@ -10,6 +10,7 @@ digest of each. It is written aside and gets its name when it is whole and synce
 """
 
 import hashlib
+import hmac
 import os
 import tempfile
 import zipfile
@@ -66,6 +67,16 @@ class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     schema: int
     at: int
     parts: tuple[Part, ...]
+    seal: str | None = None
+    """HMAC-SHA256 of the manifest without it, under a key of the server; the parts are in it by their digests."""
+
+    def sealed(self, key: bytes) -> "Manifest":
+        bare = msgspec.structs.replace(self, seal=None)
+        return msgspec.structs.replace(bare, seal=hmac.digest(key, msgspec.json.encode(bare), "sha256").hex())
+
+    def is_sealed(self, key: bytes) -> bool:
+        """Whether who made it had the key, and nobody has changed it since."""
+        return hmac.compare_digest(self.seal or "", self.sealed(key).seal or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +99,12 @@ def make_backup(
     clock: Clock,
     with_key: bool = False,
     force: bool = False,
+    seal_key: bytes | None = None,
     progress: Progress = silent,
 ) -> Made:
     """Writes the backup to the target, which must not be there, unless it is forced. It takes a while: use a thread.
+
+    With `seal_key` whoever has the same one can tell later that it is unchanged.
 
     `NotFound` without a database, `Conflict` if the target is there, `StoreFailed` for a disk that does not play along.
     """
@@ -105,7 +119,7 @@ def make_backup(
             at, schema = copy_database(database, aside / DATABASE, clock, progress)
             packed = aside / "packed"
             sources = {DATABASE: aside / DATABASE} | (_kept(data_dir) if with_key else {})
-            parts = _pack(packed, sources, at, schema, progress)
+            parts = _pack(packed, sources, at, schema, seal_key, progress)
             _publish(packed, target, force=force)
             sync_directory(target.parent)
             return Made(target, parts, target.stat().st_size)
@@ -149,11 +163,13 @@ def _opened(path: Path, flags: int) -> Generator[apsw.Connection]:
         connection.close()
 
 
-def _pack(target: Path, sources: dict[str, Path], at: int, schema: int, progress: Progress) -> Manifest:
+def _pack(target: Path, sources: dict[str, Path], at: int, schema: int, seal_key: bytes | None, progress: Progress) -> Manifest:
     with create_private(target) as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
             parts = tuple(_add(archive, file, name, path, progress) for name, path in sources.items())
             manifest = Manifest(format=FORMAT, agentvm=VERSION, schema=schema, at=at, parts=parts)
+            if seal_key is not None:
+                manifest = manifest.sealed(seal_key)
             archive.writestr(_entry(MANIFEST), msgspec.json.format(msgspec.json.encode(manifest), indent=2))
         file.flush()
         os.fsync(file.fileno())

@@ -17,12 +17,13 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
-from agentvm.model.turn import Turn
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.living import refuse_deleted
 from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.erasing.begin import refuse_erasing
 from agentvm.storage.sqlite.log import SqliteLogStore
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.session_write import ARRIVING, cut, prepare
@@ -69,6 +70,8 @@ class SqliteContainerStore:
 
     async def create(self, now: int) -> bool:
         def write(connection: apsw.Connection) -> bool:
+            refuse_deleted(connection, self._key[0])
+            refuse_erasing(connection, self._key)
             connection.execute(
                 "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT (tenant_id, container_id) DO NOTHING",
@@ -227,16 +230,21 @@ class SqliteContainerStore:
             return some
         return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
 
-    async def list_turns(self, session_id: SessionId) -> tuple[Turn, ...]:
-        """In the order they were accepted."""
-        return await self._database.read(lambda connection: rows.read_turns(connection, self._key, session_id))
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
+        return await self._database.read(
+            lambda connection: rows.read_recent_messages(
+                connection, self._key, session_id, max_bytes, limit=limit, strict=strict
+            )
+        )
 
     def log(self, session_id: SessionId) -> SqliteLogStore:
         return SqliteLogStore(self._database, self._key, session_id)
 
     def _exists(self, connection: apsw.Connection) -> bool:
-        found = connection.execute("SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ?", self._key)
-        return bool(found.fetchall())
+        return bool(rows.fetch(connection, rows.CONTAINER, self._key))
 
 
 def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image) -> int:

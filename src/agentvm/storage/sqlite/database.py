@@ -20,7 +20,7 @@ Rules:
 - Leaving the context refuses new work, finishes what was accepted, then closes the connections and joins the threads.
 """
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +31,9 @@ import apsw
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.storage.sqlite.lane import Job, Lane, Work
-from agentvm.storage.sqlite.migrations import create, load_migrations, migrate
+from agentvm.storage.sqlite.migrations import create, distrust_schema, load_migrations, migrate
+from agentvm.storage.sqlite.placing import COMPANIONS
+from agentvm.storage.sqlite.private import close_to_others, make_private
 
 __all__ = ["Database", "Work", "commit_together", "open_database", "open_readers", "read_one"]
 
@@ -70,6 +72,10 @@ class Database:
     async def write(self, work: Work[T]) -> T:
         """Runs the work in a transaction and returns when it is committed and synced; a failure leaves nothing behind."""
         return await self._writer.submit(work, self.tenant_id)
+
+    async def apart(self, work: Work[T]) -> T:
+        """Runs the work on the connection that writes, outside of a transaction: for what SQLite does not do within one."""
+        return await self._writer.submit(work, self.tenant_id, apart=True)
 
     async def read(self, work: Work[T], *, heavy: bool = False) -> T:
         """Runs the work on a read-only connection; it sees every write that was acknowledged before.
@@ -114,9 +120,27 @@ async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator
 
 
 def commit_together(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
-    """Runs the jobs in one transaction, each in its own savepoint. There is at least one."""
+    """Runs the jobs in one transaction, each in its own savepoint; then, one by one, those that need none."""
+    apart: list[Job[object]] = []
+    _commit(connection, _together(jobs, apart))
+    read_one(connection, apart)
+
+
+def _together(jobs: Iterable[Job[object]], apart: list[Job[object]]) -> Iterator[Job[object]]:
+    """Those that share the transaction; the others are put aside."""
+    for job in jobs:
+        if job.apart:
+            apart.append(job)
+        else:
+            yield job
+
+
+def _commit(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
     coming = iter(jobs)
-    taken = [next(coming)]
+    first = next(coming, None)
+    if first is None:
+        return
+    taken = [first]
     try:
         connection.execute("BEGIN IMMEDIATE")
         kept = _run_in_savepoint(connection, taken[0])
@@ -134,7 +158,7 @@ def commit_together(connection: apsw.Connection, jobs: Iterable[Job[object]]) ->
     if not kept:
         # The last of them has failed for good, unless it was only too much together with the others.
         for job in (*(taken if len(taken) > 1 else ()), *coming):
-            commit_together(connection, (job,))
+            _commit(connection, (job,))
 
 
 def _run_in_savepoint(connection: apsw.Connection, job: Job[object]) -> bool:
@@ -176,12 +200,15 @@ def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
     try:
         # Absolute, so that no file name is taken for one of SQLite's special names.
         filename = ":memory:" if path is None else str(path.absolute())
+        if path is not None:
+            _keep_private(path)
         opened.append(apsw.Connection(filename, statementcachesize=_STATEMENT_CACHE))
         _prepare(opened[0], in_memory=path is None)
         for _ in range(0 if path is None else readers):
             flags = apsw.SQLITE_OPEN_READONLY
             opened.append(apsw.Connection(filename, flags=flags, statementcachesize=_STATEMENT_CACHE))
             opened[-1].set_busy_timeout(BUSY_TIMEOUT_MS)
+            distrust_schema(opened[-1])
     except (apsw.Error, AgentVMError) as error:
         for connection in opened:
             connection.close()
@@ -191,8 +218,16 @@ def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
     return tuple(opened)
 
 
+def _keep_private(path: Path) -> None:
+    """What SQLite puts beside a database gets the mode of the database."""
+    make_private(path)
+    for ending in COMPANIONS:
+        close_to_others(path.with_name(path.name + ending))
+
+
 def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    distrust_schema(connection)
     connection.pragma("foreign_keys", True)
     connection.transaction_mode = "IMMEDIATE"
     # Before anything is changed: a database from a newer AgentVM stays as it is.
@@ -200,6 +235,8 @@ def _prepare(connection: apsw.Connection, *, in_memory: bool) -> None:
     mode = connection.pragma("journal_mode", "wal") if connection.pragma("user_version") <= len(migrations) else None
     if mode not in (None, "memory" if in_memory else "wal"):
         raise StoreFailed(f"The database cannot use a write-ahead log here (journal mode {mode}): use a local disk")
+    # What is deleted is overwritten: rows in their pages, and pages that nothing uses any more.
+    connection.pragma("secure_delete", True)
     connection.pragma("synchronous", "full")
     # macOS acknowledges a plain fsync before the data is on the disk; elsewhere these do nothing.
     connection.pragma("fullfsync", True)

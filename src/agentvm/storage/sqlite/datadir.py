@@ -12,7 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentvm.errors import ConfigInvalid, DataDirInUse
+from agentvm.log import get_logger
 from agentvm.storage.sqlite.placing import finish_placing
+from agentvm.storage.sqlite.private import open_to_others
+
+logger = get_logger(__name__)
 
 LOCK_NAME = "agentvm.lock"
 DATABASE = "agentvm.db"
@@ -73,8 +77,10 @@ def _make_directory(path: Path) -> Path:
     except RuntimeError as error:
         raise ConfigInvalid(f"The data directory {path} cannot be resolved: {error}") from error
     try:
-        # Private: it holds everybody's conversations. One that exists keeps the mode its owner chose.
+        # Private: it holds everybody's conversations. One that exists keeps the mode its owner chose; its files are private.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if open_to_others(directory):
+            logger.warning("data_directory_open_to_others", path=str(directory), remedy=f"chmod 700 {directory}")
     except FileExistsError:
         raise ConfigInvalid(f"The data directory {directory} is a file. Choose a directory with --data-dir.") from None
     except OSError as error:

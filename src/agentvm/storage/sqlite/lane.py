@@ -27,7 +27,8 @@ import anyio
 import apsw
 import msgspec
 
-from agentvm.errors import AgentVMError, QueryTimeout, RecordUnreadable, StoreFailed
+from agentvm.errors import AgentVMError, RecordUnreadable, StoreFailed
+from agentvm.errors.bounds import QueryTimeout
 from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.sharing.fair_queue import FairQueue
@@ -51,15 +52,23 @@ ABOUT_SECONDS = 1.0
 class Job(Generic[T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
-    __slots__ = ("begun", "error", "future", "heavy", "result", "tenant_id", "work")
+    __slots__ = ("apart", "begun", "error", "future", "heavy", "result", "tenant_id", "work")
 
     def __init__(
-        self, work: Work[T], future: asyncio.Future[T], tenant_id: TenantId | None = None, *, heavy: bool = False
+        self,
+        work: Work[T],
+        future: asyncio.Future[T],
+        tenant_id: TenantId | None = None,
+        *,
+        heavy: bool = False,
+        apart: bool = False,
     ) -> None:
         self.work = work
         self.future = future
         self.tenant_id = tenant_id
         self.heavy = heavy
+        self.apart = apart
+        """Whether it runs outside of a transaction."""
         self.begun = 0.0
         self.result: T
         self.error: AgentVMError | None = None
@@ -161,12 +170,12 @@ class Lane:
         """Jobs that no thread has taken yet."""
         return len(self._light) + len(self._heavy)
 
-    async def submit(self, work: Work[T], tenant_id: TenantId | None, *, heavy: bool = False) -> T:
+    async def submit(self, work: Work[T], tenant_id: TenantId | None, *, heavy: bool = False, apart: bool = False) -> T:
         held = await self._room.acquire(tenant_id)
         if self._closed:
             held.release()
             raise StoreFailed("The database is closed")
-        job: Job[T] = Job(work, self._loop.create_future(), tenant_id, heavy=heavy)
+        job: Job[T] = Job(work, self._loop.create_future(), tenant_id, heavy=heavy, apart=apart)
         queue = self._heavy if heavy and self._reads else self._light
         with self._lock:
             queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue

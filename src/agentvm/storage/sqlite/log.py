@@ -8,13 +8,14 @@ from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message, decode_message
+from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
-from agentvm.storage.base import LogChunk, Recalled, SessionWrite
+from agentvm.storage.base import WHOLE, LogChunk, Reading, Recalled, SessionWrite
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session
+from agentvm.storage.sqlite.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session, read_turns
 from agentvm.storage.sqlite.session_write import prepare
-from agentvm.storage.sqlite.sessions.summaries import recall, store_summary
+from agentvm.storage.sqlite.sessions.summaries import read_turn, recall, refuse, store_summary
 
 LOG_RANGE = """
 SELECT min(first_seq), max(last_seq)
@@ -39,6 +40,7 @@ SELECT body
 FROM sessions JOIN all_messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
 """
+MESSAGE_SIZE = MESSAGE.replace("SELECT body", "SELECT length(body)")
 _SET_QUARANTINE = """
 UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 """
@@ -81,6 +83,18 @@ class SqliteLogStore:
 
         return await self._database.read(read)
 
+    async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """Stored bytes of those of the messages that are there."""
+
+        def read(connection: apsw.Connection) -> dict[str, int]:
+            return {
+                message_id: size
+                for message_id in message_ids
+                for (size,) in fetch(connection, MESSAGE_SIZE, (*self._scope, message_id))
+            }
+
+        return await self._database.read(read)
+
     async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
         """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
         tenant_id, container_id, session_id = self._scope
@@ -94,6 +108,11 @@ class SqliteLogStore:
             return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
 
         return await self._database.read(read)
+
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+        tenant_id, container_id, session_id = self._scope
+        return await self._database.read(lambda connection: read_turns(connection, (tenant_id, container_id), session_id))
 
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none."""
@@ -113,9 +132,17 @@ class SqliteLogStore:
 
         return await self._database.write(write)
 
-    async def recall(self) -> Recalled:
-        """Nothing for a session that is gone. Without a summary, all that was said and stands."""
-        return await self._database.read(lambda connection: recall(connection, self._scope))
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, what was said and stands, as much as `reading` allows."""
+        return await self._database.read(lambda connection: recall(connection, self._scope, reading))
+
+    async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+        """The messages of that turn alone, as many as have so many bytes, and whether some were left out."""
+        return await self._database.read(lambda connection: read_turn(connection, self._scope, turn, max_bytes))
+
+    async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+        """Notes what a provider does not take of the session."""
+        await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         """False, and nothing is stored, when something of it was taken back or dropped meanwhile, or another has come first."""

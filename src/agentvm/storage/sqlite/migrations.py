@@ -34,6 +34,38 @@ def migrate(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
             connection.pragma("user_version", number)
 
 
+def distrust_schema(connection: apsw.Connection) -> None:
+    """The file may be somebody else's work: its schema runs no code but SQLite's own, and nobody writes past its tables."""
+    connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+
+
+Schema = frozenset[tuple[str, str, str, str | None]]
+"""Type, name, table and text of everything in a schema."""
+
+_STATISTICS: Schema = frozenset(
+    {
+        ("table", "sqlite_stat1", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+        ("table", "sqlite_stat4", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
+    }
+)
+"""What `ANALYZE` and `PRAGMA optimize` add."""
+
+
+@cache
+def schema_at(version: int) -> Schema:
+    """What the migrations up to a version make."""
+    with closing(apsw.Connection(":memory:")) as connection:
+        migrate(connection, load_migrations()[:version])
+        return read_schema(connection)
+
+
+def read_schema(connection: apsw.Connection) -> Schema:
+    """The schema of a database, without SQLite's own statistics."""
+    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema")
+    return frozenset((kind, name, table, sql) for kind, name, table, sql in found) - _STATISTICS
+
+
 def create(connection: apsw.Connection, migrations: tuple[str, ...]) -> None:
     """The same for a new database in memory, sixty times as fast from the second on: it is copied.
 

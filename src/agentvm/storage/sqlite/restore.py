@@ -2,7 +2,8 @@
 
 A backup may be damaged, or be something else. It is unpacked into a folder of its own inside the data directory, so that
 putting it in place is a matter of renames; only names, sizes and digests that its manifest gives are taken, and the database
-must pass SQLite's own checks.
+must pass SQLite's own checks and have exactly the schema that the migrations make: a trigger more would be somebody's program
+in every server that is started on it. Where there is a server key, the backup must have been made under it.
 """
 
 import hashlib
@@ -31,10 +32,19 @@ from agentvm.storage.sqlite.backup import (
     silent,
 )
 from agentvm.storage.sqlite.datadir import DATABASE, LOCK_NAME, lock_data_dir
-from agentvm.storage.sqlite.migrations import load_migrations
+from agentvm.storage.sqlite.migrations import distrust_schema, load_migrations, read_schema, schema_at
 from agentvm.storage.sqlite.placing import REPLACED, STAGED, make_stage, place, sync_directory
 
 MAX_MANIFEST = 64 * 1024
+_FOREIGN = (
+    "It was made under another server key than the one here, or was changed since. If you know where it comes from and that "
+    "nobody could change it, give --trust"
+)
+_UNSEALED = (
+    "Nothing shows that it is unchanged: it was made where no server key was found. If you know where it comes from and that "
+    "nobody could change it, give --trust"
+)
+
 _OWN = (LOCK_NAME, STAGED)
 """What is in a data directory that nobody has used."""
 
@@ -50,18 +60,32 @@ class Restored:
     replaced: Path | None = None
     has_key: bool = True
     """Whether there is a server key now: with the backup, or from before."""
+    is_authentic: bool = False
+    """Whether it is known to be unchanged since a server with the same key made it."""
 
 
-def check_backup(path: Path, scratch: Path, progress: Progress = silent) -> Manifest:
+def check_backup(
+    path: Path, scratch: Path, progress: Progress = silent, *, seal_key: bytes | None = None, trust: bool = False
+) -> Manifest:
     """Verifies a backup as a restore would, in a folder that is there for it, and puts nothing in place."""
     try:
-        return _unpack(path, scratch, progress)
+        return _unpack(path, scratch, progress, seal_key, trust=trust)
     except (OSError, apsw.Error) as error:
         raise StoreFailed(f"The backup {path} cannot be unpacked: {error}") from error
 
 
-def restore_backup(path: Path, data_dir: Path, *, force: bool = False, progress: Progress = silent) -> Restored:
+def restore_backup(
+    path: Path,
+    data_dir: Path,
+    *,
+    force: bool = False,
+    seal_key: bytes | None = None,
+    trust: bool = False,
+    progress: Progress = silent,
+) -> Restored:
     """Puts the backup's files into the directory: all of them, or none. It takes a while: use a thread.
+
+    With `seal_key` one that was not made under this key is refused, unless its origin is trusted anyway.
 
     `BackupInvalid` says what is wrong with it, `Conflict` that the directory is not empty, `DataDirInUse` that a server runs
     there, `MigrationUnknown` that a newer AgentVM made it.
@@ -77,14 +101,15 @@ def restore_backup(path: Path, data_dir: Path, *, force: bool = False, progress:
         try:
             stage = make_stage(directory)
             try:
-                manifest = _unpack(path, stage, progress)
+                manifest = _unpack(path, stage, progress, seal_key, trust=trust)
                 sync_directory(stage)
                 replaced = place(directory)
             finally:
                 shutil.rmtree(stage, ignore_errors=True)
         except (OSError, apsw.Error) as error:
             raise StoreFailed(f"The backup {path} cannot be restored to {directory}: {error}") from error
-        return Restored(manifest, replaced, (directory / SERVER_KEY).exists())
+        authentic = seal_key is not None and manifest.is_sealed(seal_key)
+        return Restored(manifest, replaced, (directory / SERVER_KEY).exists(), authentic)
 
 
 def _used(directory: Path) -> str | None:
@@ -93,10 +118,12 @@ def _used(directory: Path) -> str | None:
     return next((name for name in names if name not in _OWN and not name.startswith(REPLACED)), None)
 
 
-def _unpack(path: Path, folder: Path, progress: Progress) -> Manifest:
+def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None, *, trust: bool) -> Manifest:
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive)
+            if seal_key is not None and not trust and not manifest.is_sealed(seal_key):
+                raise BackupInvalid(_FOREIGN if manifest.seal is not None else _UNSEALED)
             _check_room(folder, sum(part.size for part in manifest.parts))
             for part in manifest.parts:
                 _extract(archive, part, folder / part.name, progress)
@@ -159,6 +186,7 @@ def _check_database(path: Path, manifest: Manifest, progress: Progress) -> None:
     try:
         connection = apsw.Connection(str(path.absolute()), flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            distrust_schema(connection)
             version = int(connection.pragma("user_version"))
             if version != manifest.schema or version < 1:
                 raise BackupInvalid(f"Its database has schema version {version}, and its {MANIFEST} says {manifest.schema}")
@@ -167,12 +195,21 @@ def _check_database(path: Path, manifest: Manifest, progress: Progress) -> None:
                     f"The backup has schema version {version}, but this AgentVM knows only versions up to {known}. "
                     f"Restore it with AgentVM {shorten(manifest.agentvm)} or newer."
                 )
+            _check_schema(connection, version)
             _check_rows(connection)
         finally:
             connection.close()
     except apsw.Error as error:
         raise BackupInvalid(f"Its database is damaged: {error}") from None
     progress("checking", 1, 1)
+
+
+def _check_schema(connection: apsw.Connection, version: int) -> None:
+    found, known = read_schema(connection), schema_at(version)
+    for kind, name, *_ in sorted(found - known, key=repr):
+        raise BackupInvalid(f"Its database has been tampered with: the {kind} {shorten(name)!r} is not what AgentVM makes")
+    for kind, name, *_ in sorted(known - found, key=repr):
+        raise BackupInvalid(f"Its database has been tampered with: the {kind} {name!r} is missing")
 
 
 def _check_rows(connection: apsw.Connection) -> None:

@@ -34,12 +34,24 @@ SELECT image_id, container_id, session_id, name, description, definition_name, d
 FROM images JOIN snapshots USING (digest)
 WHERE tenant_id = ? AND container_id = ?
 """
+
+
+def is_living(table: str) -> str:
+    """The condition that the container of a row is not being erased."""
+    return f"""
+NOT EXISTS (
+    SELECT 1 FROM containers AS c
+    WHERE c.tenant_id = {table}.tenant_id AND c.container_id = {table}.container_id AND c.deleted_at IS NOT NULL
+)
+"""
+
+
 # It goes with its default session, and comes back with it. Whoever knows it by a session of it still finds it.
-IS_SHOWN = """
+IS_SHOWN = f"""
 EXISTS (
     SELECT 1 FROM sessions AS d
     WHERE d.tenant_id = images.tenant_id AND d.session_id = images.session_id AND d.deleted_at IS NULL
-)
+) AND {is_living("images")}
 """
 _DROP_SNAPSHOT = "DELETE FROM snapshots WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM images WHERE digest = ?1)"
 SESSION_COLUMNS = """
@@ -52,7 +64,9 @@ FROM sessions AS s
 WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
 """
 QUARANTINED = f"SELECT {SESSION_COLUMNS}, tenant_id FROM sessions AS s WHERE quarantine IS NOT NULL ORDER BY session_key"
-CONTAINER = "SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ?"
+CONTAINER = """
+SELECT container_id, created_at, updated_at FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+"""
 IMAGE = _IMAGES + "AND image_id = ?"
 IMAGES = f"{_IMAGES} AND {IS_SHOWN} ORDER BY created_at DESC, position DESC"
 SESSION = _SESSIONS + "AND session_id = ?"
@@ -73,7 +87,7 @@ WHERE turn_id = ? AND tenant_id = ? AND deleted_at IS NULL
 """
 UNFINISHED = """
 SELECT turn_id, container_id, image_id, session_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts,
-       user_id, tenant_id
+       user_id, alongside, tenant_id
 FROM turns JOIN sessions USING (session_key)
 WHERE outcome IS NULL
 ORDER BY position
@@ -84,6 +98,36 @@ FROM sessions JOIN messages USING (session_key)
 WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 ORDER BY position LIMIT ?
 """
+# One statement, so that both answers are of one state. It walks from the newest message back and looks at sizes only, which
+# SQLite knows without reading the bodies: the cost is that of the messages that are returned, however long the session is.
+RECENT_MESSAGES = """
+WITH RECURSIVE
+    home AS MATERIALIZED (SELECT session_key FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?),
+    newest AS MATERIALIZED (
+        SELECT max(position) AS position FROM messages WHERE session_key = (SELECT session_key FROM home)
+    ),
+    recent (position, total, number) AS (
+        SELECT position, length(body), 1 FROM messages
+        WHERE position = (SELECT position FROM newest) AND length(body) <= ?
+        UNION ALL
+        SELECT older.position, recent.total + length(older.body), recent.number + 1
+        FROM recent CROSS JOIN messages AS older ON older.position = (
+            SELECT max(position) FROM messages
+            WHERE session_key = (SELECT session_key FROM home) AND position < recent.position
+        )
+        WHERE recent.total + length(older.body) <= ? AND recent.number < ?
+    )
+SELECT position, body, NULL FROM recent JOIN messages USING (position)
+UNION ALL
+SELECT 0, NULL, EXISTS (
+    SELECT 1 FROM messages
+    WHERE session_key = (SELECT session_key FROM home)
+    AND position < coalesce((SELECT min(position) FROM recent), (SELECT position + 1 FROM newest))
+)
+ORDER BY position
+"""
+
+_ANYTHING = 2**62
 
 
 def encode_build(image: Image) -> tuple[bytes, bytes | None, bytes | None]:
@@ -133,12 +177,23 @@ def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId, 
     return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id, limit)))
 
 
+def read_recent_messages(
+    connection: apsw.Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
+) -> tuple[tuple[Message, ...], bool]:
+    bounds = (max_bytes if strict else _ANYTHING, max_bytes, _ANYTHING if limit is None else limit)
+    (_, _, truncated), *found = fetch(connection, RECENT_MESSAGES, (*key, session_id, *bounds))
+    return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
+
+
 def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
     return tuple(decode_turn(row) for row in fetch(connection, TURNS, (*key, session_id)))
 
 
 def read_unfinished(connection: apsw.Connection) -> tuple[tuple[TenantId, Turn], ...]:
-    return tuple((TenantId(row[-1]), decode_turn(row[:-1])) for row in fetch(connection, UNFINISHED, ()))
+    return tuple(
+        (TenantId(tenant_id), msgspec.structs.replace(decode_turn(tuple(row)), alongside=alongside))
+        for *row, alongside, tenant_id in fetch(connection, UNFINISHED, ())
+    )
 
 
 def decode_turn(row: tuple[Any, ...]) -> Turn:

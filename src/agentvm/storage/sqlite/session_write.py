@@ -8,8 +8,10 @@ import apsw
 from agentvm.errors import SessionNotFound
 from agentvm.model.attachment import references
 from agentvm.model.message import Message, UserMessage, encode_message
+from agentvm.model.turn import Turn
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sqlite import rows
+from agentvm.storage.sqlite.accounts.asked import ask
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.attachments import link
 from agentvm.storage.sqlite.sessions.index import COUNTED, Entry, entry_of, index, words_of
@@ -19,6 +21,7 @@ _TOUCH_SESSION = """
 UPDATE sessions SET updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
 RETURNING session_key, image_id, deleted_at IS NOT NULL
 """
+_SESSION = "SELECT 1 FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
 # What was said last is the latest that is stored, also when the clock was set back.
 _SAID = """
 UPDATE sessions
@@ -34,11 +37,12 @@ ON CONFLICT (session_key, message_id) DO NOTHING
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """
-INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns (session_key, turn_id, message_id, accepted_at, outcome, usage, ended_at, client_key, attempts, user_id,
+                   alongside)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_key, turn_id) DO UPDATE
 SET outcome = excluded.outcome, usage = excluded.usage, ended_at = excluded.ended_at,
-    attempts = max(attempts, excluded.attempts)
+    attempts = max(attempts, excluded.attempts), alongside = coalesce(excluded.alongside, alongside)
 WHERE outcome IS NULL
 """
 _ADD_CHUNK = "INSERT INTO log (session_key, first_seq, last_seq, made_at, body) VALUES (?, ?, ?, ?, ?)"
@@ -66,6 +70,21 @@ def cut(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [*pieces, tuple(some)] if some else pieces
 
 
+def _turn_row(turn: Turn) -> tuple[object, ...]:
+    return (
+        turn.turn_id,
+        turn.message_id,
+        turn.accepted_at,
+        turn.outcome,
+        rows.encode_usage(turn.usage),
+        turn.ended_at,
+        turn.client_key,
+        turn.attempts,
+        turn.user_id,
+        turn.alongside,
+    )
+
+
 def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
@@ -75,24 +94,14 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     In a session that is deleted turns that run are ended, and none begins: nobody would see it, and somebody would pay for it.
     """
     bodies = [_added(message, words) for message in write.messages]
-    turns = [
-        (
-            turn.turn_id,
-            turn.message_id,
-            turn.accepted_at,
-            turn.outcome,
-            rows.encode_usage(turn.usage),
-            turn.ended_at,
-            turn.client_key,
-            turn.attempts,
-            turn.user_id,
-        )
-        for turn in write.turns
-    ]
+    turns = [_turn_row(turn) for turn in write.turns]
     scope = (write.tenant_id, write.container_id)
     chunk = write.chunk
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
-    bill = enter(write.tenant_id, write.ledger)
+    bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
+
+    if (write.asked or write.answered) and not (bodies or turns or chunk or write.ledger or write.rewind):
+        return _asking(write, ask_for, bill)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
@@ -110,6 +119,22 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         bill(connection)
+        ask_for(connection)
+
+    return work
+
+
+def _asking(
+    write: SessionWrite, ask_for: Callable[[apsw.Connection], None], bill: Callable[[apsw.Connection], int]
+) -> Callable[[apsw.Connection], None]:
+    """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
+    session = (write.tenant_id, write.container_id, write.session_id)
+
+    def work(connection: apsw.Connection) -> None:
+        if not rows.fetch(connection, _SESSION, session):
+            raise SessionNotFound(write.session_id)
+        bill(connection)
+        ask_for(connection)
 
     return work
 

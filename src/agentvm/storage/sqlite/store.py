@@ -9,12 +9,15 @@ import apsw
 from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
 from agentvm.storage.sqlite.accounts import SqliteAccounts
+from agentvm.storage.sqlite.accounts.asked import read_left
 from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
 from agentvm.storage.sqlite.accounts.ledger import enter
 from agentvm.storage.sqlite.arriving import drop_left
@@ -23,9 +26,11 @@ from agentvm.storage.sqlite.carry import SqliteCarrier
 from agentvm.storage.sqlite.container import SqliteContainerStore
 from agentvm.storage.sqlite.database import DEFAULT_CAPACITY, DEFAULT_READERS, Database, open_database
 from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
+from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sqlite.erasing.rows import pass_journal
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
-from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, read_quarantined, read_unfinished
+from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sqlite.session_write import prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
@@ -50,6 +55,9 @@ WHERE position IN (
     WHERE total > ?
 ) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
 """
+_ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
+_ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
+_EVERY_ENTRY = 2**62
 _TRIM_READERS = "DELETE FROM readers WHERE saved_at < ?"
 
 _FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
@@ -60,6 +68,16 @@ SELECT tenant_id, ?1, session_key,
 FROM sessions
 WHERE tenant_id = ?4 AND session_id = ?5
 """
+# The names of readers are their own choice; who came back to a session last stays.
+_DROP_READERS = """
+DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
+    SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT -1 OFFSET ?
+)
+"""
+READERS_MAX = 1_000
+"""Of one session whose places are remembered."""
+
 _PLACES = """
 SELECT session_id, seq, saved_at
 FROM readers JOIN sessions USING (session_key)
@@ -87,7 +105,7 @@ class SqliteTenantStore:
     async def list_containers(self) -> tuple[ContainerId, ...]:
         def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
             rows = connection.execute(
-                "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY created_at, position",
+                "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
                 (self._tenant_id,),
             )
             return tuple(ContainerId(container_id) for (container_id,) in rows)
@@ -99,7 +117,7 @@ class SqliteTenantStore:
 
         def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
             rows = connection.execute(
-                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ?"
+                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
                 " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
                 (self._tenant_id, created_at, position, limit + 1),
             ).fetchall()
@@ -115,7 +133,9 @@ class SqliteTenantStore:
 
     async def find_session(self, session_id: SessionId) -> ContainerId | None:
         return await self._find(
-            "SELECT container_id FROM sessions WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL", session_id
+            "SELECT container_id FROM sessions "
+            f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}",
+            session_id,
         )
 
     def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
@@ -139,6 +159,8 @@ class SqliteTenantStore:
         def work(connection: apsw.Connection) -> None:
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
             connection.executemany(_SAVE_PLACE, rows)
+            for *_, tenant_id, session_id in rows:
+                connection.execute(_DROP_READERS, (tenant_id, session_id, READERS_MAX))
 
         await self._database.write(work)
 
@@ -165,6 +187,7 @@ class SqliteStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.directory: Directory = SqliteDirectory(database)
+        self.erasing: Erasing = SqliteErasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
@@ -189,7 +212,9 @@ class SqliteStore:
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        prepared = [(write.session_id, prepare(write), enter(write.tenant_id, write.ledger)) for write in writes]
+        prepared = [
+            (write.session_id, prepare(write), enter(write.tenant_id, write.ledger, write.answered)) for write in writes
+        ]
 
         def work(connection: apsw.Connection) -> Committed:
             gone: set[SessionId] = set()
@@ -211,6 +236,7 @@ class SqliteStore:
                 raise WritesRefused(frozenset(refused))
             if forget:
                 connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
+                pass_journal(connection, forget)
             if entry is None:
                 return Committed(0, frozenset(gone))
             connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
@@ -225,16 +251,18 @@ class SqliteStore:
 
         await self._database.write(work)
 
-    async def read_journal(self) -> tuple[tuple[int, bytes], ...]:
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
         def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:
-            return tuple(
-                (entry, body) for entry, body in fetch(connection, "SELECT entry, body FROM journal ORDER BY entry", ())
-            )
+            last = _last_entry(connection, after, max_bytes)
+            return tuple((entry, body) for entry, body in fetch(connection, _ENTRIES, (after, last)))
 
         return await self._database.read(read)
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
         return await self._database.read(read_unfinished)
+
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        return await self._database.read(read_left)
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
         return await self._database.read(read_quarantined)
@@ -278,6 +306,18 @@ async def open_store(
     async with open_database(path, readers=readers, capacity=capacity) as database:
         await drop_left(database)
         yield SqliteStore(database)
+
+
+def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) -> int:
+    if max_bytes is None:
+        return _EVERY_ENTRY
+    last, total = after, 0
+    for entry, size in fetch(connection, _ENTRY_SIZES, (after,)):
+        total += size
+        if last != after and total > max_bytes:
+            break
+        last = entry
+    return last
 
 
 def _place(cursor: str) -> tuple[int, int]:

@@ -166,7 +166,8 @@ async def check_a_deleted_user_can_do_nothing_more(store: Store) -> None:
     assert await ours.users.delete(ALICE, now=10) is False
     assert await ours.users.get(ALICE) is None
     assert await ours.users.bind(ALICE, HOME) is False
-    assert [each.revoked_at for each in await ours.keys.list()] == [None, None, 9]
+    assert [each.key_id for each in await ours.keys.list()] == ["tenant's", f"key of {BOB}"]
+    assert await store.directory.find_key(KeyId(f"key of {ALICE}")) is None
     assert [each.user_id for each in await ours.quotas.list()] == [BOB]
     assert await raises(NotFound, ours.keys.add(key("new", user_id=ALICE), b"d"))
     # The same id again starts without what the first one had.
@@ -240,14 +241,15 @@ async def check_storage_is_what_all_that_is_said_and_images_take(store: Store) -
     home = await settle(store, image(), image("img_2"))
     await settle(store, container="second")
     await settle(store, image(), tenant=RIVAL)
-    snapshot = await theirs.storage_bytes()
-    assert await ours.storage_bytes() == snapshot > 0
+    snapshot, ours_before = await theirs.storage_bytes(), await ours.storage_bytes()
+    # A snapshot that two images share counts once, and each image by itself.
+    assert ours_before > snapshot > 0
     assert (await ours.count_containers(), await theirs.count_containers()) == (2, 1)
     await store.commit([write(text="m1")])
     with_message = await ours.storage_bytes()
     await store.commit([write(log=chunk(1, 3))])
     await home.log(SESSION).record(messages=[message("m2", "x" * 1000)], now=2)
-    assert with_message > snapshot
+    assert with_message > ours_before
     assert await ours.storage_bytes() > with_message + len(chunk(1, 3).body) + 1000
     assert await theirs.storage_bytes() == snapshot
     before = await ours.storage_bytes()
@@ -259,7 +261,7 @@ async def check_storage_is_what_all_that_is_said_and_images_take(store: Store) -
     assert await home.log(SESSION).add_summary(summary("s1", covered), covered, recalled)
     assert await ours.storage_bytes() > before + 30
     await home.delete_image(IMAGE)
-    assert await ours.storage_bytes() == snapshot
+    assert await ours.storage_bytes() < ours_before
 
 
 async def check_a_secret_is_kept_as_it_was_sealed(store: Store) -> None:

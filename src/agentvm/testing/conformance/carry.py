@@ -130,7 +130,7 @@ async def check_continues(store: Store) -> None:
 
     await carrier.add(load, 8)
     assert await home.list_messages(SESSION) == (*EVERY_KIND, new)
-    assert [one.turn_id for one in await home.list_turns(SESSION)] == ["turn_1", "turn_2"]
+    assert [one.turn_id for one in await home.log(SESSION).list_turns()] == ["turn_1", "turn_2"]
     assert await home.list_messages(fresh.session_id) == (new,)
     assert await home.get_image(image().image_id) == image()
     found = await store.tenant(OURS).sessions((HOME,)).get(SESSION)

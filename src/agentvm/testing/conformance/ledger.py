@@ -141,7 +141,7 @@ async def check_a_turn_keeps_who_sent_it(store: Store) -> None:
     assert await store.list_unfinished() == ((ACME, begun), (ACME, turn("t2", at=2)))
     assert await home.log(SESSION).find_turn("key") == begun
     await home.log(SESSION).record(turns=[turn("t1", outcome="failed", ended=5)], now=5)
-    assert [each.user_id for each in await home.list_turns(SESSION)] == ["u_alice", None]
+    assert [each.user_id for each in await home.log(SESSION).list_turns()] == ["u_alice", None]
 
 
 async def check_the_ledger_is_read_page_by_page(store: Store) -> None:

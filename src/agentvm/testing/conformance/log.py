@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from msgspec import structs
 
 from agentvm.errors import SessionNotFound, StoreFailed
-from agentvm.model.ids import SessionId
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.model.ids import MessageId, RewindId, SessionId, TurnId
+from agentvm.model.message import encode_message
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 
@@ -138,6 +139,65 @@ async def check_messages_of_a_log_are_found_by_their_ids(store: Store) -> None:
     assert found == (message("m1"),)
 
 
+async def check_recent_messages_stop_at_the_byte_budget(store: Store) -> None:
+    home = await settle(store, image(), image("other"))
+    assert await home.list_recent_messages(SESSION, 1_000_000) == ((), False)
+    texts = [message(f"m{number}", "x" * 10_000) for number in range(10)]
+    await home.log(SESSION).record(messages=texts, now=2)
+    await home.log(SessionId("other-default")).record(messages=[message("m1", "not asked for")], now=2)
+    assert await home.list_recent_messages(SESSION, 1_000_000) == (tuple(texts), False)
+    assert await home.list_recent_messages(SESSION, 35_000) == (tuple(texts[-3:]), True)
+    # The newest is returned whatever its size; a budget of nothing would otherwise show an empty conversation.
+    assert await home.list_recent_messages(SESSION, 0) == ((texts[-1],), True)
+    await home.log(SESSION).record(messages=[message("large", "x" * 50_000), message("small")], now=3)
+    assert await home.list_recent_messages(SESSION, 35_000) == ((message("small"),), True)
+    assert await home.list_recent_messages(SESSION, 0, strict=True) == ((), True)
+    few, truncated = await home.list_recent_messages(SESSION, 1_000_000, limit=3)
+    assert ([one.id for one in few], truncated) == (["m9", "large", "small"], True)
+    assert await home.list_recent_messages(SESSION, 1_000_000, strict=True) == (await home.list_messages(SESSION), False)
+    assert await home.list_recent_messages(SessionId("gone"), 1_000, strict=True) == ((), False)
+
+
+async def check_recent_messages_leave_out_those_taken_back(store: Store) -> None:
+    home = await settle(store, image())
+    await home.log(SESSION).record(messages=[message("m1"), message("m2"), message("m3")], now=2)
+    taken = Rewinding(rewind_id=RewindId("r1"), message_ids=[MessageId("m2"), MessageId("m3")], at=3)
+    await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=3, rewind=taken)])
+    assert await home.list_recent_messages(SESSION, 1_000_000) == ((message("m1"),), False)
+
+
+async def check_the_journal_is_read_page_by_page(store: Store) -> None:
+    entries = [(await store.commit([], entry=body)).entry for body in (b"1" * 100, b"2" * 100, b"3" * 100)]
+    found = await store.read_journal(0, 200)
+    assert [entry for entry, _ in found] == entries[:2]
+    # At least one, however large it is: whoever reads on must get on.
+    assert [entry for entry, _ in await store.read_journal(entries[0], 10)] == entries[1:2]
+    assert await store.read_journal(entries[-1], 10) == ()
+
+
+async def check_the_messages_of_one_turn_are_found(store: Store) -> None:
+    home = await settle(store, image())
+    texts = [("m0", "t0"), ("m1", "t1"), ("m2", "t2"), ("m3", "t1"), ("m4", "t2")]
+    said = [structs.replace(message(name, "x" * 1_000), turn_id=TurnId(of)) for name, of in texts]
+    log = home.log(SESSION)
+    await log.record(messages=said, turns=[turn("t1")], now=2)
+    assert await log.list_turn_messages(turn("t1"), 10**6) == ((said[1], said[3]), False)
+    found, truncated = await log.list_turn_messages(turn("t1"), 1_500)
+    assert (found, truncated) == ((said[1],), True)
+    assert await log.list_turn_messages(turn("t1"), 10) == ((), True)
+    assert await log.list_turn_messages(structs.replace(turn("t9"), message_id=MessageId("gone")), 10**6) == ((), False)
+    assert await log.message_sizes(["m1", "gone"]) == {"m1": len(encode_message(said[1]))}
+
+
+async def check_how_many_turns_were_begun_together_is_kept_until_the_turn_has_ended(store: Store) -> None:
+    home = await settle(store, image())
+    log = home.log(SESSION)
+    await log.record(turns=[turn("t1")], now=2)
+    await log.record(turns=[structs.replace(turn("t1"), attempts=3, alongside=4)], now=3)
+    await log.record(turns=[structs.replace(turn("t1"), attempts=3)], now=4)
+    assert await store.list_unfinished() == ((ACME, structs.replace(turn("t1"), attempts=3, alongside=4)),)
+
+
 async def check_turns_without_an_end_are_listed_in_the_order_they_were_accepted(store: Store) -> None:
     home = await settle(store, image())
     begun = [structs.replace(turn(name, at=at), client_key=f"key {name}") for name, at in (("t2", 9), ("t1", 5))]
@@ -160,5 +220,10 @@ CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_the_journal_keeps_what_is_not_forgotten,
     check_a_probe_leaves_no_trace,
     check_messages_of_a_log_are_found_by_their_ids,
+    check_recent_messages_stop_at_the_byte_budget,
+    check_recent_messages_leave_out_those_taken_back,
+    check_the_journal_is_read_page_by_page,
+    check_the_messages_of_one_turn_are_found,
+    check_how_many_turns_were_begun_together_is_kept_until_the_turn_has_ended,
     check_turns_without_an_end_are_listed_in_the_order_they_were_accepted,
 )

@@ -16,6 +16,7 @@ from agentvm.model.resource import SYSTEM_TENANT, Locked, VersionId, digest_of
 from agentvm.storage.base import Store
 from agentvm.storage.resources import Changes, History
 from agentvm.testing.conformance.accounts import tenant
+from agentvm.testing.conformance.erasing import erase
 from agentvm.testing.conformance.records import HOME, IMAGE, default_session, image
 from agentvm.testing.conformance.resources import MISSING, found, on, publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME, RIVAL, failure, raises, settle
@@ -257,18 +258,19 @@ async def check_resources_go_with_their_tenant(store: Store) -> None:
     mine = publication("mine", of=RIVAL, dependencies=[on(version_id("shown"))])
     await put(store, mine, tenant=RIVAL)
     await store.resources(ACME).change(resource_id("hidden"), PRIVATE, now=2)
-    error = await failure(Conflict, store.directory.delete_tenant(ACME, now=3))
-    assert error.details == {"resources": ["resource://prompts/shop/shown"]}
-    assert await store.directory.get_tenant(ACME) is not None
-    assert await store.resources(ACME).count() == 4
-    await store.resources(RIVAL).delete(mine.resource_id, force=False, now=4)
+    weighed = await store.erasing.weigh(ACME)
+    assert weighed is not None
+    assert (weighed.resources, weighed.kept_resources) == (4, 2)
     assert await store.directory.delete_tenant(ACME, now=5) is True
+    await erase(store)
     assert (await store.resources(ACME).count(), await found(store)) == (0, [])
     theirs = store.resources(RIVAL)
     assert await found(store, RIVAL, scope="public") == []
     for name in ("shown", "kept", "user"):
         assert await store.resources(ACME).closure(version_id(name), limit=9) == {}
-    assert len(await theirs.closure(version_id("hidden"), limit=9)) == 1
+    # What others are locked to stays for them.
+    for name in ("hidden", "shown"):
+        assert len(await theirs.closure(version_id(name), limit=9)) == 1
     assert await theirs.find_locked("prompts", "hidden", "shop", publication("hidden").digest) == version_id("hidden")
     assert await raises(NotFound, put(store, publication("late")))
 

@@ -146,7 +146,7 @@ async def check_a_default_session_is_emptied(store: Store) -> None:
     assert cleared is not None
     assert (cleared.title, cleared.preview, cleared.last_message_at) == (None, None, None)
     assert await left(store, SESSION) == []
-    assert await home.list_turns(SESSION) == ()
+    assert await home.log(SESSION).list_turns() == ()
     assert [draft.text for draft in await drafts.list(SESSION) or ()] == ["of today"]
     assert await home.log(SESSION).range() == (3, 2), "numbers are not given out again"
     assert await going(kept, cut(100)) == []
@@ -184,7 +184,7 @@ async def check_turns_go_whole_and_the_session_goes_on(store: Store) -> None:
     dropped = await kept.drop_turns(place(SESSION), old)
     assert (dropped.messages, dropped.bytes) == (4, sum(turn.weight.bytes for turn in old))
     assert await left(store, SESSION) == ["t2-u", "t2-a"]
-    assert [turn.turn_id for turn in await home.list_turns(SESSION)] == ["t2"]
+    assert [turn.turn_id for turn in await home.log(SESSION).list_turns()] == ["t2"]
     listed = await mine.get(SESSION, ANN)
     assert listed is not None
     assert (listed.unread, listed.session.preview, listed.session.last_message_at) == (1, "answer t2", 31)

@@ -249,6 +249,36 @@ async def check_messages_are_read_by_page_from_either_end(store: Store) -> None:
     assert await raises(InvalidInput, sessions.messages(SESSION, MessageQuery(cursor="?")))
 
 
+async def check_a_page_ends_before_it_is_too_large(store: Store) -> None:
+    home = await settle(store, image())
+    told = [said(f"m{number}", "x" * 10_000, number) for number in range(5)]
+    await home.log(SESSION).record(messages=told, now=9)
+    sessions = mine(store)
+    for order, expected in (("oldest", told), ("newest", told[::-1])):
+        found: list[int] = []
+        cursor = None
+        while True:
+            wanted = MessageQuery(order=order, cursor=cursor, max_bytes=25_000)  # type: ignore[arg-type]
+            page = await sessions.messages(SESSION, wanted)
+            assert page is not None
+            assert list(page.messages) == expected[sum(found) :][: len(page.messages)]
+            found.append(len(page.messages))
+            assert page.cut == (page.next is not None)
+            if (cursor := page.next) is None:
+                break
+        assert found == [2, 2, 1]
+    alone = await sessions.messages(SESSION, MessageQuery(max_bytes=1))
+    nothing = await sessions.messages(SESSION, MessageQuery(max_bytes=1, strict=True))
+    assert alone is not None
+    assert nothing is not None
+    assert (list(alone.messages), alone.cut) == (told[:1], True)
+    assert (nothing.messages, nothing.cut, nothing.next) == ((), True, None)
+    around = await sessions.messages(SESSION, MessageQuery(around=MessageId("m2"), max_bytes=25_000))
+    assert around is not None
+    assert (list(around.messages), around.cut) == (told[1:3], True)
+    assert None not in (around.next, around.previous)
+
+
 async def check_a_message_is_shown_among_those_around_it(store: Store) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[said(f"m{number}", "x", number) for number in range(9)], now=9)

@@ -59,7 +59,7 @@ async def check_nothing_is_there_before_it_is_made(store: Store) -> None:
     assert await home.list_sessions(IMAGE) == ()
     assert await home.set_title(SESSION, "t", now=2) is None
     assert await home.list_messages(SESSION) == ()
-    assert await home.list_turns(SESSION) == ()
+    assert await home.log(SESSION).list_turns() == ()
 
 
 async def check_creating_a_container_twice_keeps_the_first(store: Store) -> None:
@@ -131,7 +131,7 @@ async def check_tenants_never_mix(store: Store) -> None:
     await ours.update_image(IMAGE, name="renamed", description=None, now=4)
     assert await ours.list_messages(SESSION) == (message("m1", "ours"),)
     assert await theirs.list_messages(SESSION) == (message("m1", "theirs"),)
-    assert await ours.list_turns(SESSION) == (turn("t1"),)
+    assert await ours.log(SESSION).list_turns() == (turn("t1"),)
     assert await store.tenant(ACME).find_turn(TurnId("t1")) == turn("t1")
     assert await store.tenant(ACME).find_turn(TurnId("gone")) is None
     assert await store.tenant(RIVAL).find_turn(TurnId("t1")) == turn("t1", outcome="failed", ended=9)
@@ -236,11 +236,11 @@ async def check_a_turn_ends_once(store: Store) -> None:
     home = await settle(store, image())
     usage = Usage(input_tokens=1, output_tokens=2, cache_read_tokens=3)
     await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t2", at=2), turn("t1", at=1)], now=2)
-    assert await home.list_turns(SESSION) == (turn("t1", at=1), turn("t2", at=2))
+    assert await home.log(SESSION).list_turns() == (turn("t1", at=1), turn("t2", at=2))
     ended = turn("t1", at=1, outcome="completed", usage=usage, ended=5)
     await home.log(SESSION).record(turns=[ended], now=5)
     await home.log(SESSION).record(turns=[turn("t1", at=1), turn("t1", at=1, outcome="failed", ended=6)], now=6)
-    assert await home.list_turns(SESSION) == (ended, turn("t2", at=2))
+    assert await home.log(SESSION).list_turns() == (ended, turn("t2", at=2))
 
 
 async def check_a_session_that_is_gone_takes_nothing(store: Store) -> None:
@@ -248,7 +248,7 @@ async def check_a_session_that_is_gone_takes_nothing(store: Store) -> None:
     await home.delete_image(IMAGE)
     assert await raises(SessionNotFound, home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2))
     assert await home.list_messages(SESSION) == ()
-    assert await home.list_turns(SESSION) == ()
+    assert await home.log(SESSION).list_turns() == ()
 
 
 async def check_deleting_an_image_removes_everything_of_it(store: Store) -> None:
@@ -263,12 +263,12 @@ async def check_deleting_an_image_removes_everything_of_it(store: Store) -> None
         assert await store.tenant(ACME).find_session(gone) is None
         assert await home.get_session(gone) is None
     assert len(await home.list_messages(SessionId("other-default"))) == 1
-    assert len(await home.list_turns(SessionId("other-default"))) == 1
+    assert len(await home.log(SessionId("other-default")).list_turns()) == 1
     # The same ids again start empty: nothing was left behind.
     await home.add_image(image(), default_session(image()))
     assert await home.list_sessions(IMAGE) == (default_session(image()),)
     assert await home.list_messages(SESSION) == ()
-    assert await home.list_turns(SESSION) == ()
+    assert await home.log(SESSION).list_turns() == ()
 
 
 async def check_a_shared_snapshot_outlives_all_but_its_last_image(store: Store) -> None:

@@ -5,11 +5,14 @@ To be run like the checks of `agentvm.testing.conformance.store`.
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec import structs
+
 from agentvm.model.exchange import Extent, extent
 from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId, UserId
-from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
+from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage, encode_message
+from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import ContainerStore, LogStore, Recalled, Rewinding, SessionWrite, Store
+from agentvm.storage.base import ContainerStore, LogStore, Reading, Recalled, Rewinding, SessionWrite, Store
 from agentvm.storage.retention import Place
 from agentvm.testing.conformance.records import HOME, SESSION, image, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -86,6 +89,54 @@ async def check_without_a_summary_all_is_recalled(store: Store) -> None:
     gone = store.tenant(ACME).container(HOME).log(SessionId("gone"))
     assert await gone.recall() == Recalled()
     assert await listed(store, SessionId("gone")) is None
+
+
+async def check_no_more_is_recalled_than_is_allowed(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3, 4))
+    size = max(len(encode_message(message)) for message in exchanges(1, 2, 3, 4))
+
+    async def ids(reading: Reading) -> tuple[list[str], bool]:
+        recalled = await log.recall(reading)
+        return [message.id for message in recalled.messages], recalled.truncated
+
+    assert await ids(Reading(max_bytes=8 * size)) == (["q1", "a1", "q2", "a2", "q3", "a3", "q4", "a4"], False)
+    assert await ids(Reading(max_bytes=3 * size)) == (["a3", "q4", "a4"], True)
+    assert await ids(Reading(max_bytes=3 * size, newest=False)) == (["q1", "a1", "q2"], True)
+    assert await ids(Reading(max_bytes=10)) == ([], True)
+    # What a turn has done about a message is there whole, if there is room for that.
+    assert await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=4 * size)) == (
+        ["q3", "a3", "q4", "a4"],
+        True,
+    )
+    assert await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=2 * size)) == (["q4", "a4"], True)
+    # What waits behind it is nothing to it, however large it is.
+    open_turns = [structs.replace(turn(f"t{number}"), message_id=MessageId(f"q{number}")) for number in (2, 3, 4)]
+    await log.record(turns=open_turns, now=3)
+    found, truncated = await ids(Reading(max_bytes=size, current=MessageId("q3"), current_bytes=3 * size))
+    assert (found, truncated) == (["q3", "a3", "a4"], True)
+    # One before it that has no end, because the disk refused it, was said all the same.
+    found, _ = await ids(Reading(max_bytes=8 * size, current=MessageId("q3")))
+    assert found == ["q1", "a1", "q2", "a2", "q3", "a3", "a4"]
+
+
+async def check_a_recall_without_summaries_has_what_they_cover(store: Store) -> None:
+    log = await filled(store, exchanges(1, 2, 3))
+    assert await sum_up(log, "s1", 2)
+    recalled = await log.recall(Reading(max_bytes=10**6, summary=False))
+    assert (recalled.summary, list(recalled.messages)) == (None, exchanges(1, 2, 3))
+    recalled = await log.recall(Reading(max_bytes=10))
+    assert (recalled.summary is not None, recalled.messages, recalled.truncated) == (True, (), True)
+
+
+async def check_what_a_provider_refuses_is_noted_once_and_of_one_session(store: Store) -> None:
+    log = await filled(store, exchanges(1))
+    parts = (RefusedPart(MessageId("q1"), 0), RefusedPart(MessageId("q1"), 3), RefusedPart(MessageId("a1")))
+    await log.add_refused(parts, "echo", 3)
+    await log.add_refused(parts[:1], "other", 4)
+    assert (await log.recall()).refused == frozenset(parts)
+    theirs = store.tenant(RIVAL).container(HOME).log(SESSION)
+    await theirs.add_refused(parts, "echo", 3)
+    assert await theirs.recall() == Recalled()
 
 
 async def check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover(store: Store) -> None:

@@ -77,7 +77,7 @@ async def test_it_is_kept_and_read_by_the_name_of_its_rewind() -> None:
         with pytest.raises(NotFound):
             await mine(store).messages(SESSION, MessageQuery(rewind=RewindId("r9")))
         assert await mine(store).rewinds(SessionId("gone")) is None
-        assert await mine(store).history(SESSION, MessageId("gone")) is None
+        assert await mine(store).history(SESSION, MessageId("gone"), 10**9) is None
 
 
 async def test_a_rewind_of_another_session_is_not_there() -> None:
@@ -123,7 +123,7 @@ def test_a_history_as_it_stood_is_what_a_model_remembers(acts: Sequence[int]) ->
                     now = now[: -len(gone)]
                 assert await standing(store) == now
             for message_id, before in [*stood.items(), *((one, now) for one in now)]:
-                history = await mine(store).history(SESSION, MessageId(message_id))
+                history = await mine(store).history(SESSION, MessageId(message_id), 10**9)
                 assert [one.id for one in history or ()] == before
             assert sorted(await found(store, "x")) == sorted(one for one in now if one.startswith("m"))
 
@@ -138,5 +138,5 @@ async def test_a_history_as_it_stood_has_nothing_that_was_said_since_what_came_a
         await commit(store, rewind=rewinding("r2", "a1", at=20))
         assert (await store.tenant(ACME).retention().drop_rewound(Place(HOME, SESSION), 10)).messages == 2
         await commit(store, answered("new", "e"))
-        stood = await mine(store).history(SESSION, MessageId("a1"))
+        stood = await mine(store).history(SESSION, MessageId("a1"), 10**9)
         assert [one.id for one in stood or ()] == ["u1", "a1"]

@@ -4,7 +4,8 @@ Every statement carries the tenant of its scope; a tenant id inside a record is 
 """
 
 from agentvm.model.ids import TenantId
-from agentvm.storage.accounts import AuditStore, KeyStore, LedgerStore, QuotaStore, SecretStore, UserStore
+from agentvm.storage.accounts import AskedStore, AuditStore, KeyStore, LedgerStore, QuotaStore, SecretStore, UserStore
+from agentvm.storage.sqlite.accounts.asked import SqliteAskedStore
 from agentvm.storage.sqlite.accounts.audit import SqliteAuditStore
 from agentvm.storage.sqlite.accounts.keys import SqliteKeyStore
 from agentvm.storage.sqlite.accounts.ledger import SqliteLedgerStore
@@ -24,3 +25,4 @@ class SqliteAccounts:
         self.secrets: SecretStore = SqliteSecretStore(database, tenant_id)
         self.audit: AuditStore = SqliteAuditStore(database, tenant_id)
         self.ledger: LedgerStore = SqliteLedgerStore(database, tenant_id)
+        self.asked: AskedStore = SqliteAskedStore(database, tenant_id)

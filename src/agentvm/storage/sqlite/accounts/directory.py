@@ -10,7 +10,9 @@ from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
 from agentvm.storage.sqlite.accounts.keys import FIND_KEY, decode_key
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.resources.delete import retire
+from agentvm.storage.sqlite.erasing.begin import begin_tenant
+from agentvm.storage.sqlite.erasing.rows import drop_accounts
+from agentvm.storage.sqlite.resources.delete import bury_some
 from agentvm.storage.sqlite.rows import fetch
 
 _TENANTS = """
@@ -33,7 +35,6 @@ WHERE tenant_id = ? AND deleted_at IS NULL
 """
 _SLUG_OF_ANOTHER = "SELECT 1 FROM tenants WHERE slug = ? AND deleted_at IS NULL AND tenant_id <> ?"
 _DELETE_TENANT = "UPDATE tenants SET deleted_at = ?, updated_at = ? WHERE tenant_id = ? AND deleted_at IS NULL"
-_DELETE_ITS = tuple(f"DELETE FROM {table} WHERE tenant_id = ?" for table in ("users", "api_keys", "quotas", "secrets"))
 
 
 class SqliteDirectory:
@@ -88,21 +89,23 @@ class SqliteDirectory:
         return await self._database.write(write)
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """With its users, keys, quotas, secrets and resources; its containers stay unreachable, its ledger and audit log stay.
+        """Out of reach at once; an erasure of all that is its own is noted. Its ledger and audit log stay."""
 
-        `Conflict` names its public resources that others are locked to, if there are any.
-        """
-
-        def write(connection: apsw.Connection) -> bool:
+        def begin(connection: apsw.Connection) -> bool:
             connection.execute(_DELETE_TENANT, (now, now, tenant_id))
-            deleted = connection.changes() == 1
-            if deleted:
-                retire(connection, tenant_id, now)
-                for statement in _DELETE_ITS:
-                    connection.execute(statement, (tenant_id,))
-            return deleted
+            if not connection.changes():
+                return False
+            begin_tenant(connection, tenant_id, now)
+            connection.execute("DELETE FROM api_keys WHERE tenant_id = ?", (tenant_id,))
+            return True
 
-        return await self._database.write(write)
+        deleted = await self._database.write(begin)
+        # In small commits, and before it is answered: afterwards nobody sees anything of it. A crash leaves it to the erasure.
+        while deleted and await self._database.write(lambda connection: bury_some(connection, tenant_id, now)):
+            pass
+        while deleted and await self._database.write(lambda connection: drop_accounts(connection, tenant_id)):
+            pass
+        return deleted
 
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
         """A key and its hash, whosever it is: how a caller becomes a tenant."""

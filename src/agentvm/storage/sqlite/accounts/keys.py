@@ -17,7 +17,8 @@ _encoder = msgspec.json.Encoder()
 _names = msgspec.json.Decoder(tuple[str, ...])
 
 _COLUMNS = """
-SELECT key_id, tenant_id, user_id, name, permissions, containers, expires_at, created_by, created_at, last_used_at, revoked_at
+SELECT key_id, tenant_id, user_id, name, permissions, containers, expires_at, created_by, created_at, last_used_at, revoked_at,
+       role
 """
 _KEYS = f"{_COLUMNS} FROM api_keys WHERE tenant_id = ? "
 _KEY = _KEYS + "AND key_id = ?"
@@ -27,8 +28,8 @@ _KEYS_OF_USER = _KEYS + "AND user_id = ? " + _NEWEST_FIRST
 FIND_KEY = f"{_COLUMNS}, digest FROM api_keys WHERE key_id = ?"
 _ADD_KEY = """
 INSERT INTO api_keys (tenant_id, key_id, digest, user_id, name, permissions, containers, expires_at, created_by, created_at,
-                      last_used_at, revoked_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      last_used_at, revoked_at, role)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (key_id) DO NOTHING
 """
 _REVOKE = "UPDATE api_keys SET revoked_at = coalesce(revoked_at, ?) WHERE tenant_id = ? AND key_id = ?"
@@ -53,7 +54,7 @@ class SqliteKeyStore:
             refuse_deleted(connection, self._tenant_id)
             if key.user_id is not None and not self._has_user(connection, key.user_id):
                 raise NotFound(f"User not found: {shorten(key.user_id)}")
-            row = (self._tenant_id, key.key_id, digest, *about, key.last_used_at, key.revoked_at)
+            row = (self._tenant_id, key.key_id, digest, *about, key.last_used_at, key.revoked_at, key.role)
             connection.execute(_ADD_KEY, row)
             if connection.changes() == 0:
                 raise Conflict(f"There is already a key {shorten(key.key_id)}")
@@ -108,12 +109,13 @@ class SqliteKeyStore:
 
 def decode_key(row: tuple[Any, ...]) -> ApiKey:
     key_id, tenant_id, user_id, name, permissions, containers, expires_at, created_by, created_at, *times = row
-    last_used_at, revoked_at = times
+    last_used_at, revoked_at, role = times
     return ApiKey(
         key_id=key_id,
         tenant_id=tenant_id,
         name=name,
         user_id=user_id,
+        role=role,
         permissions=_names.decode(permissions),
         containers=None if containers is None else _names.decode(containers),
         expires_at=expires_at,

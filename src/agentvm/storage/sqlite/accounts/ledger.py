@@ -15,6 +15,7 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
+from agentvm.storage.sqlite.accounts.asked import forget
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import fetch
 
@@ -88,9 +89,9 @@ class SqliteLedgerStore:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
-    async def add(self, entries: Sequence[LedgerEntry]) -> int:
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
         """How many were new; those of the same key are left alone. The turn's own commit adds entries too."""
-        return await self._database.write(enter(self._tenant_id, entries))
+        return await self._database.write(enter(self._tenant_id, entries, answered))
 
     async def list(
         self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
@@ -188,8 +189,10 @@ class SqliteLedgerStore:
         return await self._database.read(read)
 
 
-def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry]) -> Callable[[apsw.Connection], int]:
-    """Entries of a tenant as work for the database, which says how many were new."""
+def enter(
+    tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()
+) -> Callable[[apsw.Connection], int]:
+    """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
     rows = [(tenant_id, *_encode_entry(entry)) for entry in entries]
 
     def work(connection: apsw.Connection) -> int:
@@ -197,6 +200,7 @@ def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry]) -> Callable[[apsw
         for row in rows:
             connection.execute(_ENTER, row)
             new += connection.changes()
+        forget(connection, tenant_id, answered)
         return new
 
     return work

@@ -8,12 +8,15 @@ from agentvm.storage.sqlite.accounts.living import refuse_deleted
 from agentvm.storage.sqlite.database import Database
 from agentvm.storage.sqlite.rows import fetch
 
+ROW_BYTES = 100
+"""About what a row takes besides its texts, with its place in the indexes."""
+
 _QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id, metric"
 # IS instead of =, because the tenant's own quotas have no user.
 _REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
 _ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
 # What several tenants share (a snapshot, an attachment, a part of a resource) counts for each: none can know of the others.
-_STORAGE_BYTES = """
+_STORAGE_BYTES = f"""
 SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
      + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN summaries USING (session_key) WHERE tenant_id = ?1)
@@ -27,6 +30,17 @@ SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages US
             FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
             WHERE tenant_id = ?1 AND deleted_at IS NULL))
      + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
+     + (SELECT coalesce(sum(length(config) + coalesce(length(source), 0) + coalesce(length(lock), 0) + octet_length(name)
+                            + coalesce(octet_length(description), 0) + {ROW_BYTES}), 0) FROM images WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(coalesce(octet_length(title), 0) + coalesce(octet_length(preview), 0) + {ROW_BYTES}), 0)
+        FROM sessions WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(reader) + octet_length(device) + {ROW_BYTES}), 0)
+        FROM sessions JOIN read_marks USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(client_id) + {ROW_BYTES}), 0) FROM readers WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(sealed) + octet_length(name) + {ROW_BYTES}), 0) FROM secrets WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}), 0)
+        FROM setting_changes WHERE scope = ?1)
+     + (SELECT coalesce(sum(octet_length(target) + {ROW_BYTES}), 0) FROM audit WHERE tenant_id = ?1)
 """
 _ADD_EXPORTED = """
 INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
@@ -74,7 +88,7 @@ class SqliteQuotaStore:
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:
-        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1")
+        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL")
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""

@@ -1,5 +1,6 @@
 """SqliteUserStore — the users of one tenant, and which containers each may reach."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -9,6 +10,7 @@ from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.sqlite.accounts.living import refuse_deleted
 from agentvm.storage.sqlite.database import Database
+from agentvm.storage.sqlite.erasing.begin import alone_in, begin_user, choose_home
 from agentvm.storage.sqlite.rows import fetch
 
 _USERS = """
@@ -28,7 +30,6 @@ ON CONFLICT DO NOTHING
 _UPDATE_USER = """
 UPDATE users SET display_name = ?, role = ?, status = ?, updated_at = ? WHERE tenant_id = ? AND user_id = ?
 """
-_REVOKE_KEYS = "UPDATE api_keys SET revoked_at = ? WHERE tenant_id = ? AND user_id = ? AND revoked_at IS NULL"
 _BIND = "INSERT INTO bindings (tenant_id, user_id, container_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _UNBIND = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND container_id = ?"
 _BOUND = "SELECT container_id FROM bindings WHERE tenant_id = ? AND user_id = ? ORDER BY position"
@@ -41,7 +42,7 @@ class SqliteUserStore:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
-    async def add(self, user: User) -> None:
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
         """`Conflict` when the id or the external id is taken; `NotFound` when the tenant was deleted."""
         about = (user.external_id, user.display_name, user.role, user.status, user.created_at, user.updated_at)
 
@@ -50,6 +51,9 @@ class SqliteUserStore:
             connection.execute(_ADD_USER, (self._tenant_id, user.user_id, *about))
             if connection.changes() == 0:
                 raise Conflict(f"There is already a user {shorten(user.external_id)}, or one with the same id")
+            home = choose_home(connection, self._tenant_id, homes)
+            if home is not None:
+                connection.execute(_BIND, (self._tenant_id, user.user_id, home))
 
         await self._database.write(write)
 
@@ -77,16 +81,16 @@ class SqliteUserStore:
         return await self._changes(_UPDATE_USER, (*about, self._tenant_id, user.user_id))
 
     async def delete(self, user_id: UserId, now: int) -> bool:
-        """With its bindings and quotas; its keys are revoked."""
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to."""
         who = (self._tenant_id, user_id)
 
         def write(connection: apsw.Connection) -> bool:
-            connection.execute("DELETE FROM users WHERE tenant_id = ? AND user_id = ?", who)
-            deleted = connection.changes() == 1
-            if deleted:
-                connection.execute("DELETE FROM quotas WHERE tenant_id = ? AND user_id = ?", who)
-                connection.execute(_REVOKE_KEYS, (now, *who))
-            return deleted
+            if not fetch(connection, _USER, who):
+                return False
+            begin_user(connection, self._tenant_id, user_id, now)
+            for table in ("users", "quotas", "api_keys"):
+                connection.execute(f"DELETE FROM {table} WHERE tenant_id = ? AND user_id = ?", who)
+            return True
 
         return await self._database.write(write)
 
@@ -111,6 +115,10 @@ class SqliteUserStore:
             return tuple(ContainerId(name) for (name,) in fetch(connection, _BOUND, (self._tenant_id, user_id)))
 
         return await self._database.read(read)
+
+    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        """The containers that no other user is bound to."""
+        return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
 
     async def _one(self, query: str, wanted: str) -> User | None:
         def read(connection: apsw.Connection) -> User | None:

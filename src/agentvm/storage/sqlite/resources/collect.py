@@ -13,7 +13,7 @@ _OF_DELETED = """
 FROM resources AS r CROSS JOIN resource_versions AS v ON v.resource_key = r.resource_key
 WHERE r.deleted_at IS NOT NULL
 """
-_UNUSED_VERSIONS = f"SELECT v.version_key {_OF_DELETED} AND {_IS_UNUSED} AND r.resource_key = ?"
+_UNUSED_VERSIONS = f"SELECT v.version_key {_OF_DELETED} AND {_IS_UNUSED} AND "
 _NOTE_VERSIONS = f"""
 UPDATE resource_versions SET unused_since = ?
 WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NULL AND {_IS_UNUSED})
@@ -38,6 +38,11 @@ AND NOT EXISTS (SELECT 1 FROM version_blobs WHERE version_blobs.digest = resourc
 _UNNOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = NULL WHERE unused_since IS NOT NULL AND NOT ({_BLOB_IS_UNUSED})"
 _NOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = ? WHERE unused_since = 0 AND {_BLOB_IS_UNUSED}"
 _DROP_BLOBS = f"DELETE FROM resource_blobs WHERE unused_since BETWEEN 1 AND ? AND {_BLOB_IS_UNUSED}"
+_DROP_BLOB = f"DELETE FROM resource_blobs WHERE digest = ? AND {_BLOB_IS_UNUSED}"
+_HELD = """
+SELECT content FROM resource_versions WHERE version_key = ?1
+UNION SELECT digest FROM version_blobs WHERE version_key = ?1
+"""
 
 
 def collect(connection: apsw.Connection, now: int, grace: int) -> int:
@@ -59,7 +64,20 @@ def collect(connection: apsw.Connection, now: int, grace: int) -> int:
 def drop_unused_versions(connection: apsw.Connection, resource_key: int) -> int:
     """Those of a deleted resource that nothing refers to; says how many. Nobody can be about to: it is out of view."""
     dropped = 0
-    while unused := fetch(connection, _UNUSED_VERSIONS, (resource_key,)):
+    while unused := fetch(connection, unused_versions_of("r.resource_key = ?"), (resource_key,)):
         connection.executemany("DELETE FROM resource_versions WHERE version_key = ?", unused)
         dropped += len(unused)
     return dropped
+
+
+def unused_versions_of(resources: str) -> str:
+    """The query for the versions of deleted resources that nothing refers to; the condition says which resources."""
+    return _UNUSED_VERSIONS + resources
+
+
+def drop_version(connection: apsw.Connection, version_key: int) -> None:
+    """With its contents, unless another version has the same: nobody can be about to refer to what only this one shows."""
+    held = fetch(connection, _HELD, (version_key,))
+    connection.execute("DELETE FROM resource_versions WHERE version_key = ?", (version_key,))
+    for (digest,) in held:
+        connection.execute(_DROP_BLOB, (digest,))

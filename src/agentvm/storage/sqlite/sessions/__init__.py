@@ -153,10 +153,10 @@ class SqliteSessionStore:
 
         return await self._database.read(read)
 
-    async def history(self, session_id: SessionId, message_id: MessageId) -> tuple[Message, ...] | None:
+    async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
         def read(connection: apsw.Connection) -> tuple[Message, ...] | None:
             key, found = self._find(connection, session_id)
-            return None if found is None else read_as_it_stood(connection, key, message_id)
+            return None if found is None else read_as_it_stood(connection, key, message_id, max_bytes)
 
         return await self._database.read(read, heavy=True)
 

@@ -14,8 +14,21 @@ from agentvm.storage.sqlite.sessions.places import read_place, write_place
 
 # `IS`, so that those that stand are found by the same index as those that a rewind took.
 _OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS ?"
-_AFTER = f"SELECT position, body {_OF} AND position > ? ORDER BY position LIMIT ?"
-_BEFORE = f"SELECT position, body {_OF} AND position < ? ORDER BY position DESC LIMIT ?"
+# Sizes are known without reading the bodies; a body that does not fit is not read.
+_PAGE = """
+WITH
+    page AS MATERIALIZED (SELECT position, length(body) AS size {of} AND position {beyond} ? ORDER BY position {order} LIMIT ?),
+    summed AS MATERIALIZED (
+        SELECT position, sum(size) OVER (ORDER BY position {order} ROWS UNBOUNDED PRECEDING) AS total,
+               row_number() OVER (ORDER BY position {order}) AS number
+        FROM page
+    )
+SELECT summed.position, m.body
+FROM summed LEFT JOIN all_messages AS m ON m.position = summed.position AND (summed.total <= ? OR summed.number = ?)
+ORDER BY summed.number
+"""
+_AFTER = _PAGE.format(of=_OF, beyond=">", order="")
+_BEFORE = _PAGE.format(of=_OF, beyond="<", order="DESC")
 _PLACE = f"SELECT position {_OF} AND message_id = ?"
 _COUNT = f"SELECT count(*) {_OF}"
 _REWIND = "SELECT rewind_key FROM rewinds WHERE session_key = ? AND rewind_id = ?"
@@ -33,6 +46,14 @@ ON CONFLICT (session_key, reader, device) DO UPDATE
 SET position = excluded.position, answers = excluded.answers, at = excluded.at
 WHERE excluded.position > position
 """
+# Devices are named by those who use them.
+_DROP_MARKS = """
+DELETE FROM read_marks WHERE session_key = ?1 AND reader = ?2 AND device IN (
+    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT -1 OFFSET ?3
+)
+"""
+MARKS_MAX = 100
+"""Devices of one reader whose marks in a session are kept."""
 _BEYOND = 2**62
 
 Row = tuple[int, Message]
@@ -44,19 +65,18 @@ def read_messages(connection: apsw.Connection, session_key: int, wanted: Message
     of = (session_key, None if wanted.rewind is None else _find_rewind(connection, session_key, wanted.rewind))
     total: int = fetch(connection, _COUNT, of)[0][0]
     if wanted.around is not None:
-        return _around(connection, of, wanted.around, wanted.limit, total)
+        return _around(connection, of, wanted, wanted.around, total)
     newest = wanted.order == "newest"
     start = _BEYOND if newest else 0
     if wanted.cursor is not None:
         (start,) = read_place(wanted.cursor, tuple[int])
-    found = _read(connection, _BEFORE if newest else _AFTER, (*of, start, wanted.limit + 1))
-    page = found[: wanted.limit]
-    more = len(found) > len(page) > 0
+    page, more, cut = _read(connection, _BEFORE if newest else _AFTER, (*of, start), wanted, wanted.limit, wanted.max_bytes)
     return MessagePage(
         messages=tuple(message for _, message in page),
         total=total,
-        next=write_place(page[-1][0]) if more else None,
+        next=write_place(page[-1][0]) if page and more else None,
         previous=write_place(page[0][0]) if page and wanted.cursor is not None else None,
+        cut=cut,
     )
 
 
@@ -81,6 +101,8 @@ def mark(
     known = max(0, answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0])
     for device in dict.fromkeys(("", reader.device)):
         connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
+    # The mark of no device in particular is the newest, with that of this one.
+    connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
 
 
 def _find_rewind(connection: apsw.Connection, session_key: int, rewind_id: RewindId) -> int:
@@ -97,20 +119,25 @@ def find(connection: apsw.Connection, of: Of, message_id: MessageId) -> int:
     return int(found[0][0])
 
 
-def _around(connection: apsw.Connection, of: Of, message_id: MessageId, limit: int, total: int) -> MessagePage:
+def _around(connection: apsw.Connection, of: Of, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
     place = find(connection, of, message_id)
-    half = limit // 2
-    before = _read(connection, _BEFORE, (*of, place, half + 1))
-    after = _read(connection, _AFTER, (*of, place - 1, limit - min(half, len(before)) + 1))
-    room = limit - min(half, len(before))
-    page = [*reversed(before[:half]), *after[:room]]
+    half_bytes = wanted.max_bytes // 2
+    before, more_before, cut_before = _read(connection, _BEFORE, (*of, place), wanted, wanted.limit // 2, half_bytes)
+    after, more_after, cut_after = _read(connection, _AFTER, (*of, place - 1), wanted, wanted.limit - len(before), half_bytes)
+    page = [*reversed(before), *after]
     return MessagePage(
         messages=tuple(message for _, message in page),
         total=total,
-        next=write_place(page[-1][0]) if len(after) > room else None,
-        previous=write_place(page[0][0]) if len(before) > half else None,
+        next=write_place(page[-1][0]) if page and more_after else None,
+        previous=write_place(page[0][0]) if page and more_before else None,
+        cut=cut_before or cut_after,
     )
 
 
-def _read(connection: apsw.Connection, query: str, values: tuple[Any, ...]) -> list[Row]:
-    return [(position, decode_message(body)) for position, body in fetch(connection, query, values)]
+def _read(
+    connection: apsw.Connection, query: str, where: tuple[Any, ...], wanted: MessageQuery, limit: int, max_bytes: int
+) -> tuple[list[Row], bool, bool]:
+    """The rows that fit, whether there are more, and whether that is because of their size."""
+    found = fetch(connection, query, (*where, limit + 1, max_bytes, 0 if wanted.strict else 1))
+    fitting = [(position, decode_message(body)) for position, body in found[:limit] if body is not None]
+    return fitting, len(found) > len(fitting), len(found[:limit]) > len(fitting)

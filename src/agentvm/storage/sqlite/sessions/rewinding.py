@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
+from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
@@ -49,14 +50,15 @@ FROM rewinds LEFT JOIN all_messages USING (session_key, rewind_key)
 WHERE session_key = ?
 GROUP BY rewind_key ORDER BY rewind_key DESC LIMIT ?
 """
-_REWIND_OF = "SELECT rewind_key FROM all_messages WHERE session_key = ? AND message_id = ?"
-_STANDING = "SELECT body FROM messages WHERE session_key = ? ORDER BY position"
+_REWIND_OF = "SELECT rewind_key, position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_STANDING = "SELECT position, length(body) FROM messages WHERE session_key = ?1 ORDER BY position"
 _AS_IT_STOOD = """
-SELECT body FROM all_messages
+SELECT position, length(body) FROM all_messages
 WHERE session_key = ?1 AND (rewind_key IS NULL OR rewind_key >= ?2)
   AND position <= (SELECT last FROM rewinds WHERE rewind_key = ?2)
 ORDER BY position
 """
+_BODIES = "SELECT body FROM all_messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
 
 
 def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewinding) -> None:
@@ -100,17 +102,31 @@ def list_rewinds(connection: apsw.Connection, session_key: int) -> tuple[Rewind,
     )
 
 
-def read_as_it_stood(connection: apsw.Connection, session_key: int, message_id: MessageId) -> tuple[Message, ...] | None:
-    """The history when that message was last a part of it; None when there is no such message."""
+def read_as_it_stood(
+    connection: apsw.Connection, session_key: int, message_id: MessageId, max_bytes: int
+) -> tuple[Message, ...] | None:
+    """The history when that message was last a part of it, as far as so many bytes reach; None without such a message."""
     found = fetch(connection, _REWIND_OF, (session_key, message_id))
     if not found:
         return None
-    rewind_key: int | None = found[0][0]
+    rewind_key, place = found[0]
     if rewind_key is None:
-        bodies = fetch(connection, _STANDING, (session_key,))
+        sizes = fetch(connection, _STANDING, (session_key,))
     else:
-        bodies = fetch(connection, _AS_IT_STOOD, (session_key, rewind_key))
-    return tuple(decode_message(body) for (body,) in bodies)
+        sizes = fetch(connection, _AS_IT_STOOD, (session_key, rewind_key))
+    positions: list[int] = []
+    total = 0
+    for position, size in sizes:
+        total += size
+        if total > max_bytes:
+            break
+        positions.append(position)
+    if not positions or positions[-1] < place:
+        raise HistoryTooLarge(
+            f"What was said up to {message_id} has more than {max_bytes:,} bytes; choose an earlier message, "
+            "or export the session"
+        )
+    return tuple(decode_message(body) for (body,) in fetch(connection, _BODIES, (msgspec.json.encode(positions).decode(),)))
 
 
 def _lower_marks(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:

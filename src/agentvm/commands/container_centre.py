@@ -1,0 +1,85 @@
+"""Container centre — what is done with containers as such, whoever asks on whichever way: shown, weighed, deleted.
+
+A container is deleted for good. Administrators of the tenant and keys of the tenant itself delete each that they reach; other
+users those that nobody else is bound to.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.errors import AccessDenied, ContainerNotFound
+from agentvm.events.base import Scope
+from agentvm.events.lifecycle import ContainerDeleted
+from agentvm.model.container import Container
+from agentvm.model.ids import Clock, ContainerId, TenantId, UserId
+from agentvm.model.principal import Principal
+from agentvm.protocol.records import OwnedRecord
+from agentvm.runtime.agent import Agent
+from agentvm.runtime.runtime import Runtime
+from agentvm.storage.base import TenantStore
+from agentvm.storage.erasing import Owned
+from agentvm.tenants.office import Office
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerCentre:
+    """Of one principal. `store` ends where its reach does; `tenant_id` is whose containers it is about."""
+
+    store: TenantStore
+    principal: Principal
+    tenant_id: TenantId
+    runtime: Runtime
+    office: Office
+    clock: Clock
+
+    async def get(self, container_id: ContainerId) -> Container:
+        found = await self.store.container(container_id).get()
+        if found is None:
+            raise ContainerNotFound(container_id)
+        return found
+
+    async def weigh(self, container_id: ContainerId) -> OwnedRecord:
+        """All that would go with it."""
+        await self.get(container_id)
+        owned = await self.office.store.erasing.weigh(self.tenant_id, container_id=container_id)
+        if owned is None:
+            raise ContainerNotFound(container_id)
+        return shown(owned)
+
+    async def delete(self, container_id: ContainerId) -> None:
+        """Gone for everybody when this returns; what was in it is erased beside the turns."""
+        await self.get(container_id)
+        await self._check_alone(container_id)
+        now = self.clock()
+        unbound = await self.office.store.erasing.delete_container(self.tenant_id, container_id, now)
+        if unbound is None:
+            raise ContainerNotFound(container_id)
+        self.office.people.erase()
+        for user_id in unbound:
+            self.office.people.unbound(self.tenant_id, user_id)
+        await self._stop_agents(container_id)
+        told = ContainerDeleted(container_id=container_id, deleted_at=now)
+        self.runtime.tell(self.tenant_id, Scope(container_id=container_id), told)
+
+    async def _stop_agents(self, container_id: ContainerId) -> None:
+        roster = self.runtime.roster
+        for named in roster.of_container(self.tenant_id, container_id):
+            # Looked up again: while one was being stopped, another may have fallen asleep or woken up.
+            present = roster.find(self.tenant_id, named.agent_id)
+            if isinstance(present, Agent):
+                await self.runtime.stop_agent(present)
+            elif present is not None:
+                roster.remove(present)
+
+    async def _check_alone(self, container_id: ContainerId) -> None:
+        """A user must not erase what is not theirs alone."""
+        user_id: UserId | None = self.principal.user_id
+        if user_id is None or self.principal.may("tenants:admin"):
+            return
+        if container_id not in await self.office.store.accounts(self.tenant_id).users.alone_in(user_id):
+            raise AccessDenied("Other users are bound to this container; only an administrator of the tenant may delete it")
+
+
+def shown(owned: Owned) -> OwnedRecord:
+    return msgspec.convert(owned, OwnedRecord, from_attributes=True)

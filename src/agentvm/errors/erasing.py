@@ -1,0 +1,10 @@
+"""Errors of erasing — what cannot be done to a container while it is being erased."""
+
+from agentvm.errors import Conflict, shorten
+
+
+class ContainerErasing(Conflict):
+    code = "container_erasing"
+
+    def __init__(self, container_id: str) -> None:
+        super().__init__(f"Container {shorten(container_id)} was deleted and is still being erased; try again in a moment")

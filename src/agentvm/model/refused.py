@@ -1,0 +1,12 @@
+"""Refused part — something of a session that a provider does not take, and that models are told of by a note instead."""
+
+from typing import NamedTuple
+
+from agentvm.model.ids import MessageId
+
+
+class RefusedPart(NamedTuple):
+    """A part of a user's message by its number; without one all of a message, and the tool calls that it made."""
+
+    message_id: MessageId
+    part: int | None = None

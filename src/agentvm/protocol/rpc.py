@@ -1,0 +1,39 @@
+"""RPC — what a client that speaks JSON-RPC hears from a server that speaks AgentX 1.x: an error it can read, not silence."""
+
+import msgspec
+
+from agentvm.protocol.codec import MAX_ID, Frame, encode
+
+METHOD_NOT_FOUND = -32601
+SPOKEN = (
+    "This server speaks AgentX 1.x, whose requests look like "
+    '{"type":"container_list_request","data":{"requestId":"1"}}; JSON-RPC (AgentX 2.x) is not there yet'
+)
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    code: int
+    message: str
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    id: str | int | float | None
+    error: _Problem
+    jsonrpc: str = "2.0"
+
+
+_id: msgspec.json.Decoder[str | int | float | None] = msgspec.json.Decoder(str | int | float | None)
+
+
+def refuse_rpc(request_id: msgspec.Raw) -> Frame:
+    """The answer to a request; a notification, which has no id, is told under none."""
+    return Frame(encode(_Refusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND, SPOKEN))))
+
+
+def _read_id(request_id: msgspec.Raw) -> str | int | float | None:
+    if len(request_id) > MAX_ID:
+        return None
+    try:
+        return _id.decode(request_id)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,70 @@
+"""Accepted — a turn that is committed, from when it was taken until it has ended; and how a failure ends it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from agentvm.errors import AgentVMError, ProviderError
+from agentvm.events import turn as turn_events
+from agentvm.events.base import EventData, Scope
+from agentvm.model.turn import Turn
+from agentvm.model.usage import NO_USAGE, Usage
+from agentvm.runtime import recovery, turn
+from agentvm.runtime.billing import Bill
+
+Failure = tuple[str, str, bool]
+"""A code, a text for people, and whether to try again may help."""
+
+
+def failure_of(error: AgentVMError) -> Failure:
+    return error.code, str(error), not isinstance(error, ProviderError) or error.retryable
+
+
+@dataclass(slots=True, eq=False)
+class Accepted:
+    """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
+
+    state: turn.TurnState
+    scope: Scope
+    bill: Bill
+    released: bool = False
+    cursor: int = 0
+    """The event before its first."""
+    resumed: bool = False
+    """Whether it goes on after a restart."""
+    cut: recovery.Cut | None = None
+    """The model call it was in when its process died."""
+    settled: bool = False
+    """Whether what it used before a restart was charged."""
+    attempt: int = 0
+    """How often it was begun before and died with its process."""
+    left: Turn | None = None
+    """The row of a turn from before a restart, as long as nobody has looked at what it has done."""
+    counted: bool = False
+    """Whether this attempt is on disk."""
+    is_to_blame: bool = False
+    """Whether the server has died of it too often for it to be begun again."""
+    spent: Usage = NO_USAGE
+    """Of its model calls that were finished before a restart."""
+    asked_for: tuple[turn.PendingCall, ...] = ()
+    """The tools that it was asking for when its process died, as far as the calls were whole."""
+    request_id: str | None = None
+    """The request that it came with, for the log."""
+    cancelling: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """Cancelled to stop the turn, whether it already runs or not."""
+    over: anyio.Event = field(default_factory=anyio.Event)
+    """Set when it has ended."""
+    since: float = field(default_factory=anyio.current_time)
+    """When this process took it, in the loop's time: the clock on the wall may be set meanwhile."""
+    before_ms: int = 0
+    """How long it had been going on by then."""
+
+    def timed(self, told: Sequence[EventData]) -> tuple[EventData, ...]:
+        """The events, with how long the turn took in its end."""
+        took = self.before_ms + int((anyio.current_time() - self.since) * 1000)
+        return tuple(
+            msgspec.structs.replace(data, duration=took) if isinstance(data, turn_events.TurnResponse) else data
+            for data in told
+        )

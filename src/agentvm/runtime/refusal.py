@@ -1,0 +1,165 @@
+"""Refusal — what a provider does not take of a conversation is set aside, so that the rest of it can go on. Pure.
+
+Theory of operation. An error that names a part is believed. One that does not is taken for one about the newest picture or
+file if it speaks of such, about calls of tools if it speaks of those, and otherwise about whatever of the earlier conversation
+is not plain text. What the user has just sent fails the turn, which says what it was; what is older is set aside and the model
+asked again, twice at most. A guess is stored only when the model has then answered.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, UserSaid
+from agentvm.errors import ProviderBadRequest
+from agentvm.model.ids import MessageId
+from agentvm.model.message import (
+    AssistantMessage,
+    FilePart,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolCallMessage,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agentvm.model.refused import RefusedPart
+from agentvm.runtime.context import Traced
+
+AGAIN_MAX = 2
+"""How often a turn asks once more after something was set aside."""
+
+NOTE = "refused by the provider"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What is left out from now on."""
+
+    parts: tuple[RefusedPart, ...]
+    again: bool
+    """Whether the model is asked once more; else the turn fails."""
+    certain: bool = True
+    """Whether the provider has said that it is this."""
+
+
+def decide(
+    error: ProviderBadRequest, conversation: Sequence[Traced], current: MessageId, refused: Collection[RefusedPart], times: int
+) -> SetAside | None:
+    """What to do about a refused request; None when nothing that was said is to blame.
+
+    `current` is the user's message that is answered; `times` says how often the turn has set something aside before.
+    """
+    kind = error.kind
+    if kind is None:
+        return None
+    found = _named(error, conversation) if error.place is not None else None
+    blamed = (found,) if found is not None else _guess(kind, conversation, current, times)
+    parts = tuple(part for part in blamed if part not in refused)
+    if not parts:
+        return None
+    if any(part.message_id == current for part in parts):
+        return SetAside(parts, again=False)
+    return SetAside(parts, again=True, certain=found is not None) if times < AGAIN_MAX else None
+
+
+def describe(parts: Sequence[RefusedPart], conversation: Sequence[Traced]) -> str:
+    """What was refused, in words for the one who sent it."""
+    said = {message_id: each for each, message_id in conversation if message_id is not None}
+    return ", ".join(dict.fromkeys(_name(part, said.get(part.message_id)) for part in parts))
+
+
+def without(history: Sequence[Message], refused: Collection[RefusedPart]) -> list[Message]:
+    """The history as a model is told it: a note stands for what was refused."""
+    if not refused:
+        return list(history)
+    whole = {one.message_id for one in refused if one.part is None}
+    calls = {one.tool_call.id for one in history if isinstance(one, ToolCallMessage) and one.parent_id in whole}
+    kept: list[Message] = []
+    for message in history:
+        match message:
+            case UserMessage():
+                kept.append(_user(message, refused))
+            case AssistantMessage(id=message_id, text=text) if message_id in whole:
+                content = (TextPart(text=text or f"[what was done here: {NOTE}]"),)
+                kept.append(msgspec.structs.replace(message, content=content))
+            case ToolCallMessage(parent_id=parent) if parent in whole:
+                pass
+            case ToolResultMessage(tool_call_id=call_id) if call_id in calls:
+                pass
+            case _:
+                kept.append(message)
+    return kept
+
+
+def _user(message: UserMessage, refused: Collection[RefusedPart]) -> UserMessage:
+    if isinstance(message.content, str):
+        gone = RefusedPart(message.id) in refused
+        return msgspec.structs.replace(message, content=f"[a message: {NOTE}]") if gone else message
+    whole = RefusedPart(message.id) in refused
+    parts = tuple(
+        _note(part) if whole or RefusedPart(message.id, number) in refused else part
+        for number, part in enumerate(message.content)
+    )
+    return message if parts == message.content else msgspec.structs.replace(message, content=parts)
+
+
+def _note(part: UserPart) -> TextPart:
+    return TextPart(text=f"[{_called(part)}: {NOTE}]")
+
+
+def _called(part: UserPart) -> str:
+    match part:
+        case TextPart():
+            return "text"
+        case ImagePart(name=name, media_type=media_type):
+            return f"image {name or media_type}"
+        case FilePart(filename=name, media_type=media_type):
+            return f"file {name or media_type}"
+
+
+def _name(part: RefusedPart, said: Said | None) -> str:
+    if isinstance(said, UserSaid) and isinstance(said.content, tuple) and part.part is not None:
+        return f"the {_called(said.content[part.part])}"
+    return "the message" if isinstance(said, UserSaid) else "the tools that were used"
+
+
+def _named(error: ProviderBadRequest, conversation: Sequence[Traced]) -> RefusedPart | None:
+    number, part = error.place or (0, None)
+    if number >= len(conversation):
+        return None
+    message_id = conversation[number][1]
+    return None if message_id is None else RefusedPart(message_id, part)
+
+
+def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times: int) -> tuple[RefusedPart, ...]:
+    """What it may be."""
+    if kind == "media":
+        newest = [parts for parts in map(_media, reversed(conversation)) if parts]
+        # First the newest, since those before it were taken once; then all.
+        return tuple(part for parts in (newest[:1] if times == 0 else newest) for part in parts)
+    chosen: Callable[[Traced], Sequence[RefusedPart]] = _tools if kind == "tools" else _not_plain
+    earlier = [each for each in conversation if each[1] != current]
+    return tuple(dict.fromkeys(part for each in earlier for part in chosen(each)))
+
+
+def _media(each: Traced) -> tuple[RefusedPart, ...]:
+    said, message_id = each
+    if message_id is None or not isinstance(said, UserSaid) or isinstance(said.content, str):
+        return ()
+    return tuple(RefusedPart(message_id, number) for number, part in enumerate(said.content) if not isinstance(part, TextPart))
+
+
+def _tools(each: Traced) -> tuple[RefusedPart, ...]:
+    said, message_id = each
+    uses = isinstance(said, ToolsAnswered) or (isinstance(said, AssistantSaid) and bool(said.tool_calls))
+    return (RefusedPart(message_id),) if uses and message_id is not None else ()
+
+
+def _not_plain(each: Traced) -> tuple[RefusedPart, ...]:
+    said, message_id = each
+    if isinstance(said, AssistantSaid) and said.thinking and message_id is not None:
+        return (RefusedPart(message_id),)
+    return _tools(each) or _media(each)

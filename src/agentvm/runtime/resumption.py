@@ -1,0 +1,153 @@
+"""Resumption — takes up a turn that another process has begun.
+
+The attempt is counted, in a small commit, before anything of the session is read: whatever in it kills the process is then
+known to have done so. Only what the turn itself has stored and told is looked at, and no more of it than fits into memory.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from agentvm.errors import RecordUnreadable, SessionNotFound, StoreFailed
+from agentvm.events.base import Event
+from agentvm.events.stream import MessageDelta, MessageStart, MessageStop, TextDelta, ThinkingDelta, ToolUseStop
+from agentvm.events.turn import TurnRequest, TurnResumed
+from agentvm.log import get_logger
+from agentvm.model.ids import MessageId, TenantId
+from agentvm.model.image import Image
+from agentvm.model.message import Message, ToolCallMessage
+from agentvm.model.turn import Turn
+from agentvm.runtime import recovery, suspects, turn
+from agentvm.runtime.accepted import Accepted
+from agentvm.runtime.chunk import decode_some, open_chunk
+from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
+from agentvm.runtime.settlement import settle_up
+from agentvm.runtime.turn import PendingCall, TurnState
+from agentvm.storage.base import LogStore, SessionWrite
+
+logger = get_logger(__name__)
+
+EVENTS_MAX = 10_000
+"""Events at the end of a log among which the beginning of a running model call is looked for."""
+
+_LOOKED_AT = (TurnRequest, MessageStart, MessageDelta, TextDelta, ThinkingDelta, ToolUseStop, MessageStop, TurnResumed)
+
+
+def begin_again(left: Turn, done: recovery.Done | None) -> TurnState:
+    """A turn from before a restart, with what it has done as far as that is known."""
+    begun = turn.begin(left.turn_id, left.message_id, left.accepted_at)
+    return begun if done is None else _with(begun, done)
+
+
+def _with(state: TurnState, done: recovery.Done) -> TurnState:
+    produced = max(state.produced, done.produced)
+    return msgspec.structs.replace(state, produced=produced, pending=done.unanswered, usage=done.usage, call_ids=done.call_ids)
+
+
+async def count(ports: Ports, begun: Sequence[tuple[TenantId, Accepted, Turn]], *, alongside: int | None = None) -> None:
+    """Counts, in one commit, that these turns are begun once more; `alongside` of how many suspects."""
+    now = ports.clock()
+    writes = [
+        SessionWrite(
+            tenant_id=tenant_id,
+            container_id=left.container_id,
+            session_id=left.session_id,
+            now=now,
+            turns=(msgspec.structs.replace(left, attempts=accepted.attempt, alongside=alongside),),
+        )
+        for tenant_id, accepted, left in begun
+    ]
+    await ports.store.commit(writes)
+    for _, accepted, _ in begun:
+        accepted.counted = True
+
+
+async def take_up(ports: Ports, tenant_id: TenantId, image: Image, accepted: Accepted) -> None:
+    """Finds out what the turn has done and used; that is charged also if it cannot go on.
+
+    `SessionQuarantined` for one of a session that is set aside: that is not read.
+    """
+    try:
+        await _look(ports, tenant_id, accepted)
+    finally:
+        await settle_up(ports, tenant_id, image, accepted)
+
+
+async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
+    left = accepted.left
+    if left is None:
+        return
+    # Each id came with an event, so this is beyond all that the turn may have given out before, however it ends now.
+    head = (await ports.journal.open(tenant_id, left.container_id, left.session_id)).head
+    accepted.state = msgspec.structs.replace(accepted.state, produced=max(head, accepted.state.produced))
+    ports.quarantine.check(tenant_id, left.session_id)
+    log = ports.store.tenant(tenant_id).container(left.container_id).log(left.session_id)
+    if not accepted.counted:
+        try:
+            await count(ports, [(tenant_id, accepted, left)])
+        except StoreFailed:
+            # It is not begun; but the call that it was in was made, and its end is told with what that used.
+            accepted.cut = recovery.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
+            raise
+    if suspects.is_to_blame(left, accepted.attempt, ports.limits_of(tenant_id).attempts):
+        accepted.is_to_blame = True
+        reason = f"the server did not survive a turn of it {accepted.attempt} times"
+        # First: should the server not survive what is still to be done about the turn, nobody looks at it again.
+        await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
+    async with ports.taking_up:
+        own = await _own_messages(ports, tenant_id, log, left)
+        told = await _told(ports, tenant_id, log, left)
+    done = recovery.review(own, left.turn_id)
+    accepted.cut, accepted.spent = recovery.find_cut(told, left.turn_id), done.usage
+    accepted.state = _with_partial(_with(accepted.state, done), recovery.find_partial(told, left.turn_id))
+    accepted.asked_for = _whole_calls(own, accepted.state.told_id)
+    accepted.left = None
+
+
+def _with_partial(state: TurnState, partial: recovery.Partial | None) -> TurnState:
+    return state if partial is None else msgspec.structs.replace(state, told=partial.text, told_id=partial.message_id)
+
+
+def _whole_calls(own: Sequence[Message], message_id: MessageId | None) -> tuple[PendingCall, ...]:
+    """The tool calls of a message that was cut off: those that are stored are whole, and none of them was run."""
+    calls = (message for message in own if isinstance(message, ToolCallMessage) and message.parent_id == message_id)
+    return tuple(PendingCall(message.tool_call, None) for message in calls)
+
+
+async def _own_messages(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> tuple[Message, ...]:
+    """A history that cannot be read ends its own turn, in quarantine, and keeps nobody else from going on."""
+    try:
+        own, _ = await log.list_turn_messages(left, TURN_MAX_BYTES)
+    except RecordUnreadable as error:
+        reason = f"its history cannot be read ({error})"
+        await ports.quarantine.put(tenant_id, left.container_id, left.session_id, reason)
+        return ()
+    return own
+
+
+async def _told(ports: Ports, tenant_id: TenantId, log: LogStore, left: Turn) -> list[Event]:
+    """What the model was heard to say last in the session, from its log and from what is not in it yet."""
+    live = ports.journal.find(tenant_id, left.session_id)
+    tail = [] if live is None else live.tail
+    try:
+        first, last = await log.range()
+        oldest = max(first - 1, last - EVENTS_MAX)
+        events = await _read(log, tenant_id, max(oldest, await log.last_before(left.accepted_at)), last)
+        if not any(event.scope.turn_id == left.turn_id for event in (*events, *tail)):
+            # The clock was set back meanwhile.
+            events = await _read(log, tenant_id, oldest, last)
+    except (RecordUnreadable, SessionNotFound, zlib.error, msgspec.DecodeError, KeyError, IndexError) as error:
+        # Nobody is kept from going on by a call that cannot be billed, or by an answer whose beginning is not known.
+        logger.error("cut_call_unknown", turn_id=left.turn_id, error=repr(error))
+        return []
+    return [*events, *tail]
+
+
+async def _read(log: LogStore, tenant_id: TenantId, after: int, last: int) -> list[Event]:
+    events: list[Event] = []
+    while after < last and (chunks := await log.read(after, 1)):
+        (chunk,) = chunks
+        events += decode_some(open_chunk(chunk.body), tenant_id, _LOOKED_AT) if chunk.body else []
+        after = chunk.last_seq
+    return events

@@ -1,0 +1,57 @@
+"""Setting aside — what a provider refuses of a session while a model is asked, and what is stored of that."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentvm.errors import ProviderBadRequest
+from agentvm.log import get_logger
+from agentvm.model.ids import MessageId
+from agentvm.model.refused import RefusedPart
+from agentvm.runtime.context import Traced
+from agentvm.runtime.ports import Ports
+from agentvm.runtime.refusal import decide, describe
+from agentvm.runtime.session_log import SessionLog
+from agentvm.storage.base import Recalled
+
+logger = get_logger(__name__)
+
+
+class Refusals:
+    """Of one turn."""
+
+    def __init__(self, ports: Ports, log: SessionLog, current: MessageId) -> None:
+        self._ports = ports
+        self._log = log
+        self._provider = ""
+        self._current = current
+        self._times = 0
+        self._guessed: tuple[RefusedPart, ...] = ()
+
+    async def set_aside(self, error: ProviderBadRequest, provider: str, told: Sequence[Traced], history: Recalled) -> Recalled:
+        """The history to ask with once more. Raises when that is of no use, or when it is what the user has just sent."""
+        self._provider = provider
+        aside = decide(error, told, self._current, history.refused, self._times)
+        if aside is None:
+            raise error
+        self._times += 1
+        logger.info("content_refused", parts=len(aside.parts), again=aside.again, certain=aside.certain)
+        if aside.certain:
+            await self._store(aside.parts)
+        if not aside.again:
+            raise ProviderBadRequest(
+                f"{self._provider} refused {describe(aside.parts, told)}: {error.said or error}; it is set aside, and what you "
+                "send next is answered without it"
+            ) from None
+        self._guessed = self._guessed if aside.certain else (*self._guessed, *aside.parts)
+        return replace(history, refused=history.refused | frozenset(aside.parts))
+
+    async def confirm(self) -> None:
+        """The model has answered without what was set aside, so it was that."""
+        guessed, self._guessed = self._guessed, ()
+        if guessed:
+            await self._store(guessed)
+
+    async def _store(self, parts: Sequence[RefusedPart]) -> None:
+        log = self._log
+        stored = self._ports.store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
+        await stored.add_refused(parts, self._provider, self._ports.clock())

@@ -1,0 +1,56 @@
+"""Suspects — turns that the server may not survive: which of them are begun together, and which one is to blame. Pure.
+
+Theory of operation. A turn that has died with its process as often as `Limits.attempts` allows, but for once, is a suspect.
+Most are innocent: they ran when another one killed the server. So suspects are begun in groups; when a group dies, the turns
+of it are begun in groups of half its size. How many were begun together is stored with each turn before they begin, and that
+is all there is to remember: one that has died alone is to blame. Among N suspects it is found after about log2(N) more
+crashes, and the others end.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from agentvm.model.turn import Turn
+
+T = TypeVar("T")
+
+GROUP_SECONDS = 30.0
+"""How long the next group waits for turns of the group before that have not ended; then they run together."""
+
+FEW = 2
+"""So many suspects are begun one by one at once: to wait for one turn costs less than another crash."""
+
+MORE_ATTEMPTS_MAX = 20
+"""Beyond `Limits.attempts` a turn is begun so many times at most, whoever is to blame."""
+
+
+def is_to_blame(turn: Turn, attempt: int, limit: int) -> bool:
+    """Whether it is not begun again: it was alone when it died, or has died too often."""
+    return attempt > limit and (turn.alongside in (None, 1) or attempt > limit + MORE_ATTEMPTS_MAX)
+
+
+def next_group(waiting: Sequence[T], turn_of: Callable[[T], Turn]) -> list[T]:
+    """Who is begun next; at least one, if somebody waits.
+
+    Those of the smallest group that died come first: they are nearest to being cleared. Within it the order is another one at
+    each attempt, so that a long turn which is always first does not keep the one to blame from being alone.
+    """
+    if not waiting:
+        return []
+    smallest = min(_alongside(turn_of(one)) for one in waiting)
+    alike = sorted((one for one in waiting if _alongside(turn_of(one)) == smallest), key=lambda one: _shuffled(turn_of(one)))
+    if smallest != _UNKNOWN:
+        return alike[: max(1, smallest // 2)]
+    return alike if len(alike) > FEW else alike[:1]
+
+
+_UNKNOWN = 2**62
+
+
+def _alongside(turn: Turn) -> int:
+    return _UNKNOWN if turn.alongside is None else turn.alongside
+
+
+def _shuffled(turn: Turn) -> int:
+    return zlib.crc32(f"{turn.turn_id} {turn.attempts}".encode())

@@ -1,0 +1,185 @@
+"""Tails — what the journal carries of sessions whose turns had not ended when the process did.
+
+Theory of operation. A start folds it into the logs of the sessions, page by page, as it is written: by reference to messages,
+none of which is read. So a start needs little memory and no history, however large the messages are that the events tell of.
+The journal is dropped afterwards, but for entries that tell of a stop: that a turn was stopped must be known until it has
+ended, also to the process after the next crash.
+
+Where nothing can be written, `read_tails` holds the events in memory instead, as whoever only reads the data does.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from agentvm.errors import RecordUnreadable, SessionNotFound
+from agentvm.events.lifecycle import Interrupted
+from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
+from agentvm.log import get_logger
+from agentvm.model.ids import SessionId, TenantId, TurnId
+from agentvm.model.message import Message
+from agentvm.runtime.chunk import (
+    close_chunk,
+    decode_events,
+    decode_some,
+    first_seq,
+    join_events,
+    last_seq,
+    named_messages,
+)
+from agentvm.runtime.session_log import Carried, SessionLog, unpack
+from agentvm.storage.base import LogChunk, SessionWrite, Store
+
+logger = get_logger(__name__)
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""Of the journal that is read at a time."""
+
+TAILS_MAX_BYTES = 64 * 1024 * 1024
+"""Of events, and of the messages they tell of, that `read_tails` holds; what is beyond it is left out of the tails."""
+
+_FOLLOWED = (TurnRequest, TurnResumed, TurnSuspended, TurnResponse, Interrupted)
+_UNREADABLE = (msgspec.DecodeError, KeyError, IndexError)
+
+
+@dataclass(slots=True)
+class Left:
+    """What a start must know of the process before."""
+
+    stopped: set[TurnId] = field(default_factory=set)
+    """Turns that somebody has asked to stop."""
+    suspended: set[TurnId] = field(default_factory=set)
+    """Turns that were put off by a restart and did not die."""
+    logs: list[SessionLog] = field(default_factory=list)
+    """Logs whose journal entries are needed until their turns have ended."""
+
+
+async def fold_tails(store: Store, open_turns: Collection[TurnId], now: int) -> Left:
+    """Folds the journal into the logs; raises when the store refuses, and may be tried again then."""
+    folding = _Folding(store, now)
+    after = 0
+    while page := await store.read_journal(after, PAGE_BYTES):
+        await folding.fold(page)
+        after = page[-1][0]
+    left = Left(suspended=folding.suspended)
+    for log in folding.logs.values():
+        if not log.stopped.isdisjoint(open_turns):
+            left.logs.append(log)
+            left.stopped |= log.stopped
+    if after:
+        await store.commit((), forget=min((log.entry for log in left.logs), default=after + 1))
+    return left
+
+
+class _Folding:
+    """One pass over the journal."""
+
+    def __init__(self, store: Store, now: int) -> None:
+        self._store = store
+        self._now = now
+        self._gone: set[tuple[TenantId, SessionId]] = set()
+        self.logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
+        self.suspended: set[TurnId] = set()
+
+    async def fold(self, page: Sequence[tuple[int, bytes]]) -> None:
+        parts: dict[tuple[TenantId, SessionId], list[Carried]] = {}
+        for entry, body in page:
+            for part in unpack(entry, body):
+                log = await self._log(part, entry)
+                if log is not None and self._follow(log, part):
+                    parts.setdefault(part.key, []).append(part)
+        writes = [self._write(self.logs[key], some) for key, some in parts.items()]
+        if writes:
+            await self._store.commit(writes)
+
+    async def _log(self, part: Carried, entry: int) -> SessionLog | None:
+        found = self.logs.get(part.key)
+        if found is None and part.key not in self._gone:
+            try:
+                _, head = await self._store.tenant(part.tenant_id).container(part.container_id).log(part.session_id).range()
+            except SessionNotFound:
+                self._gone.add(part.key)
+                return None
+            found = self.logs[part.key] = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
+            found.entry = entry
+        return found
+
+    def _follow(self, log: SessionLog, part: Carried) -> bool:
+        """Whether the part is still to be folded; one that was is there for its neighbours, or for a stop that it tells of."""
+        try:
+            last = last_seq(part.events)
+            told = decode_some(part.events, part.tenant_id, _FOLLOWED)
+        except _UNREADABLE as problem:
+            logger.error("events_unreadable", session_id=part.session_id, problem=repr(problem))
+            return False
+        for event in told:
+            log.follow(event.data)
+        if last <= log.head:
+            return False
+        # What was folded before says nothing of the process that has just ended.
+        self.suspended |= log.suspended
+        for event in told:
+            if isinstance(event.data, TurnResumed):
+                self.suspended.discard(event.data.turn_id)
+        return True
+
+    def _write(self, log: SessionLog, parts: list[Carried]) -> SessionWrite:
+        for number in range(len(parts) - 1, 0, -1):
+            if first_seq(parts[number].events) != last_seq(parts[number - 1].events) + 1:
+                # Something in between cannot be read: whoever asks for it must start afresh.
+                del parts[:number]
+                break
+        body = join_events([part.events for part in parts])
+        log.head = log.committed = last_seq(body)
+        chunk = LogChunk(first_seq=first_seq(body), last_seq=log.head, made_at=self._now, body=close_chunk(body))
+        return SessionWrite(
+            tenant_id=log.tenant_id, container_id=log.container_id, session_id=log.session_id, now=self._now, chunk=chunk
+        )
+
+
+async def read_tails(store: Store) -> list[SessionLog]:
+    """The logs of sessions whose turns had not ended when the process did, in the order they were first written."""
+    logs: dict[tuple[TenantId, SessionId], SessionLog] = {}
+    after, room = 0, TAILS_MAX_BYTES
+    while page := await store.read_journal(after, PAGE_BYTES):
+        for entry, body in page:
+            for part in unpack(entry, body):
+                room -= await _restore(store, logs, entry, part, room)
+        after = page[-1][0]
+    return [log for log in logs.values() if log.entry]
+
+
+async def _restore(
+    store: Store, logs: dict[tuple[TenantId, SessionId], SessionLog], entry: int, part: Carried, room: int
+) -> int:
+    """How many bytes of the room it takes."""
+    stored = store.tenant(part.tenant_id).container(part.container_id).log(part.session_id)
+    log = logs.get(part.key)
+    try:
+        last = last_seq(part.events)
+        if log is None:
+            _, head = await stored.range()
+            log = logs[part.key] = SessionLog(part.tenant_id, part.container_id, part.session_id, head)
+    except SessionNotFound:
+        return 0
+    except _UNREADABLE as problem:
+        logger.error("events_unreadable", session_id=part.session_id, problem=repr(problem))
+        return 0
+    if last <= log.head:
+        # It was folded meanwhile and is in the log; the entry is there for its neighbours.
+        return 0
+    try:
+        named = named_messages(part.events)
+        size = len(part.events) + sum((await stored.message_sizes(named)).values())
+        if size > room:
+            log.skip(last, entry)
+            return 0
+        found: dict[str, Message] = {message.id: message for message in await stored.get_messages(named)} if named else {}
+        events = decode_events(part.events, part.tenant_id, found)
+    except (*_UNREADABLE, RecordUnreadable) as problem:
+        logger.error("events_unreadable", session_id=part.session_id, until=last, problem=repr(problem))
+        log.skip(last, entry)
+        return 0
+    log.restore([event for event in events if event.seq > log.head], entry)
+    return size

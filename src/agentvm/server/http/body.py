@@ -1,0 +1,130 @@
+"""Body — what a request brings and what a large answer takes with it: bounded in bytes, in values and in time.
+
+Everything that is in memory is charged to the byte budget. A peer that sends or reads too slowly is not waited for: besides a
+bound for each piece there is one for the whole, which grows with what has come so far.
+"""
+
+import functools
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
+from typing import Any, BinaryIO, cast
+
+import anyio
+import msgspec
+from litestar import Request
+from litestar.exceptions import HTTPException
+
+from agentvm.errors import InvalidInput, shorten
+from agentvm.errors.bounds import InputTooLarge, ServerBusy
+from agentvm.protocol.bounds import Bound, check
+from agentvm.server.http.route import Ask, Given, Route
+from agentvm.server.http.wording import plain
+from agentvm.sharing.charge import Charge
+
+MAX_BODY = 1024 * 1024
+MAX_VALUES = 50_000
+"""Of a JSON body, unless its route says otherwise."""
+BODY_SECONDS = 30.0
+"""How long a piece of a body may take to arrive, and the whole beyond what its size allows."""
+MIN_BYTES_PER_SECOND = 16 * 1024
+"""How fast a body must arrive, and an answer be read, on average."""
+PIECE_BYTES = 64 * 1024
+
+BUSY = "The server is handling too much data at the moment; try again in a few seconds"
+
+
+class Pace:
+    """When something that comes in pieces must have come."""
+
+    def __init__(self) -> None:
+        self._began = anyio.current_time()
+
+    def seconds(self, size: int) -> float:
+        """How long the next piece may take, after that many bytes."""
+        allowed = self._began + BODY_SECONDS + size / MIN_BYTES_PER_SECOND - anyio.current_time()
+        return max(0.0, min(BODY_SECONDS, allowed))
+
+
+async def receive_body(request: Request[Any, Any, Any], charge: Charge) -> bytes:
+    """`ServerBusy` when there is no room for it."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in _chunks(request):
+        size += len(chunk)
+        hold(charge, size)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any], charge: Charge) -> object:
+    """A body that may be large is on the disk, and not waited for as a whole."""
+    with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
+        bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
+        if route.receiving is not None:
+            bounds.append(stack.enter_context(route.receiving(ask)))
+        said, size = request.headers.get("content-length", ""), 0
+        for bound in bounds if said.isdigit() else ():
+            bound(int(said))
+        async for chunk in _chunks(request):
+            size += len(chunk)
+            for bound in bounds:
+                bound(size)
+            hold(charge, min(size, MAX_BODY))
+            file.write(chunk)
+        ask.file = cast("BinaryIO", file)
+        return await route.function(ask)
+
+
+def hold(charge: Charge, size: int) -> None:
+    if not charge.hold(size):
+        raise ServerBusy(BUSY)
+
+
+def decode_body(body: bytes, route: Route) -> Given:
+    """`InputTooLarge` before anything is built of what has too many values."""
+    kind = route.takes
+    try:
+        check(body, Bound(max_bytes=len(body), max_values=route.max_values or MAX_VALUES), "The body")
+        given = msgspec.json.decode(body or b"{}", type=kind)
+        # What cannot be written again cannot be stored either: half of a surrogate pair.
+        msgspec.json.encode(given)
+    except InputTooLarge:
+        raise
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"The body cannot be understood: {shorten(plain(str(error), kind))}") from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise InvalidInput("The body must be JSON") from None
+    except RecursionError:
+        raise InvalidInput("The body is nested too deep; make it flatter") from None
+    return given
+
+
+async def pieces(content: bytes, charge: Charge) -> AsyncIterator[bytes]:
+    """An answer piece by piece, as it is read; charged for until it has left, and cut off for a peer that reads too slowly."""
+    pace = Pace()
+    try:
+        # There was room a moment ago; an answer that has begun cannot be refused any more.
+        charge.hold(len(content))
+        for begin in range(0, len(content), PIECE_BYTES):
+            if not pace.seconds(begin):
+                raise TimeoutError("the answer is read too slowly")
+            yield content[begin : begin + PIECE_BYTES]
+    finally:
+        charge.hold(0)
+
+
+async def _chunks(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
+    """Those that are not empty; 408 when they come too slowly."""
+    chunks, pace, size = aiter(request.stream()), Pace(), 0
+    while True:
+        try:
+            with anyio.fail_after(pace.seconds(size)):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise HTTPException(status_code=408) from None
+        size += len(chunk)
+        if chunk:
+            yield chunk

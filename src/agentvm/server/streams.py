@@ -1,0 +1,67 @@
+"""Streams — how a socket's bytes are written together and read without a copy.
+
+An answer arrives as bursts of small frames; uvicorn writes each to the kernel by itself. Joined, a frame costs about
+a quarter (measured in `bench/turns.py`). Frames stay whole and in order.
+"""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from websockets.streams import StreamReader
+
+LARGE_BYTES = 65_536
+
+
+class JoiningTransport:
+    """A transport whose writes leave together at the end of the loop's tick."""
+
+    __slots__ = ("_loop", "_pending", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pending: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._pending:
+            self._loop.call_soon(self._flush)
+        self._pending.append(data)
+
+    def flush(self) -> None:
+        """Writes what waits for the end of the tick."""
+        self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._flush()
+        self._transport.abort()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _flush(self) -> None:
+        if self._pending:
+            joined = b"".join(self._pending)
+            self._pending.clear()
+            if not self._transport.is_closing():
+                # A peer that has gone meanwhile would be an error in a callback that nobody waits for.
+                self._transport.write(joined)
+
+
+class UncopiedReader(StreamReader):
+    """The parser's reader, which gives a large message away instead of copying it: that takes long, and everybody waits."""
+
+    def read_exact(self, n: int) -> Generator[None, None, bytearray]:
+        if n <= LARGE_BYTES:
+            return (yield from super().read_exact(n))
+        while len(self.buffer) < n:
+            if self.eof:
+                raise EOFError(f"stream ends after {len(self.buffer)} bytes, expected {n} bytes")
+            yield
+        taken, self.buffer = self.buffer, self.buffer[n:]
+        del taken[n:]
+        return taken

@@ -1,0 +1,88 @@
+"""Erasing — what goes with a user, a container or a tenant that is deleted: counted before, then erased in small commits.
+
+A deletion is one short commit: from then on nobody finds the thing, and nothing can be added to it. That commit also notes an
+erasure, which lasts until nothing of the thing is left, neither as rows nor as traces in the files of the database. Whoever
+runs the server advances what is pending, after a restart too. The ledger and the audit log stay; in the ledger the names of
+containers that were erased are replaced. Conformance: `agentvm.testing.conformance.erasing`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
+
+Breathe = Callable[[], Awaitable[None]]
+"""Waited for between two steps, so that others are stored in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """All that goes with a thing. `bytes` are those of messages, logs, summaries, drafts and attachments."""
+
+    containers: tuple[ContainerId, ...] = ()
+    sessions: int = 0
+    messages: int = 0
+    bytes: int = 0
+    attachments: int = 0
+    resources: int = 0
+    kept_resources: int = 0
+    """Of the resources, those that other tenants are locked to: the versions they use stay for them."""
+    users: int = 0
+    keys: int = 0
+    secrets: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """A container, the marks of a user in the containers of others, or else a tenant."""
+
+    erasure_id: int
+    tenant_id: TenantId
+    container_id: ContainerId | None
+    user_id: UserId | None
+    asked_at: int
+    emptied: bool
+    """Its rows are gone; traces may be left in the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What one step did: whether there are more rows, which sessions are gone for good, and how many messages went."""
+
+    more: bool
+    gone: tuple[SessionId, ...] = ()
+    messages: int = 0
+
+
+class Erasing(Protocol):
+    """The erasures of a whole server."""
+
+    async def weigh(
+        self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
+    ) -> Owned | None:
+        """All that would go with the container, the user, or else the tenant; None when there is none."""
+
+    async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
+        """Who does not reach it any more; None when there is none. Whoever it is the first container of stays bound to it.
+
+        Its name can be used again as soon as its rows are gone; until then `create` raises `ContainerErasing`.
+        """
+
+    async def pending(self) -> tuple[Erasure, ...]:
+        """The oldest first. Deleting a tenant or a user notes erasures as well."""
+
+    async def advance(self, erasure: Erasure) -> Advanced:
+        """Erases some of the rows, in one small commit."""
+
+    async def merge(self, breathe: Breathe) -> None:
+        """Drops the words of messages that are gone from the index of the search.
+
+        Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
+        """
+
+    async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
+        """Removes what emptied erasures have left in the files, and then forgets them. False if it must be tried again later.
+
+        It has to be when somebody still reads a state from before, as a backup does, or a turn from before still runs.
+        """

@@ -1,0 +1,48 @@
+"""Private — files that nobody but their owner may read, whatever the directory and the umask allow.
+
+Everybody's conversations are in them. The data directory may have been there before, with a mode that lets others in: a
+volume, or one that somebody made by hand.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from agentvm.log import get_logger
+
+logger = get_logger(__name__)
+
+PRIVATE = 0o600
+_OTHERS = 0o077
+
+
+def make_private(path: Path) -> None:
+    """Creates the file if there is none; of one that is there it takes away what others may do."""
+    if os.name != "posix":
+        return
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE))
+    except FileExistsError:
+        close_to_others(path)
+    except OSError:
+        # Whoever opens it next says what is wrong, in their own words.
+        return
+
+
+def close_to_others(path: Path) -> None:
+    """By name and not by an open file: closing a second one would drop the locks that SQLite holds."""
+    if os.name != "posix":
+        return
+    try:
+        if stat.S_IMODE(path.stat().st_mode) & _OTHERS:
+            path.chmod(PRIVATE)
+            logger.warning("file_was_open_to_others", path=str(path), remedy="it is for its owner alone now")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        logger.warning("file_is_open_to_others", path=str(path), error=str(error), remedy=f"chmod 600 {path}")
+
+
+def open_to_others(directory: Path) -> bool:
+    """Whether other users of the machine may enter the directory, or list it."""
+    return os.name == "posix" and bool(stat.S_IMODE(directory.stat().st_mode) & _OTHERS)
