@@ -39,6 +39,7 @@ from agentvm.model.usage import Usage
 from agentvm.protocol.codec import MAX_FRAME_BYTES
 from agentvm.server.serving import bind
 from agentvm.server.transport import JoiningProtocol
+from agentvm.sharing.byte_budget import ByteBudget
 
 DELTAS = 100
 CONTEXT = {
@@ -116,13 +117,13 @@ async def forward(pace: float, scope: dict[str, Any], receive: Receive, send: Se
         await send({"type": "websocket.send", "text": _ENVELOPE.format("turn_response", "{}")})
 
 
-async def serve_floor(pace: float, protocol: type[WebSocketsSansIOProtocol]) -> None:
+async def serve_floor(pace: float, protocol: Callable[..., WebSocketsSansIOProtocol]) -> None:
     bound = bind("127.0.0.1", 0)
     config = uvicorn.Config(
         partial(forward, pace),
         interface="asgi3",
         http="httptools",
-        ws=protocol,
+        ws=protocol,  # type: ignore[arg-type]  # uvicorn only calls it
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -140,7 +141,8 @@ if __name__ == "__main__":
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--provider")
     chosen = parser.parse_args()
-    serve = partial(serve_floor, chosen.pace, JoiningProtocol if chosen.kind == "floor" else WebSocketsSansIOProtocol)
+    ours = partial(JoiningProtocol, budget=ByteBudget())
+    serve = partial(serve_floor, chosen.pace, ours if chosen.kind == "floor" else WebSocketsSansIOProtocol)
     if chosen.kind == "agentvm":
         serve = partial(serve_agentvm, chosen.pace, chosen.data_dir, chosen.provider)
     anyio.run(serve, backend_options={"use_uvloop": True})

@@ -262,6 +262,8 @@ def _calls_of(messages: list[Frame], events: list[Frame]) -> dict[str, tuple[str
 
     The text of one that a restart cut off begins with what the call before had said.
     """
+    started = [event["data"] for event in events if event["type"] == "message_start"]
+    before = {data["messageId"]: data.get("text", "") for data in started}
     calls: dict[str, tuple[str, int]] = {}
     for message in messages:
         if message["role"] != "assistant":
@@ -270,7 +272,7 @@ def _calls_of(messages: list[Frame], events: list[Frame]) -> dict[str, tuple[str
             calls[message["parentId"]] = (message["turnId"], int(message["toolCall"]["id"].split("_")[1]))
         else:
             text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
-            if named := re.findall(r"#(\d+) ", text):
+            if named := re.findall(r"#(\d+) ", text.removeprefix(before.get(message["id"], ""))):
                 calls[message["id"]] = (message["turnId"], int(named[-1]))
     kept = {message["id"] for message in messages} - _cut_off(events)
     return {message_id: call for message_id, call in calls.items() if message_id in kept}

@@ -118,22 +118,22 @@ class Channel:
         """Queues the frame if there is room. After the end, frames go nowhere."""
         if self._closing is not None:
             return False
-        size = len(frame.bare)
-        if self._is_full(size):
+        bare, frames = frame.bare, self._frames
+        size = len(bare)
+        small, large = (0, size) if size > LARGE else (size, 0)
+        if self._bytes + small > MAX_BYTES or self._large + large > MAX_LARGE or len(frames) >= MAX_FRAMES:
             return False
-        weight = self._weight + (size if frame.bare.isascii() else size * _CHARACTER_BYTES)
+        weight = self._weight + (size if bare.isascii() else size * _CHARACTER_BYTES)
         if weight + self._taken > self._allowed and not self._reserve(weight + self._taken):
             return False
         if self.mirror is not None:
             self.mirror.send(frame)
-        if not self._frames:
+        if not frames:
             self.since = time.monotonic()
-        self._frames.append(frame)
+        frames.append(frame)
         self._weight = weight
-        if size > LARGE:
-            self._large += size
-        else:
-            self._bytes += size
+        self._bytes += small
+        self._large += large
         self._wake()
         return True
 

@@ -255,3 +255,45 @@ async def test_one_tenant_that_fills_its_queue_leaves_room_for_another(tmp_path:
             gate.open()
     assert told.index("b") <= 2
     assert len(told) == 21
+
+
+async def test_heavy_reads_of_a_tenant_rest_in_between_while_another_is_about(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
+    monkeypatch.setattr(lane, "REST_MAX_SECONDS", 0.2)
+    told: list[str] = []
+    with anyio.fail_after(5):
+        await database.of(B).read(one)
+        await database.of(A).read(note(told, "a0"), heavy=True)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: database.of(A).read(note(told, "a1"), heavy=True))
+            await wait_all_tasks_blocked()
+            # Others, and its own light reads, do not wait for it.
+            await database.of(B).read(note(told, "b"), heavy=True)
+            await database.of(A).read(note(told, "light"))
+    assert told == ["a0", "b", "light", "a1"]
+
+
+async def test_a_tenant_that_is_alone_need_not_rest(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
+    monkeypatch.setattr(lane, "REST_MAX_SECONDS", 1e9)
+    with anyio.fail_after(5):
+        # What the server itself does is nobody's neighbour.
+        await database.read(one)
+        for _ in range(3):
+            assert await database.of(A).read(one, heavy=True) == 1
+
+
+async def test_leaving_waits_for_no_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
+    monkeypatch.setattr(lane, "REST_MAX_SECONDS", 1e9)
+    told: list[str] = []
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks, open_database(tmp_path / "b.db") as database:
+            await database.of(B).read(one)
+            await database.of(A).read(one, heavy=True)
+            tasks.start_soon(lambda: database.of(A).read(note(told, "a"), heavy=True))
+            await wait_all_tasks_blocked()
+            assert told == []
+    assert told == ["a"]

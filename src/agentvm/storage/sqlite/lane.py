@@ -6,6 +6,8 @@ woken for nothing. Where there are several threads (readers):
 - A tenant occupies all threads but two, at most, so the others find one for a heavy job and one for light ones.
 - A heavy job (a search, a long history, a page of an export) waits in a queue of its own, so it delays no light one. A tenant
   has one heavy job running at a time, and all tenants together leave two threads to the light ones.
+- After a heavy job its tenant's next one waits twice as long as it took, if other tenants are about: so heavy jobs of one
+  tenant take a third of a processor at most, and most of the time the others notice nothing of them.
 - A heavy job is stopped when it has used `HEAVY_CPU_SECONDS` of a processor or `HEAVY_WALL_SECONDS` have passed, and any read
   when its caller is cancelled. SQLite asks about it every `STEPS_PER_CHECK` steps of a statement.
 
@@ -16,7 +18,7 @@ only for `BATCH_SECONDS`: whoever wrote little is not kept waiting for what othe
 import asyncio
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -41,12 +43,16 @@ BATCH_SECONDS = 0.02
 HEAVY_CPU_SECONDS = 2.0
 HEAVY_WALL_SECONDS = 10.0
 STEPS_PER_CHECK = 50_000
+REST_FACTOR = 2.0
+REST_MAX_SECONDS = 1.0
+ABOUT_SECONDS = 1.0
+"""A tenant is about when its last job came less than this long ago."""
 
 
 class Job(Generic[T]):
     """One piece of work, whose outcome the thread writes and the event loop hands to the waiter."""
 
-    __slots__ = ("apart", "error", "future", "heavy", "result", "tenant_id", "work")
+    __slots__ = ("apart", "begun", "error", "future", "heavy", "result", "tenant_id", "work")
 
     def __init__(
         self,
@@ -63,6 +69,7 @@ class Job(Generic[T]):
         self.heavy = heavy
         self.apart = apart
         """Whether it runs outside of a transaction."""
+        self.begun = 0.0
         self.result: T
         self.error: AgentVMError | None = None
 
@@ -112,7 +119,8 @@ class _Worker:
 
     def begin(self, job: Job[object]) -> None:
         self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
-        self.wall_until = time.monotonic() + HEAVY_WALL_SECONDS
+        job.begun = time.monotonic()
+        self.wall_until = job.begun + HEAVY_WALL_SECONDS
         self.job = job
 
     def _is_over(self) -> bool:
@@ -141,6 +149,9 @@ class Lane:
         self._heavy: FairQueue[TenantId | None, Job[object]] = FairQueue()
         self._running: Counter[TenantId | None] = Counter()
         self._running_heavy: set[TenantId | None] = set()
+        self._resting: set[TenantId | None] = set()
+        # The two tenants that came last, and when.
+        self._about: OrderedDict[TenantId | None, float] = OrderedDict()
         # Of one tenant, and heavy ones of all; a single thread serves everybody.
         self._most = max(1, len(connections) - 2)
         self._prefer_heavy = False
@@ -168,6 +179,7 @@ class Lane:
         queue = self._heavy if heavy and self._reads else self._light
         with self._lock:
             queue.put(tenant_id, job)  # type: ignore[arg-type]  # jobs of all result types share the queue
+            self._note(tenant_id)
             self._hand_out()
         try:
             return await job.future
@@ -190,6 +202,7 @@ class Lane:
         with anyio.CancelScope(shield=True):
             with self._lock:
                 self._stopping = True
+                self._resting.clear()
                 self._hand_out()
             await self._stopped.wait()
         for worker in self._workers:
@@ -277,7 +290,9 @@ class Lane:
     def _may_run(self, tenant_id: TenantId | None, job: Job[object]) -> bool:
         if not self._reads:
             return True
-        if job.heavy and (tenant_id in self._running_heavy or len(self._running_heavy) >= self._most):
+        if job.heavy and (
+            tenant_id in self._running_heavy or tenant_id in self._resting or len(self._running_heavy) >= self._most
+        ):
             return False
         return self._running[tenant_id] < self._most
 
@@ -285,8 +300,30 @@ class Lane:
         self._running[job.tenant_id] -= 1
         if not self._running[job.tenant_id]:
             del self._running[job.tenant_id]
-        if job.heavy:
+        if job.heavy and self._reads:
             self._running_heavy.discard(job.tenant_id)
+            self._rest(job)
+
+    def _note(self, tenant_id: TenantId | None) -> None:
+        self._about[tenant_id] = time.monotonic()
+        self._about.move_to_end(tenant_id)
+        if len(self._about) > 2:
+            self._about.popitem(last=False)
+
+    def _rest(self, job: Job[object]) -> None:
+        """Under the lock, from any thread: the tenant's next heavy job waits, unless nobody else is there."""
+        now = time.monotonic()
+        others = (at for tenant_id, at in self._about.items() if tenant_id not in (job.tenant_id, None))
+        if self._stopping or not any(now - at < ABOUT_SECONDS for at in others):
+            return
+        seconds = min(REST_FACTOR * (now - job.begun), REST_MAX_SECONDS)
+        self._resting.add(job.tenant_id)
+        self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._rested, job.tenant_id)
+
+    def _rested(self, tenant_id: TenantId | None) -> None:
+        with self._lock:
+            self._resting.discard(tenant_id)
+            self._hand_out()
 
     def _deliver(self, jobs: Sequence[Job[object]]) -> None:
         for job in jobs:
