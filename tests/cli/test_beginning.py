@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 
@@ -27,6 +28,16 @@ async def test_an_agent_goes_on_where_it_was_although_another_was_used_since(age
     last = await pirate.last_session(agentx, "c1")
     assert last is not None
     assert last.session_id == first.session_id
+
+
+async def test_an_image_in_which_nothing_was_said_is_not_the_last_conversation(agentx: AgentX) -> None:
+    spoken, _ = await Beginning().new_session(agentx, "c1")
+    async with aclosing((await spoken.resume()).stream("hello")) as events:
+        assert [event.type async for event in events][-1] == "turn_response"
+    await agentx.images.create(ImageConfig(name="Pirate"), container_id="c1")
+    last = await Beginning().last_session(agentx, "c1")
+    assert last is not None
+    assert last.session_id == spoken.session_id
 
 
 @pytest.mark.parametrize("beginning", [Beginning(model="scripted/other"), Beginning(system_prompt="Be brief.")])

@@ -201,6 +201,8 @@ async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_p
     async with at_terminal("chat", "--url", served.url, env=environment(tmp_path)) as keyboard:
         await keyboard.see(ASKING)
         keyboard.press(f"half a line{CTRL_C}")
+        keyboard.press(f"another{CTRL_C}")
+        keyboard.press(CTRL_C)
         await keyboard.see("once more")
         await keyboard.see(ASKING)
         keyboard.press(CTRL_C)

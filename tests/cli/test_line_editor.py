@@ -57,7 +57,8 @@ def test_ctrl_d_and_ctrl_c_are_told_apart(typed: Callable[..., str]) -> None:
     with pytest.raises(EOFError):
         typed("\x04")
     with pytest.raises(KeyboardInterrupt):
-        typed("half\x03")
+        typed("\x03")
+    assert typed("half\x03whole\r") == "whole"
 
 
 def test_keys_left_over_from_the_last_message_are_dropped(typed: Callable[..., str]) -> None:

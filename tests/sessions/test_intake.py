@@ -125,6 +125,19 @@ async def test_what_went_on_here_is_known_all_the_same() -> None:
         assert await said(store) == ["m1"]
 
 
+async def test_a_session_that_was_edited_or_answered_again_here_is_known() -> None:
+    async with open_store(None) as store:
+        await take_in(store, await carried("m1", "m2"))
+        rewinding = Rewinding(RewindId("r"), (MessageId("m2"),), 5)
+        write = SessionWrite(tenant_id=TENANT, container_id=HOME, session_id=SESSION, now=5, rewind=rewinding)
+        await store._database.write(prepare(write))
+        await say(store, "instead")
+        assert await said(store) == ["m1", "instead"]
+        assert (await take_in(store, await archive(store))).counts == NOTHING
+        assert (await take_in(store, await carried("m1", "m2"))).counts == NOTHING
+        assert len(await sessions(store)) == 1
+
+
 async def test_what_went_on_here_and_there_is_imported_beside_it_and_nothing_is_lost() -> None:
     async with open_store(None) as store:
         await take_in(store, await carried("m1", "m2"))

@@ -1,5 +1,6 @@
 """Beginning — how the new sessions of a chat begin: with which agent, model and system prompt."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentvm.errors import InvalidInput, NotFound
@@ -10,6 +11,9 @@ from agentvm.protocol.records import ImageRecord
 from agentvm.protocol.verbs import AgentX
 
 RESOURCE = "resource://"
+
+LOOKED_AT_MAX = 20
+"""Images whose sessions are looked through for the last conversation: each costs a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +40,7 @@ class Beginning:
             fitting = [image for image in images if self.agent is None or image.definition_ref == self.agent]
             if not fitting:
                 return None
-            newest = max(fitting, key=lambda image: image.updated_at)
-            sessions = await agentx.sessions.list(newest.image_id)
+            sessions = await _last_spoken_in(agentx, fitting)
         return max(sessions, key=lambda session: session.record.updated_at, default=None)
 
     async def new_session(self, agentx: AgentX, container_id: str) -> tuple[SessionHandle, tuple[str, ...]]:
@@ -80,3 +83,16 @@ async def _find_image(agentx: AgentX, container_id: str, name: str) -> ImageReco
     if len(named) > 1:
         raise InvalidInput(f"{len(named)} images are named {name}: give one's id, such as {named[0].image_id}.")
     return named[0]
+
+
+async def _last_spoken_in(agentx: AgentX, images: Sequence[ImageRecord]) -> Sequence[SessionHandle]:
+    """The sessions of the last image in which something was said; of the newest one if nothing was said in any.
+
+    An image that was just made with `avm image create` is nobody's last conversation.
+    """
+    newest_first = sorted(images, key=lambda image: image.updated_at, reverse=True)[:LOOKED_AT_MAX]
+    for image in newest_first:
+        sessions = await agentx.sessions.list(image.image_id)
+        if spoken := [session for session in sessions if session.record.last_message_at is not None]:
+            return spoken
+    return await agentx.sessions.list(newest_first[0].image_id)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -73,7 +73,7 @@ class LineEditor:
         )
 
     def ask(self, prompt: str, prefilled: str = "") -> str:
-        """The message. `EOFError` for Ctrl-D on an empty one, `KeyboardInterrupt` for Ctrl-C."""
+        """The message. `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty one; otherwise Ctrl-C clears it."""
         clear_typeahead(self._input)
         return self._session.prompt(prompt, default=prefilled)
 
@@ -107,6 +107,10 @@ def _bindings() -> KeyBindings:
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()
+
+    @keys.add("c-c", filter=Condition(lambda: bool(get_app().current_buffer.text)))
+    def _clear(event: KeyPressEvent) -> None:
+        event.current_buffer.reset()
 
     @keys.add("escape", "enter")
     @keys.add("c-j")

@@ -46,7 +46,9 @@ SELECT s.container_id, s.image_id,
        s.deleted_at IS NOT NULL,
        EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key AND rewind_key IS NOT NULL),
        (SELECT count(*) FROM all_messages AS m JOIN all_messages AS known ON m.position <= known.position
-        WHERE m.session_key = s.session_key AND known.session_key = s.session_key AND known.message_id = ?3)
+        -- Those that stood together with the known one.
+        WHERE (m.rewind_key IS NULL OR m.rewind_key >= known.rewind_key)
+          AND m.session_key = s.session_key AND known.session_key = s.session_key AND known.message_id = ?3)
 FROM sessions AS s WHERE s.tenant_id = ?1 AND s.session_id = ?2
 """
 # The sum leaves out what is beyond a page, but never the first.
