@@ -11,7 +11,7 @@ from agentvm.model.account import Role, User
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
-from agentvm.tenants.authentication import LOOKS, REFUSED
+from agentvm.tenants.authentication import LOOKS, UNKNOWN
 from agentvm.tenants.keys import ALPHABET, make_key
 from agentvm.tenants.recent import AGE_MS, Recent
 
@@ -21,7 +21,7 @@ async def refused(world: World, credential: str, why: str | None = None) -> None
     with pytest.raises(Unauthenticated) as caught:
         await world.access.authenticate(credential)
     assert caught.value.details.get("reason") == why
-    assert (str(caught.value) == REFUSED) == (why is None)
+    assert (str(caught.value) == UNKNOWN) == (why is None)
 
 
 def wrong_secret(text: str) -> str:

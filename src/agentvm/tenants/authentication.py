@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 REFUSED = "Authentication is needed: send a key that is in force as 'Authorization: Bearer <key>'"
+UNKNOWN = "This key is not valid; check that it was copied whole, or ask whoever manages the keys for one (avm key create)"
 TOLD: dict[str, tuple[str, str]] = {
     "revoked": ("revoked", "This key was revoked; use another, or ask whoever manages the keys for one (avm key create)"),
     "expired": ("expired", "These credentials have expired; use others, or ask whoever manages the keys (avm key create)"),
@@ -121,7 +122,7 @@ class Authentication:
         if isinstance(found, _Refusal):
             key = keys.parse_key(credential)
             logger.info("authentication_refused", reason=found.reason, key_id=key and key.key_id)
-            word, text = TOLD.get(found.reason, (None, REFUSED))
+            word, text = TOLD.get(found.reason, (None, UNKNOWN))
             raise Unauthenticated(text, details=None if word is None else {"reason": word})
         self._remember(found)
         return found.principal
