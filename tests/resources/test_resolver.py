@@ -1,8 +1,11 @@
+import threading
+
 import anyio
 import anyio.lowlevel
 import pytest
 from tests.resources.fixtures import World, open_world
 
+from agentvm.errors import InvalidInput
 from agentvm.errors.resource import (
     PromptUnresolved,
     ResourceLockMismatch,
@@ -12,8 +15,9 @@ from agentvm.errors.resource import (
     ResourceUriInvalid,
 )
 from agentvm.model.resource import MAX_NODES
+from agentvm.resources import resolver
 from agentvm.resources.registry import Draft
-from agentvm.resources.resolver import REMEMBERED_MS, Pinned
+from agentvm.resources.resolver import ARGS_MAX, LIGHT, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
 from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
@@ -272,3 +276,51 @@ async def test_an_argument_that_is_probably_misspelt_is_a_warning() -> None:
         ]
         await world.prompt("open", "Hello {{name}}.")
         assert not (await world.resolve("resource://prompts/open", args={"name": "Ada", "nmae": "Ada"})).warnings
+
+
+async def declare(world: World, *names: str) -> str:
+    declared = {"type": "object", "properties": {name: {"default": "x"} for name in names}}
+    content = {"text": " ".join(f"{{{{{name}}}}}" for name in names), "variables": declared}
+    await world.centre.registry.register(world.acme, Draft(type="prompts", name="declared", content=content))
+    return "resource://prompts/declared"
+
+
+async def test_of_many_unknown_arguments_some_are_compared_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = list[str]()
+
+    def suggest(name: str, known: object) -> str:
+        compared.append(name)
+        return "did you mean another?"
+
+    monkeypatch.setattr(resolver, "suggest", suggest)
+    async with open_world() as world:
+        uri = await declare(world, *(f"name{number}" for number in range(100)))
+        found = await world.resolve(uri, args={f"nmae{number}": "x" for number in range(ARGS_MAX)})
+    assert len(compared) == WARNED_ARGS_MAX
+    assert len(found.warnings) == WARNED_ARGS_MAX + 1
+    assert f"{ARGS_MAX - WARNED_ARGS_MAX} more" in found.warnings[-1].message
+
+
+async def test_more_arguments_than_any_prompt_needs_are_refused() -> None:
+    async with open_world() as world:
+        uri = await declare(world, "name")
+        with pytest.raises(InvalidInput, match=f"at most {ARGS_MAX} args, not {ARGS_MAX + 1}"):
+            await world.resolve(uri, args={f"a{number}": "x" for number in range(ARGS_MAX + 1)})
+
+
+@pytest.mark.parametrize(("value", "on_the_loop"), [("x", True), ("x" * LIGHT, False), ([[0]] * LIGHT, False)])
+async def test_large_arguments_are_rendered_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch, value: object, on_the_loop: bool
+) -> None:
+    threads = list[int]()
+    render = resolver.Resolver.render
+
+    def noted(*given: object) -> object:
+        threads.append(threading.get_ident())
+        return render(*given)  # type: ignore[arg-type]  # Passed on as they are.
+
+    monkeypatch.setattr(resolver.Resolver, "render", noted)
+    async with open_world() as world:
+        await world.prompt("open", "Hello.")
+        await world.resolve("resource://prompts/open", args={"name": value})
+    assert [thread == threading.get_ident() for thread in threads] == [on_the_loop]

@@ -13,7 +13,7 @@ from typing import Literal
 import anyio.to_thread
 import msgspec
 
-from agentvm.errors import shorten, suggest
+from agentvm.errors import InvalidInput, shorten, suggest
 from agentvm.errors.resource import ResourceLockMismatch, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, TenantId
@@ -51,6 +51,12 @@ FIXED_BYTES = 2_000
 """What a node costs besides its content, roughly."""
 LIGHT = 16 * 1024
 """What weighs more is shown and rendered in a thread: others wait for the same loop."""
+ARGS_MAX = 1_000
+"""Arguments of one request."""
+WARNED_ARGS_MAX = 20
+"""Unknown arguments that are told one by one: each is compared with all variables."""
+COMPARED_NAMES_MAX = 200
+"""Variables that an unknown argument is compared with."""
 
 
 class Manifest(Record):
@@ -146,6 +152,8 @@ class Resolver:
     ) -> Resolved:
         """`ResourceNotFound` for what is absent or not the asker's; `ResourceLockMismatch` when the lock says otherwise."""
         uri = parse_uri(text)
+        if args is not None and len(args) > ARGS_MAX:
+            raise InvalidInput(f"A resource is resolved with at most {ARGS_MAX} args, not {len(args)}")
         found = await self.find(tenant_id, uri)
 
         def make() -> Resolved:
@@ -157,7 +165,7 @@ class Resolver:
             warnings = (*shown.warnings, *_unused(found, shown.resolved, args or {}))
             return msgspec.structs.replace(shown, rendered=self.render(tenant_id, uri, found, args), warnings=warnings)
 
-        return make() if found.weight <= LIGHT else await anyio.to_thread.run_sync(make)
+        return make() if _is_light(args, LIGHT - found.weight) else await anyio.to_thread.run_sync(make)
 
     def render(self, tenant_id: TenantId, uri: ResourceUri, found: Found, args: Mapping[str, object] | None) -> object:
         scene = Scene(
@@ -357,10 +365,29 @@ def _unused(found: Found, uri: str, args: Mapping[str, object]) -> Iterator[Warn
     if not args or found.root.resource.type != "prompts" or not declares(found.root.content):
         return
     known = {name for node in found.nodes.values() if node.resource.type == "prompts" for name in variables(node.content)}
-    for name in args:
-        if name not in known:
-            message = f"There is no variable {shorten(name)}; {suggest(name, known)}" if known else "It has no variables"
-            yield Warned(code="argument", uri=uri, message=message)
+    unknown = [name for name in args if name not in known]
+    compared = sorted(known)[:COMPARED_NAMES_MAX]
+    for name in unknown[:WARNED_ARGS_MAX]:
+        message = f"There is no variable {shorten(name)}; {suggest(name, compared)}" if known else "It has no variables"
+        yield Warned(code="argument", uri=uri, message=message)
+    if len(unknown) > WARNED_ARGS_MAX:
+        yield Warned(code="argument", uri=uri, message=f"There are {len(unknown) - WARNED_ARGS_MAX} more unknown arguments")
+
+
+def _is_light(args: Mapping[str, object] | None, room: int) -> bool:
+    """Whether the arguments have at most that many characters and values; looks at no more of them than that."""
+    waiting: list[object] = [args or {}]
+    while waiting and room >= 0:
+        value = waiting.pop()
+        room -= len(value) if isinstance(value, str | Mapping | Sequence) else 1
+        if room < 0:
+            break
+        if isinstance(value, Mapping):
+            room -= sum(map(len, value))
+            waiting += value.values()
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            waiting += value
+    return room >= 0
 
 
 def _compare(shown: Resolved, lock: Sequence[Pinned]) -> None:
