@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.config.values import keys, plainly, value_of
 
+from agentvm.config import catalogue
 from agentvm.config.catalogue import (
+    COMPARED_KEY_MAX,
     MASK,
     SETTINGS,
     Unfit,
@@ -128,6 +130,18 @@ def test_a_price_needs_both_sides(rate: Any) -> None:
 def test_a_slip_is_answered_with_what_was_meant(typed: str, meant: str) -> None:
     assert nearest(typed) == meant
     assert meant in unknown(typed)
+
+
+def test_a_long_key_is_compared_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = list[int]()
+
+    def compare(word: str, *_: object, **__: object) -> list[str]:
+        lengths.append(len(word))
+        return []
+
+    monkeypatch.setattr(catalogue, "get_close_matches", compare)
+    unknown("llm." + "x" * 100_000)
+    assert lengths == [COMPARED_KEY_MAX]
 
 
 def test_names_of_the_operators_own_are_found_and_odd_ones_are_not() -> None:

@@ -1,9 +1,12 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from tests.config.values import flat_values, plainly
 
+from agentvm.config import edits
 from agentvm.config.catalogue import Value, plain
-from agentvm.config.edits import MOST, check_server, check_tenant, own_keys, read_edit
+from agentvm.config.edits import MOST, PROBLEMS_MAX, check_server, check_tenant, own_keys, read_edit
 from agentvm.config.layers import merge, nest
 from agentvm.errors import AccessDenied, InvalidInput
 from agentvm.model.secret import Secret
@@ -40,6 +43,37 @@ def test_a_change_has_a_bound() -> None:
     rate = {"input": 1, "output": 1}
     with pytest.raises(InvalidInput, match="at most"):
         read_edit({f"billing.prices.m{number}": rate for number in range(MOST + 1)}, ())
+
+
+@pytest.mark.parametrize(("keys", "looked_for"), [(MOST, PROBLEMS_MAX), (MOST + 1, 0)])
+def test_the_nearest_settings_of_a_few_unknown_ones_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch, keys: int, looked_for: int
+) -> None:
+    asked = list[str]()
+
+    def unknown(key: str) -> str:
+        asked.append(key)
+        return "there is no such setting"
+
+    monkeypatch.setattr(edits, "unknown", unknown)
+    with pytest.raises(InvalidInput):
+        read_edit({f"nope{number}": 1 for number in range(keys)}, ())
+    assert len(asked) == looked_for
+
+
+def test_a_tree_is_read_no_further_than_the_bound() -> None:
+    class Endless(dict[str, object]):
+        read = 0
+
+        def items(self) -> Any:
+            for number in range(MOST * 10):
+                self.read = number + 1
+                yield f"nope{number}", 1
+
+    tree = Endless()
+    with pytest.raises(InvalidInput, match="at most"):
+        read_edit(tree, ())
+    assert tree.read == MOST + 1
 
 
 def test_what_is_needed_first_cannot_be_changed() -> None:

@@ -83,6 +83,10 @@ SETTINGS: dict[str, Setting] = {setting.key: setting for setting in _declared(Ro
 DEFAULTS: dict[str, Value] = {key: one.default for key, one in SETTINGS.items() if one.default is not None}
 
 
+COMPARED_KEY_MAX = 128
+"""Characters of an unknown key that are compared with the known ones: comparing takes the square of the length."""
+
+
 def find(key: str) -> Setting | None:
     """The setting of a key, with a name in the place of a `*`."""
     if key.startswith(PRICES):
@@ -114,6 +118,7 @@ def split(key: str) -> tuple[str, ...]:
 
 def nearest(key: str) -> str | None:
     """The key that was probably meant."""
+    key = key[:COMPARED_KEY_MAX]
     parts = key.split(".")
     name = parts[2] if len(parts) > 2 and parts[0] == "llm" else "*"
     known = [one.replace("*", name) for one in SETTINGS]

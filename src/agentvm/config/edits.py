@@ -3,7 +3,9 @@
 None takes an override back; for a group, all that are below it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from itertools import islice, takewhile
 
 from agentvm.config.catalogue import SETTINGS, Setting, Unfit, Value, convert, find, is_group, quoted, unknown
 from agentvm.config.layers import Values
@@ -15,15 +17,22 @@ Edit = dict[str, Value | None]
 
 MOST = 500
 """Keys of one change."""
+PROBLEMS_MAX = 20
+"""Told of one change: for each the nearest of all settings is looked for."""
 
 _GIVING = ("system.adminKey", "system.oidc.", "system.trustedProxies")
 
 
 def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
-    """The keys and their new values. `known` are the keys that have an override now. `InvalidInput` names all that is wrong."""
+    """The keys and their new values. `known` are the keys that have an override now. `InvalidInput` names what is wrong."""
     edit: Edit = {}
     problems: list[str] = []
-    for key, value in leaves(changes, known):
+    given = list(islice(leaves(changes, known), MOST + 1))
+    if len(given) > MOST:
+        raise InvalidInput(f"One change has at most {MOST} settings; this one has more")
+    for key, value in given:
+        if len(problems) == PROBLEMS_MAX:
+            break
         if key in edit:
             problems.append(f"{shorten(key)}: it is given twice")
             continue
@@ -36,18 +45,16 @@ def read_edit(changes: Mapping[str, object], known: Iterable[str]) -> Edit:
         except Unfit as error:
             problems.append(f"{key}: it is {quoted(setting, value)}; {error}")
     if problems:
-        raise InvalidInput("; ".join(problems[:20]), details={"problems": problems[:20]})
-    if len(edit) > MOST:
-        raise InvalidInput(f"One change has at most {MOST} settings, not {len(edit)}")
+        raise InvalidInput("; ".join(problems), details={"problems": problems})
     return edit
 
 
 def leaves(tree: Mapping[str, object], known: Iterable[str] = ()) -> Iterable[tuple[str, object]]:
     """Each setting of a tree under its dotted key. None for a group stands for each of the `known` keys below it."""
-    return _flat(tree, "", tuple(known))
+    return _flat(tree, "", sorted(known))
 
 
-def _flat(tree: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> Iterable[tuple[str, object]]:
+def _flat(tree: Mapping[str, object], prefix: str, known: list[str]) -> Iterable[tuple[str, object]]:
     for name, value in tree.items():
         key = prefix + name
         if find(key) is not None or not is_group(key):
@@ -55,9 +62,14 @@ def _flat(tree: Mapping[str, object], prefix: str, known: tuple[str, ...]) -> It
         elif isinstance(value, Mapping):
             yield from _flat(value, f"{key}.", known)
         elif value is None:
-            yield from ((one, None) for one in known if one.startswith(f"{key}."))
+            yield from ((one, None) for one in _below(known, f"{key}."))
         else:
             yield key, value
+
+
+def _below(known: list[str], prefix: str) -> Iterable[str]:
+    """Of sorted keys those with the prefix, without a look at the others."""
+    return takewhile(lambda one: one.startswith(prefix), islice(known, bisect_left(known, prefix), None))
 
 
 def _misplaced(key: str, value: object) -> str:

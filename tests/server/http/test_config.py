@@ -8,7 +8,8 @@ import pytest
 from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.config.catalogue import SETTINGS
-from agentvm.config.edits import own_keys
+from agentvm.config.edits import MOST, own_keys
+from agentvm.server.http import config
 
 pytestmark = pytest.mark.anyio
 
@@ -322,6 +323,18 @@ async def test_what_get_gives_can_be_edited_and_put_back() -> None:
         assert (outcome.status, await value(world, "limits.steps")) == (200, 8)
         assert (await world.ask("PUT", "/v1/config/limits.steps", {"value": None})).status == 200
         assert await value(world, "limits.steps") == 25
+
+
+@pytest.mark.parametrize("member", ["changes", "config"])
+async def test_a_change_of_very_many_unknown_settings_is_looked_at_as_far_as_the_bound(
+    monkeypatch: pytest.MonkeyPatch, member: str
+) -> None:
+    looked_at = list[str]()
+    monkeypatch.setattr(config, "find", looked_at.append)
+    async with open_world() as world:
+        reply = await world.ask("PUT", "/v1/config", {member: {f"nope{number}": 1 for number in range(MOST * 10)}})
+    assert (reply.status, "at most" in str(reply.body)) == (400, True)
+    assert len(looked_at) <= 2 * (MOST + 1)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ their own tenant. A tenant sees and sets what concerns it, and nothing of how th
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from msgspec import Meta
 from agentvm.config import history
 from agentvm.config.catalogue import find, is_group, shown, unknown
 from agentvm.config.centre import Ordered, Outcome
-from agentvm.config.edits import leaves
+from agentvm.config.edits import MOST, leaves
 from agentvm.config.effective import derive
 from agentvm.config.layers import Values
 from agentvm.config.schema import config_schema
@@ -277,13 +278,16 @@ async def _change(ask: Ask[Any], scope: TenantId | None, changes: Mapping[str, o
 
 
 def _edited(config: Mapping[str, object], values: Values) -> dict[str, object]:
-    """The leaves of a tree that differ from the values in force, as dotted keys. Unknown ones stay, to be refused."""
+    """The leaves of a tree that differ from the values in force, as dotted keys. Unknown ones stay, to be refused.
+
+    Of more than one change may have, there is one too many: enough to be refused.
+    """
 
     def differs(key: str, value: object) -> bool:
         setting, now = find(key), values.get(key)
         return setting is None or now is None or shown(setting, now.value) != value
 
-    return {key: value for key, value in leaves(config) if differs(key, value)}
+    return dict(islice(((key, value) for key, value in leaves(config) if differs(key, value)), MOST + 1))
 
 
 def _scope(ask: Ask[Any]) -> TenantId | None:
@@ -338,5 +342,5 @@ def _changes(changed: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...
 def _target(scope: TenantId | None, keys: Iterable[str]) -> str:
     """For the audit log: whose settings, and which. A key that nobody knows may be a secret in the wrong place."""
     where = "server" if scope is None else scope
-    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in keys})
+    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in islice(keys, MOST)})
     return f"{where}: {', '.join(named[:20])}" if named else where
