@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +8,7 @@ from agentvm.errors import ContainerForbidden, InvalidInput, PermissionDenied
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.tenants import rights
 from agentvm.tenants.rights import (
     CAPS,
     USUAL,
@@ -49,6 +52,19 @@ def test_permissions_are_put_in_order_each_once() -> None:
 def test_an_unknown_permission_is_refused_with_the_nearest() -> None:
     with pytest.raises(InvalidInput, match="no permission images:wirte; did you mean images:write"):
         check_permissions(["images:wirte"], granter(*EVERYTHING))
+
+
+def test_a_long_permission_is_compared_by_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = list[int]()
+
+    def compare(word: str, known: Sequence[str], **_: object) -> list[str]:
+        lengths.append(len(word))
+        return list(known[:1])
+
+    monkeypatch.setattr(rights, "get_close_matches", compare)
+    with pytest.raises(InvalidInput, match="no permission"):
+        check_permissions(["images:" * 10_000], granter(*EVERYTHING))
+    assert lengths == [rights.COMPARED_NAME_MAX]
 
 
 def test_nobody_grants_what_they_have_not() -> None:

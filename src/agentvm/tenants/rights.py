@@ -24,6 +24,8 @@ _RANKS: dict[Role, int] = {"viewer": 0, "member": 1, "admin": 2, "owner": 3}
 
 MOST_CONTAINERS = 100
 MAX_NAME = 200
+COMPARED_NAME_MAX = 64
+"""Characters of an unknown permission that are compared with the known ones."""
 
 # Letters of any script and what ids and mail addresses are made of; nothing that a pattern, a path or a URL gives a meaning.
 _ODD = re.compile(r"[^\w.@+=:,~-]")
@@ -35,7 +37,7 @@ def check_permissions(names: Iterable[str], granter: Principal) -> tuple[str, ..
     wanted = set(names)
     for name in sorted(wanted):
         if name not in EVERYTHING:
-            nearest = get_close_matches(name, PERMISSIONS, n=1, cutoff=0)[0]
+            nearest = get_close_matches(name[:COMPARED_NAME_MAX], PERMISSIONS, n=1, cutoff=0)[0]
             raise InvalidInput(f"There is no permission {shorten(name)}; did you mean {nearest}?")
     granted = tuple(name for name in PERMISSIONS if name in wanted)
     for name in granted:
