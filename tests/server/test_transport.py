@@ -163,7 +163,7 @@ async def reserved(crowd: Crowd, least: int) -> None:
 
 @pytest.mark.anyio
 async def test_an_unfinished_message_is_charged_until_there_is_no_room_and_freed_with_its_socket() -> None:
-    async with open_crowd(1_000_000) as crowd:
+    async with open_crowd(1_100_000) as crowd:
         async with RawSocket.open(crowd.port) as first, RawSocket.open(crowd.port) as second:
             await first.send_bytes(unfinished(900_000, 600_000))
             await reserved(crowd, 600_000)

@@ -95,6 +95,6 @@ async def test_bytes_of_uploads_have_a_share_and_are_free_again() -> None:
         with pytest.raises(ServerBusy):
             grow(61)
         with queue.receiving(BOLT) as other, pytest.raises(ServerBusy):
-            other(41)
+            other(29)
     with queue.receiving(ACME) as grow:
         grow(60)

@@ -15,10 +15,10 @@ def test_room_is_a_tenants_share_until_it_is_released() -> None:
     first = Room(budget, ACME, 60)
     with pytest.raises(ServerBusy):
         Room(budget, ACME, 1)
-    second = Room(budget, BOLT, 40)
+    second = Room(budget, BOLT, 28)
     first.release()
     first.release()
-    assert (budget.reserved, budget.reserved_by(BOLT)) == (40, 40)
+    assert (budget.reserved, budget.reserved_by(BOLT)) == (28, 28)
     second.release()
     assert budget.reserved == 0
 

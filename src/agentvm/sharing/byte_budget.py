@@ -2,8 +2,8 @@
 
 Theory of operation. Bytes are reserved before they are read or built, and released when they are gone. A reservation never
 waits: a caller that gets none refuses its peer, closes the connection or stops reading, so that no peer can make the process
-grow. One tenant holds at most its share, so the other tenants always find room. Peers that have not authenticated
-share one share (`tenant_id` None).
+grow. One tenant holds at most its share, and an eighth of the total is kept for tenants that hold little: two tenants with
+all that their shares allow leave room for a third. Peers that have not authenticated share one share (`tenant_id` None).
 """
 
 from collections import Counter
@@ -15,6 +15,10 @@ from agentvm.model.ids import TenantId
 
 DEFAULT_TOTAL_BYTES = 256 * 1024 * 1024
 DEFAULT_SHARE_BYTES = 128 * 1024 * 1024
+KEPT_PART = 8
+"""One part of so many is kept for tenants that hold little."""
+LITTLE_PART = 16
+"""One part of so many is little. Half of what is kept, so that one tenant cannot take all of it."""
 
 
 class ByteBudget:
@@ -22,7 +26,9 @@ class ByteBudget:
 
     def __init__(self, total_bytes: int = DEFAULT_TOTAL_BYTES, share_bytes: int = DEFAULT_SHARE_BYTES) -> None:
         self.total_bytes = total_bytes
-        self.share_bytes = min(share_bytes, total_bytes)
+        self._kept_bytes = total_bytes // KEPT_PART
+        self._little_bytes = total_bytes // LITTLE_PART
+        self.share_bytes = min(share_bytes, total_bytes - self._kept_bytes)
         self._reserved = 0
         self._by_tenant: Counter[TenantId | None] = Counter()
 
@@ -35,7 +41,9 @@ class ByteBudget:
 
     def reserve(self, tenant_id: TenantId | None, size: int) -> bool:
         """Reserves the bytes, or returns False and reserves nothing."""
-        if self._reserved + size > self.total_bytes or self._by_tenant[tenant_id] + size > self.share_bytes:
+        own = self._by_tenant[tenant_id] + size
+        room = self.total_bytes if own <= self._little_bytes else self.total_bytes - self._kept_bytes
+        if own > self.share_bytes or self._reserved + size > room:
             return False
         self._reserved += size
         self._by_tenant[tenant_id] += size
