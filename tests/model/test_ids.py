@@ -13,6 +13,9 @@ def test_base36_reads_back(number: int) -> None:
     assert int(base36(number), 36) == number
 
 
+ERASED = "erased-0123456789abcdef"
+
+
 def test_an_id_has_its_prefix_its_time_and_room_for_62_random_bits() -> None:
     new_id = id_factory(lambda: 1_794_725_921_193, lambda bits: 2**bits - 1)
     assert new_id("img") == f"img_mwhhh3mx_{base36(2**62 - 1).rjust(12, '0')}"
@@ -24,7 +27,9 @@ def test_ids_of_one_millisecond_differ() -> None:
     assert len({new_id("msg") for _ in range(10_000)}) == 10_000
 
 
-@pytest.mark.parametrize("name", ["a", "user-1b9d", "user:alice", "容器", "a b", "x" * MAX_CONTAINER_ID, "a..b"])
+@pytest.mark.parametrize(
+    "name", ["a", "user-1b9d", "user:alice", "容器", "a b", "x" * MAX_CONTAINER_ID, "a..b", "erased-mail", ERASED + "0"]
+)
 def test_ordinary_container_names_are_taken(name: str) -> None:
     assert check_container_id(name) == name
 
@@ -51,3 +56,8 @@ def test_ordinary_container_names_are_taken(name: str) -> None:
 def test_names_that_look_like_paths_queries_or_escapes_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_container_id(name)
+
+
+def test_the_form_of_an_erased_container_s_name_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="erased"):
+        check_container_id(ERASED)

@@ -31,6 +31,9 @@ DEFAULT_TENANT = TenantId("default")
 
 MAX_CONTAINER_ID = 128
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\?#\ud800-\udfff]")
+ERASED_NAME = "erased-"
+"""What stands in the place of an erased container's name begins with this; 16 hexadecimal digits follow."""
+_ERASED = re.compile(r"erased-[0-9a-f]{16}")
 _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -58,4 +61,11 @@ def check_container_id(value: str) -> ContainerId:
         raise InvalidInput(f"containerId must have 1 to {MAX_CONTAINER_ID} characters, not {len(value)}")
     if _FORBIDDEN.search(value) or value.startswith("."):
         raise InvalidInput("containerId must not start with '.' nor contain '/', '\\', '?', '#' or control characters")
+    if is_erased_name(value):
+        raise InvalidInput(f"containerId must not be {ERASED_NAME!r} and 16 hexadecimal digits: so erased containers are named")
     return ContainerId(value)
+
+
+def is_erased_name(value: str) -> bool:
+    """Whether it has the form of what stands in the place of an erased container's name."""
+    return _ERASED.fullmatch(value) is not None

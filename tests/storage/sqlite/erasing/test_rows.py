@@ -6,10 +6,11 @@ import pytest
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import Tenant
+from agentvm.model.ids import ERASED_NAME, ContainerId, is_erased_name
 from agentvm.storage.attachments import CHUNK, Upload
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.erasing.rows import BYTES_MAX, ERASED_NAME, ROWS_MAX, pseudonym
+from agentvm.storage.sqlite.erasing.rows import BYTES_MAX, ROWS_MAX, pseudonym
 from agentvm.storage.sqlite.rows import fetch
 from agentvm.testing.conformance.erasing import erase, fill
 from agentvm.testing.conformance.records import HOME, image, message, session
@@ -119,6 +120,32 @@ async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_containe
     names = await database.read(lambda connection: fetch(connection, query, ()))
     assert len(names) == 1
     assert names[0][0].startswith(ERASED_NAME)
+
+
+@pytest.mark.parametrize("of_tenant", [False, True])
+async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too(
+    database: Database, store: SqliteStore, of_tenant: bool
+) -> None:
+    named = ContainerId("erased-love-letters")
+    await fill(store)
+
+    def enter(connection: apsw.Connection) -> None:
+        connection.execute(
+            "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (named,)
+        )
+        connection.execute("UPDATE ledger SET container_id = ?", (named,))
+
+    await settle(store, container=named)
+    await database.write(enter)
+    if of_tenant:
+        await store.directory.add_tenant(Tenant(tenant_id=ACME, slug="acme", name="Acme", created_at=1, updated_at=1))
+        await store.directory.delete_tenant(ACME, now=9)
+    else:
+        await store.erasing.delete_container(ACME, named, now=9)
+    await erase(store)
+    query = "SELECT container_id FROM asked UNION SELECT container_id FROM ledger"
+    names = await database.read(lambda connection: fetch(connection, query, ()))
+    assert [is_erased_name(name) for (name,) in names] == [True]
 
 
 async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: Database, store: SqliteStore) -> None:

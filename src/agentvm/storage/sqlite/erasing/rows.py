@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
+from agentvm.model.ids import ERASED_NAME, ContainerId, SessionId, TenantId, UserId, is_erased_name
 from agentvm.storage.attachments import CHUNK
 from agentvm.storage.erasing import Advanced
 from agentvm.storage.sqlite.attachments import GIVEN_UP
@@ -28,8 +28,6 @@ LEDGER_ROWS_MAX = 1_000
 """Of the ledger, looked at by one commit."""
 
 MORE = Advanced(more=True)
-ERASED_NAME = "erased-"
-"""What the names of erased containers begin with in the ledger."""
 
 # Its index leads to the sessions of the container alone: all of them are marked before.
 _SESSIONS_OF_CONTAINER = f"""
@@ -253,9 +251,8 @@ def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
         _rename_asked(connection, job)
         return None
     for position, container_id in found:
-        if container_id.startswith(ERASED_NAME) or job.container_id not in (None, container_id):
-            continue
-        connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
+        if _is_to_rename(job, container_id):
+            connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
     connection.execute(_SET_LEDGER_PLACE, (found[-1][0], job.erasure_key))
     return MORE
 
@@ -263,8 +260,13 @@ def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
 def _rename_asked(connection: apsw.Connection, job: Job) -> None:
     """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
     for (container_id,) in fetch(connection, _ASKED.format(where=job.where), job.scope):
-        if not container_id.startswith(ERASED_NAME):
+        if _is_to_rename(job, container_id):
             connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
+
+
+def _is_to_rename(job: Job, container_id: str) -> bool:
+    """A tenant's erasure leaves the names that erasures of its containers gave: their entries stay together."""
+    return not is_erased_name(container_id) if job.container_id is None else container_id == job.container_id
 
 
 def pseudonym(salt: bytes, container_id: str) -> str:
