@@ -294,3 +294,24 @@ def test_a_subscription_to_what_can_be_no_session_is_dropped() -> None:
     for session_id in ("", "x" * 201, 5, None, ["s"]):
         frame = json.dumps({"type": "subscribe", "sessionId": session_id, "afterCursor": "1"})
         assert Connection("c").receive(frame) == Dropped()
+
+
+@pytest.mark.parametrize(
+    ("frame", "received"),
+    [
+        ({"type": []}, NoiseReceived),
+        ({"type": 5, "__ack": "c_1"}, NoiseReceived),
+        ({"type": "x" * 100_000}, NoiseReceived),
+        ({"type": "x" * 100_000 + "_response"}, Dropped),
+        ({"type": "x" * 100_000, "category": "stream"}, Dropped),
+    ],
+)
+def test_a_type_that_names_nothing_is_received_at_any_length(frame: dict[str, object], received: type) -> None:
+    assert isinstance(Connection("c").receive(json.dumps(frame)), received)
+
+
+def test_a_request_of_a_very_long_type_is_refused_by_its_request_id() -> None:
+    refused = Connection("c").receive(request("x" * 100_000, {}))
+    assert isinstance(refused, CommandRefused)
+    assert refused.request_id == "req_1"
+    assert len(str(refused.error)) < 1_000

@@ -45,6 +45,7 @@ QUOTED_AT_ONCE = 256 * 1024
 """Characters."""
 
 _LONGEST_ESCAPE = 6
+_TYPE_END_BYTES = len("_response")
 _NOTHING = msgspec.Raw(b"null")
 
 MAX_MENDED = 1024 * 1024
@@ -63,7 +64,7 @@ class Inbound(Record):
     before it is known that they are small: a list of empty lists takes thirty times the memory of its text.
     """
 
-    type: str | None = None
+    type: msgspec.Raw = _NOTHING
     data: msgspec.Raw = _NOTHING
     session_id: msgspec.Raw = _NOTHING
     after_cursor: msgspec.Raw = _NOTHING
@@ -84,6 +85,7 @@ _inbound = msgspec.json.Decoder(Inbound)
 _event = msgspec.json.Decoder(WireEvent)
 _request_id = msgspec.json.Decoder(_WithRequestId)
 _text = msgspec.json.Decoder(str)
+_type: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
 _UNKNOWN = re.compile(r"(?s)Object contains unknown field `(.*)`")
@@ -138,6 +140,22 @@ def decode_id(member: msgspec.Raw) -> str | None:
     except (msgspec.DecodeError, UnicodeError):
         return None
     return text if len(text) <= MAX_ID else None
+
+
+def decode_type(member: msgspec.Raw) -> str | None:
+    """The type of a frame; of one that is too long to be any, the beginning and the end. `InvalidInput` when it is no text."""
+    try:
+        if len(member) <= MAX_ID * _LONGEST_ESCAPE + len('""') or bytes(memoryview(member)[:1]) != b'"':
+            return _type.decode(member)
+        # Nothing is built of the rest: it may have as many bytes as a frame.
+        head, tail = bytes(memoryview(member)[1 : 1 + MAX_ID]), bytes(memoryview(member)[-1 - _TYPE_END_BYTES : -1])
+        return f"{head.decode(errors='ignore')}…{tail.decode(errors='ignore')}"
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"Invalid frame: {error} - at `$.type`") from None
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"Frame is not valid JSON: {error}") from None
+    except UnicodeError as error:
+        raise InvalidInput(f"Frame is not valid Unicode: {error.reason}") from None  # type: ignore[attr-defined]  # of decoding
 
 
 def decode_headers(member: msgspec.Raw) -> dict[str, str]:

@@ -34,6 +34,7 @@ from agentvm.protocol.codec import (
     decode_id,
     decode_inbound,
     decode_request_id,
+    decode_type,
     is_given,
 )
 from agentvm.protocol.commands import Command, Reply
@@ -132,6 +133,7 @@ class Connection:
         """`scan` is that of the frame, for a large one; with a `refusal` a command is not decoded but refused for it."""
         try:
             frame = decode_inbound(text)
+            frame_type = decode_type(frame.type)
         except InvalidInput as error:
             return NoiseReceived(error)
         if (ack := decode_id(frame.ack)) is not None:
@@ -140,7 +142,7 @@ class Connection:
             if self._acks is not None:
                 self._note(self._acks, ack)
             return Acked(ack)
-        match frame.type:
+        match frame_type:
             case None:
                 return _receive_untyped(frame)
             case "auth":
