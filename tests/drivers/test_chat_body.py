@@ -4,7 +4,7 @@ from msgspec import structs
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.base import AssistantSaid, UserSaid
-from agentvm.drivers.chat_body import GO_ON, chat_body, estimate_prompt, reasoning_mark, taken_apart
+from agentvm.drivers.chat_body import GO_ON, chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart
@@ -145,22 +145,6 @@ def test_the_newest_user_message_is_refused_also_while_its_tools_are_answered(sp
 def test_a_temperature_is_sent_only_if_somebody_chose_one() -> None:
     assert chat_body(prompt(temperature=0.0), FAILURES)["temperature"] == 0.0
     assert "temperature" not in chat_body(prompt(), FAILURES)
-
-
-@pytest.mark.parametrize(
-    ("data", "given", "media_type", "content"),
-    [
-        ("data:image/png;base64,aGk=", "image/jpeg", "image/png", "aGk="),
-        ("DATA:image/png;BASE64,aGk=", "image/jpeg", "image/png", "aGk="),
-        ("data:;base64,aGk=", "image/jpeg", "image/jpeg", "aGk="),
-        ("data:text/plain;charset=utf-8,h%69", "image/jpeg", "text/plain;charset=utf-8", "aGk="),
-        ("aGk=", "image/jpeg", "image/jpeg", "aGk="),
-        ("data:no comma", "image/jpeg", "image/jpeg", "data:no comma"),
-    ],
-)
-def test_a_data_url_is_taken_apart(data: str, given: str, media_type: str, content: str) -> None:
-    part = taken_apart(ImagePart(data=data, media_type=given, name="a"))
-    assert part == ImagePart(data=content, media_type=media_type, name="a")
 
 
 def test_a_picture_and_a_file_may_come_as_data_urls() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
-from agentvm.drivers.weighing import PAGE_TOKENS, SCANNED_BYTES_MAX, count_pages, most_input
+from agentvm.drivers.weighing import ESCAPES_MAX, PAGE_TOKENS, SCANNED_BYTES_MAX, STREAMS_MAX, count_pages, most_input
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, ToolOutput, ToolResult
 
 WINDOW = 200_000
@@ -107,3 +107,36 @@ def test_a_file_that_is_no_text_and_no_pdf_weighs_a_whole_window() -> None:
 def test_a_picture_weighs_the_most_that_its_provider_counts_for_one(driver: str, model: str, least: int) -> None:
     said = UserSaid(content=(ImagePart(data="https://example.org/a.png", media_type="image/png"),))
     assert least <= weight(said, driver=driver, model=model) < 3 * least + 1_000
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b"3 0 obj << /Type /P#61ge >> endobj " * 40,
+        b"2 0 obj << /Type /Pages /C#6funt 40 >> endobj",
+        packed(PAGE * 40).replace(b"/ObjStm", b"/Obj#53tm"),
+    ],
+)
+def test_pages_are_not_hidden_by_how_their_names_are_written(hidden: bytes) -> None:
+    assert (count_pages(pdf(PAGE, hidden)) or 10**9) >= 40
+
+
+def test_a_document_weighs_what_it_is_and_not_what_its_part_says() -> None:
+    pages = pdf(*[PAGE] * 500)
+    honest = weight(UserSaid(content=(FilePart(data=pages, media_type="application/pdf"),)))
+    disguised = FilePart(data=f"data:application/pdf;base64,{pages}", media_type="text/plain")
+    assert weight(UserSaid(content=(disguised,))) == honest
+
+
+def test_a_document_with_many_compressed_objects_is_not_looked_into() -> None:
+    assert count_pages(pdf(*[packed(PAGE)] * STREAMS_MAX)) == STREAMS_MAX
+    assert count_pages(pdf(*[packed(PAGE)] * (STREAMS_MAX + 1))) is None
+    assert count_pages(pdf(b"/ObjStm " * 100_000)) is None
+    assert count_pages(pdf(b"/Type /P#61ge " * (ESCAPES_MAX + 1))) is None
+
+
+def test_only_so_much_of_the_documents_of_one_prompt_is_looked_into() -> None:
+    large = pdf(PAGE, b"%" + b"x" * (SCANNED_BYTES_MAX * 2 // 5))
+    part = FilePart(data=large, media_type="application/pdf")
+    assert weight(UserSaid(content=(part,))) < WINDOW
+    assert weight(UserSaid(content=(part, part))) > WINDOW

@@ -131,7 +131,7 @@ async def test_f27_histories_that_take_long_keep_no_other_tenant_waiting(
 ) -> None:
     async with both(tmp_path) as (noisy, quiet):
         made = await noisy.create_image()
-        with holding(monkeypatch, rows, "read_messages", lambda connection, key, *_: key[0] == NOISY) as held:
+        with holding(monkeypatch, rows, "read_recent_messages", lambda connection, key, *_: key[0] == NOISY) as held:
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
                     tasks.start_soon(lambda: noise(noisy, "image_messages", imageId=made["imageId"]))

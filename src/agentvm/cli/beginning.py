@@ -85,7 +85,7 @@ async def _find_image(agentx: AgentX, container_id: str, name: str) -> ImageReco
     return named[0]
 
 
-async def _last_spoken_in(agentx: AgentX, images: Sequence[ImageRecord]) -> Sequence[SessionHandle]:
+async def _last_spoken_in(agentx: AgentX, images: Sequence[ImageRecord]) -> tuple[SessionHandle, ...]:
     """The sessions of the last image in which something was said; of the newest one if nothing was said in any.
 
     An image that was just made with `avm image create` is nobody's last conversation.
@@ -93,6 +93,6 @@ async def _last_spoken_in(agentx: AgentX, images: Sequence[ImageRecord]) -> Sequ
     newest_first = sorted(images, key=lambda image: image.updated_at, reverse=True)[:LOOKED_AT_MAX]
     for image in newest_first:
         sessions = await agentx.sessions.list(image.image_id)
-        if spoken := [session for session in sessions if session.record.last_message_at is not None]:
+        if spoken := tuple(session for session in sessions if session.record.last_message_at is not None):
             return spoken
     return await agentx.sessions.list(newest_first[0].image_id)

@@ -5,11 +5,11 @@ import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.data_url import taken_apart
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import Origin
 from agentvm.errors import ProviderBadRequest
@@ -202,21 +202,6 @@ def _spoken_part(part: UserPart, failures: Failures) -> Json:
             return {"type": "text", "text": file_text(part, failures)}
         case _:
             raise failures.bad_request(f"a part of type {part.media_type}; this model reads text only")
-
-
-def taken_apart(part: UserPart) -> UserPart:
-    """The part with bare base64, and the type that it says itself, if its `data` is a `data:` URL."""
-    if isinstance(part, TextPart) or not part.data[:5].lower() == "data:":
-        return part
-    about, comma, data = part.data[5:].partition(",")
-    if not comma:
-        return part
-    *kinds, last = about.split(";")
-    encoded = last.strip().lower() == "base64"
-    media_type = ";".join(kinds if encoded else [*kinds, last]).strip()
-    if not encoded:
-        data = base64.b64encode(unquote_to_bytes(data)).decode()
-    return msgspec.structs.replace(part, data=data, media_type=media_type or part.media_type)
 
 
 def file_text(part: FilePart, failures: Failures) -> str:

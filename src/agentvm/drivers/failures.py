@@ -131,7 +131,9 @@ class Failures:
     def transport(self, error: httpx2.HTTPError) -> ProviderError:
         """The connection could not be made, broke, or carried something that is not an event stream."""
         self._note(error)
-        return _unanswered(self._transport(error))
+        found = self._transport(error)
+        # Something that is no answer was sent instead of one: nobody is charged for it.
+        return found if isinstance(found, ProviderProtocolError) else _unanswered(found)
 
     def _transport(self, error: httpx2.HTTPError) -> ProviderError:
         match error:

@@ -8,10 +8,12 @@ import base64
 import binascii
 import re
 import zlib
+from itertools import islice
 
 import msgspec
 
 from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.data_url import taken_apart
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
 
@@ -27,8 +29,17 @@ TOOLS_TOKENS = 600
 PAGE_TOKENS = 8_000
 """Of one page of a PDF: up to 3,000 of its text, by the provider's own documentation, and 4,800 of its picture."""
 
-SCANNED_BYTES_MAX = 8 * 1024 * 1024
-"""Of a PDF whose pages are counted: the loop stands still meanwhile. A larger one counts as a whole window."""
+SCANNED_BYTES_MAX = 4 * 1024 * 1024
+"""Of the PDFs of one prompt whose pages are counted: the loop stands still meanwhile. What is more counts as a whole window."""
+
+STREAMS_MAX = 64
+"""Compressed objects of a PDF that are looked into; a document with more counts as a whole window."""
+
+ESCAPES_MAX = 10_000
+"""Escaped characters of names in a PDF, likewise."""
+
+HEAD_BYTES_MAX = 2_000
+"""Between the name of a compressed object and its bytes."""
 
 IMAGE_TOKENS: dict[str, tuple[tuple[str, int], ...]] = {
     "anthropic": (("", 4_800),),
@@ -42,13 +53,14 @@ ANY_IMAGE_TOKENS = 16_400
 _REASONS = re.compile(r"o\d|gpt-[5-9]")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _COUNT = re.compile(rb"/Count\s+(\d{1,6})")
-_PACKED = re.compile(rb"/ObjStm.{0,2000}?stream\r?\n", re.DOTALL)
+_ESCAPED = re.compile(rb"#([0-9A-Fa-f]{2})")
 
 
 def most_input(prompt: Prompt, *, driver: str, window: int) -> int:
     """More tokens than the prompt can have. Its attachments must be filled in."""
-    image = _image_tokens(driver, prompt.model)
-    total = PROMPT_TOKENS + _bytes(prompt.system or "") + sum(_said(said, image, window) for said in prompt.conversation)
+    image, budget = _image_tokens(driver, prompt.model), _Budget()
+    total = PROMPT_TOKENS + _bytes(prompt.system or "") + _bytes(prompt.begun)
+    total += sum(_said(said, image, window, budget) for said in prompt.conversation)
     # The embedded model is told of no tools.
     if prompt.tools and driver != "local":
         total += TOOLS_TOKENS + len(msgspec.json.encode(prompt.tools)) + SAID_TOKENS * len(prompt.tools)
@@ -68,40 +80,78 @@ def count_pages(data: str) -> int | None:
         body = base64.b64decode(data, validate=True)
     except binascii.Error:
         return None
-    if not body.startswith(b"%PDF") or b"/Encrypt" in body:
+    if not body.startswith(b"%PDF"):
         return None
-    objects = _unpack(body)
+    named = _unescape(body)
+    if named is None or b"/Encrypt" in named:
+        return None
+    objects = _unpack(named)
     if objects is None:
         return None
-    pages = sum(len(_PAGE.findall(part)) for part in (body, *objects))
+    parts = (named, *(_unescape(one) or one for one in objects))
+    pages = sum(len(_PAGE.findall(part)) for part in parts)
     # A page may be used several times, and the tree of pages says how many there are then.
-    counts = (int(count) for part in (body, *objects) for count in _COUNT.findall(part))
+    counts = (int(count) for part in parts for count in _COUNT.findall(part))
     return max((pages, *counts)) or None
+
+
+def _unescape(body: bytes) -> bytes | None:
+    """With the names as readers take them: any character of a name may be written as its number. None for too many."""
+    if b"#" not in body:
+        return body
+    found = list(islice(_ESCAPED.finditer(body), ESCAPES_MAX + 1))
+    if len(found) > ESCAPES_MAX:
+        return None
+    pieces: list[bytes] = []
+    last = 0
+    for match in found:
+        pieces += (body[last : match.start()], bytes((int(match[1], 16),)))
+        last = match.end()
+    # Beside what was written: within compressed bytes there are some by chance, and replacing them would hide what is in it.
+    return body + b"\n" + b"".join((*pieces, body[last:])) if found else body
 
 
 def _unpack(body: bytes) -> list[bytes] | None:
     """The objects that are stored together and compressed, which pages may be among; None when they cannot be read."""
     found: list[bytes] = []
-    left = SCANNED_BYTES_MAX
-    for packed in _PACKED.finditer(body):
+    left, at = SCANNED_BYTES_MAX, body.find(b"/ObjStm")
+    while at >= 0:
+        begin = body.find(b"stream", at, at + HEAD_BYTES_MAX)
+        end = body.find(b"endstream", begin + len(b"stream"))
+        if begin < 0 or end < 0 or len(found) == STREAMS_MAX:
+            return None
         inflating = zlib.decompressobj()
         try:
-            objects = inflating.decompress(body[packed.end() :], left)
+            objects = inflating.decompress(body[begin + len(b"stream") : end].lstrip(b"\r\n"), left)
         except zlib.error:
             return None
         left -= len(objects)
         if left <= 0 or not inflating.eof:
             return None
         found.append(objects)
-    return None if len(found) != body.count(b"/ObjStm") else found
+        at = body.find(b"/ObjStm", end)
+    return found
 
 
-def _said(said: Said, image: int, window: int) -> int:
+class _Budget:
+    """Bytes of documents that may still be looked into for one prompt."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = SCANNED_BYTES_MAX
+
+    def pages(self, data: str) -> int | None:
+        self.left -= len(data)
+        return count_pages(data) if self.left >= 0 else None
+
+
+def _said(said: Said, image: int, window: int, budget: _Budget) -> int:
     match said:
         case UserSaid(content=str(text)):
             return SAID_TOKENS + _bytes(text)
         case UserSaid(content=tuple(parts)):
-            return SAID_TOKENS + sum(SAID_TOKENS + _part(part, image, window) for part in parts)
+            return SAID_TOKENS + sum(SAID_TOKENS + _part(part, image, window, budget) for part in parts)
         case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
             # A signature holds what was thought, as only the provider can read it.
             thought = sum(_bytes(part.reasoning) + len(part.signature or "") for part in thinking)
@@ -115,8 +165,9 @@ def _said(said: Said, image: int, window: int) -> int:
             raise AssertionError(said)
 
 
-def _part(part: UserPart, image: int, window: int) -> int:
-    match part:
+def _part(part: UserPart, image: int, window: int, budget: _Budget) -> int:
+    # As a provider is sent it: what a part says of itself may be another thing.
+    match taken_apart(part):
         case TextPart(text=text):
             return _bytes(text)
         case ImagePart():
@@ -126,7 +177,7 @@ def _part(part: UserPart, image: int, window: int) -> int:
                 return window
             if is_text(media_type):
                 return len(data) + _bytes(filename or "")
-            pages = count_pages(data) if media_type == "application/pdf" else None
+            pages = budget.pages(data) if media_type == "application/pdf" else None
             return window if pages is None else min(window, pages * PAGE_TOKENS)
 
 

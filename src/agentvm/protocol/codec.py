@@ -48,7 +48,7 @@ _LONGEST_ESCAPE = 6
 _TYPE_END_BYTES = len("_response")
 _NOTHING = msgspec.Raw(b"null")
 
-MAX_MENDED = 1024 * 1024
+MAX_MENDED = 32 * 1024
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 # One escape sequence at a time, so that an escaped backslash before a `u` is not mistaken for one.

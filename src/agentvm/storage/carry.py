@@ -114,5 +114,6 @@ class Carrier(Protocol):
         """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
 
         Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile, or if
-        something that should be here is not, or was continued otherwise.
+        something that should be here is not, or was continued otherwise, or if a container was deleted
+        meanwhile, or earlier with its user.
         """

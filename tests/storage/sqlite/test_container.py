@@ -1,4 +1,6 @@
 from collections.abc import AsyncGenerator
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -9,7 +11,7 @@ from msgspec import structs
 from agentvm.errors import ImageNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import SessionId
-from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.sqlite import SqliteStore, open_store, rows
 from agentvm.storage.sqlite.database import Database, Work, open_database
 from agentvm.storage.sqlite.rows import fetch
 from agentvm.storage.sqlite.session_write import ARRIVING, MESSAGES
@@ -184,3 +186,13 @@ async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_st
         await database.write(lambda found: fetch(found, f"UPDATE sessions SET deleted_at = {ARRIVING}", ()))
     async with open_store(tmp_path / "x.db") as store:
         assert await store.tenant(ACME).container(HOME).list_messages(SessionId("s2")) == ()
+
+
+async def test_a_history_is_the_same_whether_it_is_read_in_one_go_or_again_as_a_heavy_read(tmp_path: Path) -> None:
+    async with open_database(tmp_path / "long.db") as database:
+        home = await settle(SqliteStore(database), image())
+        await home.log(SESSION).record(messages=[message(f"m{number}", "x" * number * 5) for number in range(400)], now=1)
+        for max_bytes, limit, strict in product((0, 5_000, 40_000, 300_000, 10_000_000), (None, 3, 200, 250), (True, False)):
+            read = partial(rows.read_recent_messages, key=(ACME, HOME), session_id=SESSION, max_bytes=max_bytes)
+            whole = await database.read(partial(read, limit=limit, strict=strict))
+            assert await home.list_recent_messages(SESSION, max_bytes, limit=limit, strict=strict) == whole

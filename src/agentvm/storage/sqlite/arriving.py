@@ -6,14 +6,14 @@ of it is there, one short commit gives it to its tenant. What was left by a cras
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import anyio
 import anyio.to_thread
 import apsw
 
 from agentvm.errors import Conflict
-from agentvm.model.ids import TenantId
+from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
@@ -34,7 +34,7 @@ from agentvm.storage.sqlite.attachments import (
 )
 from agentvm.storage.sqlite.container import insert_image, insert_session
 from agentvm.storage.sqlite.database import Database, Work
-from agentvm.storage.sqlite.erasing.begin import refuse_erasing
+from agentvm.storage.sqlite.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sqlite.resources.graph import is_readable
 from agentvm.storage.sqlite.resources.lock import lock_image
 from agentvm.storage.sqlite.rows import drop_snapshot, fetch
@@ -51,6 +51,9 @@ _ADD_CONTAINER = """
 INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)
 ON CONFLICT (tenant_id, container_id) DO NOTHING
 """
+# The number of the last one may be given again; when it was made is another then.
+_CONTAINERS = "SELECT container_id, position, created_at FROM containers WHERE tenant_id = ?"
+_CONTAINER = "SELECT position, created_at FROM containers WHERE tenant_id = ? AND container_id = ?"
 _SET_QUARANTINE = "UPDATE sessions SET quarantine = ? WHERE tenant_id = ? AND session_id = ?"
 # What was said elsewhere before is news to nobody.
 _GIVE = "UPDATE sessions SET tenant_id = ?, answers = 0 WHERE tenant_id = ? AND image_id = ?"
@@ -90,13 +93,17 @@ _DROP_IMAGES = "DELETE FROM images WHERE tenant_id = ? RETURNING digest"
 _DROP_CONTAINERS = "DELETE FROM containers WHERE tenant_id = ?"
 
 Piece = list[Work[None]]
+Containers = Mapping[ContainerId, tuple[int, int]]
+"""Containers of a tenant at one moment, each with what tells it from a later one of the same name."""
 
 
 async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Iterator[Carried]], now: int) -> None:
     """See `agentvm.storage.carry.Carrier.add`."""
     database = database.of(tenant_id)
     await database.write(lambda connection: refuse_deleted(connection, tenant_id))
-    coming = _Coming(tenant_id, TenantId(f"{_FIRST}{secrets.token_hex(8)}"), now)
+    # All of them: which are needed is known only when everything is read, and one may be deleted before.
+    before = await database.read(lambda connection: _containers(connection, tenant_id), heavy=True)
+    coming = _Coming(tenant_id, TenantId(f"{_FIRST}{secrets.token_hex(8)}"), now, before)
     pieces = coming.pieces(load())
     try:
         # What needs no database, such as to read and encode it, is done beside the writer.
@@ -108,6 +115,10 @@ async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Ite
         with anyio.CancelScope(shield=True):
             await database.write(_all([coming.give_up]))
             await _drop(database, coming.aside)
+
+
+def _containers(connection: apsw.Connection, tenant_id: TenantId) -> Containers:
+    return {ContainerId(name): (number, made) for name, number, made in fetch(connection, _CONTAINERS, (tenant_id,))}
 
 
 async def drop_left(database: Database) -> None:
@@ -160,8 +171,9 @@ def _all(piece: Piece) -> Work[None]:
 class _Coming:
     """What arrives, first aside, then where it belongs."""
 
-    def __init__(self, tenant_id: TenantId, aside: TenantId, now: int) -> None:
+    def __init__(self, tenant_id: TenantId, aside: TenantId, now: int, before: Containers) -> None:
         self._tenant_id = tenant_id
+        self._before = before
         self.aside = aside
         self._now = now
         self._images: list[Image | Present] = []
@@ -203,6 +215,8 @@ class _Coming:
     def give(self, connection: apsw.Connection) -> None:
         """To the tenant; an image anew, because its sessions name it."""
         refuse_deleted(connection, self._tenant_id)
+        for container_id in {(one.image if isinstance(one, Present) else one).container_id for one in self._images}:
+            self._refuse_gone(connection, container_id)
         for continued in self._continued:
             self._continue(connection, continued)
         for one in self._images:
@@ -221,8 +235,18 @@ class _Coming:
         if self._begun is not None:
             give_up_blob(connection, self._begun)
 
+    def _refuse_gone(self, connection: apsw.Connection, container_id: ContainerId) -> None:
+        """What was deleted while this was arriving is not made again by it."""
+        key = (self._tenant_id, container_id)
+        refuse_erasing(connection, key)
+        before = self._before.get(container_id)
+        if before is not None and fetch(connection, _CONTAINER, key) != [before]:
+            raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
+        if is_retired(connection, key):
+            message = f"The container {container_id} was deleted with its user; nothing was imported. Name another container"
+            raise Conflict(message)
+
     def _give_image(self, connection: apsw.Connection, image: Image) -> None:
-        refuse_erasing(connection, (self._tenant_id, image.container_id))
         connection.execute(_ADD_CONTAINER, (self._tenant_id, image.container_id, self._now))
         position = insert_image(connection, self._tenant_id, image)
         held = [one for one in image.lock if is_readable(connection, self._tenant_id, one.version_id)]

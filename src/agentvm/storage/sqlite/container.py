@@ -54,7 +54,8 @@ _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 FEW = 100
 """Messages."""
 SHORT = 200
-"""Messages of a history that is read like anything else; a longer one is a heavy read."""
+SHORT_BYTES = 256 * 1024
+"""Messages, and bytes, of a history that is read like anything else; a longer one is a heavy read."""
 
 
 class SqliteContainerStore:
@@ -234,10 +235,19 @@ class SqliteContainerStore:
         self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
     ) -> tuple[tuple[Message, ...], bool]:
         """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
+        # As above: what is short is read like anything else.
+        few = SHORT if limit is None else min(limit, SHORT)
+        size = min(max_bytes, SHORT_BYTES)
+        some, truncated = await self._database.read(
+            lambda connection: rows.read_recent_messages(connection, self._key, session_id, size, limit=few, strict=strict)
+        )
+        if not truncated or (size == max_bytes and (few == limit or len(some) < few)):
+            return some, truncated
         return await self._database.read(
             lambda connection: rows.read_recent_messages(
                 connection, self._key, session_id, max_bytes, limit=limit, strict=strict
-            )
+            ),
+            heavy=True,
         )
 
     def log(self, session_id: SessionId) -> SqliteLogStore:

@@ -58,12 +58,24 @@ SELECT EXISTS (SELECT 1 FROM containers WHERE tenant_id = ?1 AND container_id = 
     OR EXISTS (SELECT 1 FROM bindings WHERE tenant_id = ?1 AND container_id = ?2)
     OR EXISTS (SELECT 1 FROM retired_homes WHERE tenant_id = ?1 AND digest = ?3)
 """
+# A container that was made again, or that somebody was bound to later, is in use.
+_IS_RETIRED = """
+SELECT EXISTS (SELECT 1 FROM retired_homes WHERE tenant_id = ?1 AND digest = ?3)
+    AND NOT EXISTS (SELECT 1 FROM containers WHERE tenant_id = ?1 AND container_id = ?2)
+    AND NOT EXISTS (SELECT 1 FROM bindings WHERE tenant_id = ?1 AND container_id = ?2)
+"""
 
 
 def refuse_erasing(connection: apsw.Connection, key: Key) -> None:
     """`ContainerErasing` for a container that was deleted and whose rows are still there."""
     if fetch(connection, _IS_ERASING, key):
         raise ContainerErasing(key[1])
+
+
+def is_retired(connection: apsw.Connection, key: Key) -> bool:
+    """Whether the container went with a deleted user and is nobody's since."""
+    tenant_id, container_id = key
+    return bool(fetch(connection, _IS_RETIRED, (tenant_id, container_id, _digest(container_id)))[0][0])
 
 
 def begin_container(connection: apsw.Connection, key: Key, now: int) -> bool:
