@@ -28,9 +28,10 @@ EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
 # What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
 PORTS = (
-    "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/health", "drivers/models", "drivers/sending",
-    "drivers/weighing", "storage/base", "storage/accounts", "storage/attachments", "storage/carry", "storage/definitions",
-    "storage/drafts", "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings",
+    "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/data_url", "drivers/health",
+    "drivers/models", "drivers/sending", "drivers/weighing", "storage/accounts", "storage/attachments", "storage/base",
+    "storage/carry", "storage/definitions", "storage/drafts", "storage/erasing", "storage/resources", "storage/retention",
+    "storage/sessions", "storage/settings",
 )  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
