@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app, run_in_terminal
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -55,13 +55,15 @@ class LineEditor:
     ) -> None:
         self._input = source or create_input(sys.stdin)
         self._history = InMemoryHistory()
+        self._clears = True
+        """Whether Ctrl-C only clears what was typed."""
         output = output or create_output(sys.stdout)
         if isinstance(output, Vt100_Output):
             # Asking where the cursor is would be answered into the input, long after the prompt is gone on a slow line.
             output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_bindings(),
+            key_bindings=_bindings(lambda: self._clears and bool(self._session.default_buffer.text)),
             completer=ChatCompleter(suggest),
             # Only then room is kept below the prompt for the list.
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith(MARK)),
@@ -73,8 +75,12 @@ class LineEditor:
         )
 
     def ask(self, prompt: str, prefilled: str = "") -> str:
-        """The message. `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty one; otherwise Ctrl-C clears it."""
+        """The message. `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty one; otherwise Ctrl-C clears it.
+
+        What was `prefilled` is not cleared but given up, with `KeyboardInterrupt`.
+        """
         clear_typeahead(self._input)
+        self._clears = not prefilled
         return self._session.prompt(prompt, default=prefilled)
 
     def remember(self, messages: Sequence[str]) -> None:
@@ -96,7 +102,7 @@ class LineEditor:
         return True
 
 
-def _bindings() -> KeyBindings:
+def _bindings(clears: Callable[[], bool]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -108,7 +114,7 @@ def _bindings() -> KeyBindings:
         else:
             buffer.validate_and_handle()
 
-    @keys.add("c-c", filter=Condition(lambda: bool(get_app().current_buffer.text)))
+    @keys.add("c-c", filter=Condition(clears))
     def _clear(event: KeyPressEvent) -> None:
         event.current_buffer.reset()
 
