@@ -108,7 +108,7 @@ class AgentVM:
         Without a `retainer` nothing is too old.
         """
         self.budget = ByteBudget()
-        """Of the bytes that peers have on their way, in either direction."""
+        """The budget of bytes that peers have on their way, in either direction."""
         self._compactor = compactor
         self._observatory = observatory
         self._retainer = retainer

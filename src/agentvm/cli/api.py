@@ -135,7 +135,7 @@ class Api:
         self.ask("DELETE", path, query)
 
     def delete_dryly(self, *path: str) -> Item:
-        """What would go, if it were deleted."""
+        """Counts all that a deletion would erase."""
         return _object(self.ask("DELETE", path, {"dryRun": "true"}))
 
     def ask(

@@ -58,7 +58,7 @@ def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bo
 
 
 def seal_key_of(data_dir: Path, given: Secret | None) -> bytes | None:
-    """What backups of the directory are sealed with; None where no server key is found."""
+    """The key that seals backups of the directory; None where no server key is found."""
     try:
         key = find_server_key(data_dir, None if given is None else given.reveal())
     except ConfigInvalid as error:

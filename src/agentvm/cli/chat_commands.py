@@ -73,7 +73,7 @@ class ChatCommands:
         }
 
     def known(self) -> dict[str, Sequence[tuple[str, str]]]:
-        """What the arguments of commands may be, each with a note: the sessions that were listed last, the models."""
+        """Possible arguments of commands, each with a note: the sessions that were listed last, the models."""
         sessions = [(str(number), label) for number, (_, label) in enumerate(self._choices, 1)]
         return {"resume": sessions, "model": [(model, "") for model in self._models]}
 
@@ -91,7 +91,7 @@ class ChatCommands:
         self.tell_warnings()
 
     def tell_warnings(self) -> None:
-        """What the server has said about what it built."""
+        """Warnings of the server about images it built."""
         for warning in self._chat.take_warnings():
             self._screen.notice(f"Note: {warning}")
 

@@ -75,7 +75,7 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
 
 
 def examine_running(url: str, data_dir: Path, key: Secret | None) -> Iterator[Finding] | None:
-    """What the server says that runs there; None when there is none after all."""
+    """The answer of the server that runs there; None when there is none after all."""
     try:
         with Api(url, key, timeout=PATIENCE) as api:
             who, told = api.get("auth", "whoami"), api.get("status")

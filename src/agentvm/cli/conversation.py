@@ -36,7 +36,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One line of what a search found: a session, and the place in it."""
+    """A line of search results: a session, and the place in it."""
 
     session_id: str
     label: str
@@ -86,7 +86,7 @@ class Conversation:
         self._untouched = None if self._beginning.image_id is not None else session.record.image_id
 
     def take_warnings(self) -> tuple[str, ...]:
-        """What the server has said about what it built, each once."""
+        """Returns each warning of the server about images it built, once."""
         told = tuple(self._warnings)
         self._warnings.clear()
         return told
@@ -177,7 +177,7 @@ class Conversation:
             await self._agentx.sessions.mark_read(self.session.session_id)
 
     async def _settle(self, *, refused: bool) -> None:
-        """Of a first message that was refused nothing is left behind."""
+        """Deletes the image of a first message that was refused."""
         made, self._untouched = self._untouched, None
         if refused and made is not None:
             self._agent = None

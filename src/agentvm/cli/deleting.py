@@ -14,7 +14,7 @@ COUNTS = {
     "keys": "key",
     "secrets": "secret",
 }
-"""What is counted, and what one of it is called."""
+"""The things that are counted, and what one of each is called."""
 
 COLUMNS: Columns = {
     "Containers": listed("containers"),

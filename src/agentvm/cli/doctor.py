@@ -65,7 +65,7 @@ def doctor(
 
 
 def ask_server(loaded: ServerConfig, key_file: Path | None) -> list[Finding] | None:
-    """What the server that runs on the data directory says; None when there is none."""
+    """The answer of the server that runs on the data directory; None when there is none."""
     url = None if loaded.data_dir is None else running_server(loaded.data_dir)
     if url is None or loaded.data_dir is None:
         return None

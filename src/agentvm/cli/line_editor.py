@@ -56,7 +56,7 @@ class LineEditor:
         self._input = source or create_input(sys.stdin)
         self._history = InMemoryHistory()
         self._clears = True
-        """Whether Ctrl-C only clears what was typed."""
+        """If true, Ctrl-C only clears the typed text."""
         output = output or create_output(sys.stdout)
         if isinstance(output, Vt100_Output):
             # Asking where the cursor is would be answered into the input, long after the prompt is gone on a slow line.
