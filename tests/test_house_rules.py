@@ -33,6 +33,32 @@ PORTS = (
     "storage/carry", "storage/definitions", "storage/drafts", "storage/erasing", "storage/resources", "storage/retention",
     "storage/sessions", "storage/settings",
 )  # fmt: skip
+# A docstring's first sentence has a noun or a verb for its beginning: a reader who opens the file here knows no "it" yet.
+PRONOUNS = set(
+    "anybody anyone anything everybody everyone everything it its nobody nothing of somebody someone something such that "
+    "their them there these they this those what whatever which who whoever whom whose".split()
+)
+# What a number counts or is, as the last word of a constant's name; MAX_FILES says it with its plural.
+UNITS = set(
+    "BITS BYTES CHARACTERS CODE COLUMNS DAYS FACTOR FORMAT HOURS LEVEL LINES MAX MESSAGES MIN MINUTES MODE MS NS PAGES PORT "
+    "RATIO SECONDS SHARE STATUS TOKENS VERSION".split()
+)
+# Packages and modules at the top of src/agentvm whose words still have to be put in order. Remove yours when it is done.
+PENDING: set[str] = {
+    "app.py", "blueprint", "cli", "client", "commands", "config", "drivers", "ecosystem.py", "errors", "events",
+    "live.py", "log.py", "model", "observability", "protocol", "resources", "runtime", "server", "sessions", "sharing",
+    "storage", "tenants", "testing",
+}  # fmt: skip
+# Class names that two modules define. A name here is one that still has to be made unique, or has a reason.
+DEFINED_TWICE: set[str] = {
+    "About", "Answer", "AssistantMessage", "Call", "Carried", "Charge", "Conversation", "Cut", "Dependency",
+    "DeviceGiven", "Draft", "Entry", "ErrorMessage", "ExportGiven", "Follower", "Found", "FoundPage", "Gate", "Given",
+    "Group", "Health", "History", "Hit", "Hold", "ImportGiven", "Job", "Journal", "Kind", "Limits", "Link", "ListGiven",
+    "Listed", "Manifest", "Meter", "Models", "Orders", "Outcome", "Page", "Piece", "Place", "Point", "Presence", "Rate",
+    "Reader", "Reading", "Refusals", "Report", "Room", "Roster", "Runtime", "Series", "Source", "Spoken", "Store",
+    "TextDelta", "ThinkingDelta", "Tool", "ToolCallMessage", "ToolFailed", "ToolResult", "ToolResultMessage", "Unfit",
+    "UserMessage",
+}  # fmt: skip
 UNSAFE_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 
 # src/agentvm/a/b.py is tested by tests/a/test_b.py, and a/__init__.py by tests/a/test_a.py.
@@ -145,6 +171,52 @@ def names_no_machine(module: Module) -> Iterator[str]:
             yield f"{number}: mentions {found.group()}"
 
 
+def begins_with_a_noun(module: Module) -> Iterator[str]:
+    for line, text in docstrings(module.tree):
+        if (first := re.match(r"\w+", text.strip())) and first.group().lower() in PRONOUNS:
+            yield f"{line}: a docstring begins with {first.group()!r}"
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The line and the text of each docstring, those of attributes and constants included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for line in node.body:
+                if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str):
+                    yield line.lineno, line.value.value
+
+
+def numbers_have_units(module: Module) -> Iterator[str]:
+    for line in module.tree.body:
+        if isinstance(line, ast.Assign | ast.AnnAssign) and line.value is not None and is_number(line.value):
+            target = line.targets[0] if isinstance(line, ast.Assign) else line.target
+            if isinstance(target, ast.Name) and target.id.isupper() and not has_unit(target.id):
+                yield f"{line.lineno}: {target.id} does not say what it counts"
+
+
+def is_number(value: ast.expr) -> bool:
+    leaves = [node for node in ast.walk(value) if not isinstance(node, ast.operator | ast.unaryop | ast.BinOp | ast.UnaryOp)]
+    return all(isinstance(node, ast.Constant) and type(node.value) in (int, float) for node in leaves)
+
+
+def has_unit(name: str) -> bool:
+    first, *_, last = name.lstrip("_").split("_") * 2
+    return last in UNITS or (first in {"MAX", "MIN"} and last.endswith("S"))
+
+
+WORD_RULES: tuple[Rule, ...] = (begins_with_a_noun, numbers_have_units)
+
+
+def defined_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Public class names with the modules that define them, where there is more than one."""
+    places: dict[str, list[str]] = {}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module.name)
+    return {name: where for name, where in places.items() if len(where) > 1}
+
+
 SRC_RULES: tuple[Rule, ...] = (
     short_module,
     short_functions,
@@ -220,6 +292,20 @@ def test_the_source_keeps_the_rule(rule: Rule) -> None:
     keep(rule, source_modules())
 
 
+@pytest.mark.parametrize("rule", WORD_RULES)
+def test_the_words_of_the_source_keep_the_rule(rule: Rule) -> None:
+    keep(rule, [module for module in source_modules() if module.name.split("/")[0] not in PENDING])
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    none(f"{name}: {', '.join(where)}" for name, where in defined_twice(source_modules()).items() if name not in DEFINED_TWICE)
+
+
+def test_a_class_name_defined_twice_is_seen() -> None:
+    modules = [Module("model/ids.py", "class Id: ...\n"), Module("model/turn.py", "class Id: ...\nclass Turn: ...\n")]
+    assert defined_twice(modules) == {"Id": ["model/ids.py", "model/turn.py"]}
+
+
 def test_tests_benchmarks_and_examples_are_short_too() -> None:
     modules = [module for module in project_texts("tests/", "bench/", "examples/") if module.name.endswith(".py")]
     keep(short_module, modules)
@@ -259,6 +345,12 @@ PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (knows_only_ports, "from agentvm.drivers import openai\n", "from agentvm.storage import base\n"),
     (knows_only_ports, "import agentvm.storage.sqlite.writer\n", "import agentvm.storage.base\n"),
     (has_docstring, "x = 1\n", '"""Noun — what it is for."""\n'),
+    (begins_with_a_noun, '"""What is stored."""\n', '"""Rows of the store."""\n'),
+    (begins_with_a_noun, 'def f():\n  """It is kept."""\n', 'def f():\n  """Keeps a row."""\n'),
+    (begins_with_a_noun, 'class A:\n  x: int\n  """Of the JSON."""\n', 'x = """What is no docstring."""\n'),
+    (numbers_have_units, "SOON = 15.0\n", "REPLY_TIMEOUT_SECONDS = 15.0\n"),
+    (numbers_have_units, "_ROOM: Final = 8 * 1024\n", "_ROOM_BYTES: Final = 8 * 1024\n"),
+    (numbers_have_units, "MAX_NAME = 200\n", "MAX_NAMES = 200\nNAME_MAX = 200\n"),
     (names_no_machine, "path = '/op" + "t/tools'\n", "path = 'adopt/tools'\n"),
     (names_no_machine, "see ../" + "shared/notes.md\n", "see ../docs/notes.md\n"),
     (names_no_machine, "https://files.python" + "hosted.org/x\n", "https://docs.python.org/3/\n"),
@@ -281,7 +373,7 @@ def test_a_module_named_utils_is_seen() -> None:
 
 
 def test_every_rule_has_a_planted_offence() -> None:
-    assert set(SRC_RULES) | {names_no_machine} == {rule for rule, _, _ in PLANTED}
+    assert {*SRC_RULES, *WORD_RULES, names_no_machine} == {rule for rule, _, _ in PLANTED}
 
 
 def test_a_module_without_a_test_and_a_stale_exception_are_seen() -> None:
