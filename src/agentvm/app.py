@@ -11,7 +11,6 @@ import anyio
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands.call import Peer
-from agentvm.commands.reach import Reach
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
 from agentvm.config.centre import Centre
@@ -52,6 +51,7 @@ from agentvm.tenants.people import Guarded, People
 from agentvm.tenants.plans import Plans
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
+from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
 from agentvm.tenants.vault import Vault
 
@@ -189,7 +189,7 @@ class AgentVM:
         self._connected[principal.tenant_id, principal.user_id] += 1
         return Peer(
             channel=channel,
-            store=Reach(self._store.tenant(principal.tenant_id), principal),
+            store=ScopedStore(self._store.tenant(principal.tenant_id), principal),
             runtime=self.runtime,
             definitions=self.definitions,
             resources=self.resources,

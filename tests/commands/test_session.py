@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 from tests.commands.fixtures import Vanishing, open_desk
 
-from agentvm.commands.session_centre import MAX_TITLE
 from agentvm.model.account import Quota
+from agentvm.sessions.library import TITLE_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -91,7 +91,7 @@ async def test_what_vanishes_in_the_middle_of_a_command_is_not_found(command: st
 async def test_a_title_is_so_long_and_no_longer() -> None:
     async with open_desk() as desk:
         image = await desk.create_image()
-        for title, code in (("x" * MAX_TITLE, None), ("x" * (MAX_TITLE + 1), "invalid_input")):
+        for title, code in (("x" * TITLE_MAX, None), ("x" * (TITLE_MAX + 1), "invalid_input")):
             made = await desk.ask("session_create", imageId=image["imageId"], title=title)
             assert made.get("errorCode") == code
             renamed = await desk.ask("session_set_title", sessionId=image["sessionId"], title=title)

@@ -9,10 +9,7 @@ from typing import Protocol, Self
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
-from agentvm.commands.branches import Branches
-from agentvm.commands.session_centre import SessionCentre
-from agentvm.commands.speaking import Speaker
-from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound, SessionNotFound
+from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound
 from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
 from agentvm.model.image import Image
 from agentvm.model.principal import Principal
@@ -23,7 +20,10 @@ from agentvm.runtime.channel import Channel
 from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.roster import Present
 from agentvm.runtime.runtime import Runtime
+from agentvm.sessions.branches import Branches
 from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.library import SessionLibrary
+from agentvm.sessions.sender import MessageSender
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.reservation import Reservation
 from agentvm.storage.accounts import Accounts
@@ -164,21 +164,27 @@ class Call:
         return found
 
     @property
-    def sessions(self) -> SessionCentre:
-        """What can be done with sessions as such."""
+    def sessions(self) -> SessionLibrary:
+        """The sessions of the peer's principal."""
         peer = self.peer
-        return SessionCentre(
-            store=peer.store, principal=peer.principal, tenant_id=peer.tenant_id, runtime=peer.runtime, clock=peer.clock
+        return SessionLibrary(
+            store=peer.store,
+            principal=peer.principal,
+            tenant_id=peer.tenant_id,
+            runtime=peer.runtime,
+            office=peer.office,
+            clock=peer.clock,
+            new_id=peer.new_id,
+            compactor=peer.compactor,
         )
 
     @property
-    def speaker(self) -> Speaker:
-        peer = self.peer
-        return Speaker(runtime=peer.runtime, office=peer.office, tenant_id=peer.tenant_id, user_id=peer.principal.user_id)
+    def sender(self) -> MessageSender:
+        return MessageSender(library=self.sessions)
 
     @property
     def branches(self) -> Branches:
-        return Branches(centre=self.sessions, speaker=self.speaker, new_id=self.peer.new_id)
+        return Branches(library=self.sessions, sender=self.sender)
 
     async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
         container_id = await self.peer.store.find_session(session_id)
@@ -189,7 +195,4 @@ class Call:
         return None if session is None else (container, session)
 
     async def session(self, session_id: SessionId) -> tuple[ContainerStore, Session]:
-        found = await self.find_session(session_id)
-        if found is None:
-            raise SessionNotFound(session_id)
-        return found
+        return await self.sessions.open(session_id)

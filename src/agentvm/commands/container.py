@@ -1,11 +1,11 @@
 """Container commands — a user's isolation boundary."""
 
 from agentvm.commands.call import Call
-from agentvm.commands.container_centre import ContainerCentre
 from agentvm.events.base import Scope
 from agentvm.events.lifecycle import ContainerCreated
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
+from agentvm.sessions.containers import Containers
 
 
 async def create(call: Call, command: ask.ContainerCreate) -> ask.ContainerIdReply:
@@ -29,7 +29,7 @@ async def list_all(call: Call, command: ask.ContainerList) -> ask.ContainerListR
 
 async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDeleteReply:
     container_id, peer = call.container_id(command.container_id), call.peer
-    centre = ContainerCentre(
+    containers = Containers(
         store=peer.store,
         principal=peer.principal,
         tenant_id=peer.tenant_id,
@@ -38,8 +38,8 @@ async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDelet
         clock=peer.clock,
     )
     if command.dry_run:
-        return ask.ContainerDeleteReply(container_id=container_id, deleted=False, owned=await centre.weigh(container_id))
-    await centre.delete(container_id)
+        return ask.ContainerDeleteReply(container_id=container_id, deleted=False, owned=await containers.weigh(container_id))
+    await containers.delete(container_id)
     return ask.ContainerDeleteReply(container_id=container_id, deleted=True)
 
 

@@ -1,6 +1,6 @@
 """Gate — what each command needs to be allowed, in one table, and the one place where it is checked.
 
-Whose things a command may touch is not checked here but cannot be asked otherwise: see `agentvm.commands.reach`.
+Whose things a command may touch is not checked here but cannot be asked otherwise: see `agentvm.tenants.scoped_store`.
 """
 
 from agentvm.errors import PermissionDenied

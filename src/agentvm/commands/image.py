@@ -11,7 +11,6 @@ from agentvm.blueprint.image import DEFAULT_NAME, Frozen, build, rebuild, refere
 from agentvm.commands import container
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.definition import find_base
-from agentvm.commands.histories import read_recent
 from agentvm.commands.references import Pins, freeze, locked_roots
 from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
 from agentvm.events.base import Scope
@@ -23,6 +22,7 @@ from agentvm.model.resource import Locked, parse_uri
 from agentvm.protocol import commands as ask
 from agentvm.protocol.ignored import describe_ignored
 from agentvm.protocol.records import EffectiveConfig, ImageRecord, LockRecord
+from agentvm.sessions.message_pages import read_recent
 from agentvm.storage.base import ContainerStore
 
 BEHAVIOUR = tuple(name for name in ask.ImageUpdates.__struct_fields__ if name not in ("name", "description"))

@@ -3,22 +3,22 @@
 from collections.abc import Awaitable, Callable
 
 from agentvm.commands.call import Call
-from agentvm.commands.speaking import Spoken
 from agentvm.errors import AgentBusy, InvalidInput, SessionNotFound
 from agentvm.model.ids import SessionId
 from agentvm.protocol import commands as ask
 from agentvm.runtime.agent import Agent
+from agentvm.sessions.sender import SentMessage
 
 
 async def send(call: Call, command: ask.MessageSend) -> ask.MessageSendReply:
-    speaker = call.speaker
-    speaker.check_accepting()
+    sender = call.sender
+    sender.check_accepting()
     if not command.content:
         raise InvalidInput("content must not be empty")
     agent = await _addressee(call, command)
     call.peer.listen(agent.container_id, agent.session_id)
     with agent.in_use():
-        return answered(call, await speaker.say(agent, command.content, command.client_message_id, _way(call, command, agent)))
+        return answered(call, await sender.say(agent, command.content, command.client_message_id, _way(call, command, agent)))
 
 
 async def edit(call: Call, command: ask.MessageEdit) -> ask.MessageSendReply:
@@ -45,17 +45,17 @@ async def regenerate(call: Call, command: ask.MessageRegenerate) -> ask.MessageS
     )
 
 
-def answered(call: Call, spoken: Spoken) -> ask.MessageSendReply:
+def answered(call: Call, sent: SentMessage) -> ask.MessageSendReply:
     """The turn starts after its sender was answered."""
-    call.after.append(spoken.release)
-    agent = spoken.agent
+    call.after.append(sent.release)
+    agent = sent.agent
     return ask.MessageSendReply(
         agent_id=agent.agent_id,
         image_id=agent.image_id,
-        message_id=spoken.message_id,
-        turn_id=spoken.turn_id,
+        message_id=sent.message_id,
+        turn_id=sent.turn_id,
         session_id=agent.session_id,
-        cursor=spoken.cursor,
+        cursor=sent.cursor,
     )
 
 

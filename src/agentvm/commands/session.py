@@ -2,40 +2,26 @@
 
 from functools import partial
 
-from agentvm.blueprint.image import new_session
 from agentvm.commands.call import Call
-from agentvm.commands.histories import read_page, read_recent
-from agentvm.commands.session_centre import check_search, check_title, found_shown, shown, title_shown
-from agentvm.errors import ImageNotFound, SessionNotFound
-from agentvm.events.base import Scope
-from agentvm.events.lifecycle import SessionCreated
-from agentvm.model.ids import SessionId
+from agentvm.errors import ImageNotFound
+from agentvm.model.session import Draft
 from agentvm.protocol import commands as ask
-from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
+from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
+from agentvm.sessions.drafts import DraftLibrary
+from agentvm.sessions.library import check_search, check_title
+from agentvm.sessions.message_pages import read_page, read_recent
+from agentvm.storage.sessions import Found, FoundTitle, Listed, MessageQuery, MessageSearch, SessionQuery
 
-ROW_BYTES = 100
-"""What a session without anything in it takes."""
+PREVIEW_MAX = 140
+"""Characters of a draft that a list shows."""
 
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
-    peer = call.peer
-    check_title(command.title)
-    store, image = await call.image(command.image_id)
-    size = ROW_BYTES + len((command.title or "").encode())
-    await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, size)
-    session = new_session(image, SessionId(peer.new_id("sess")), command.title, peer.clock())
-    await store.add_session(session)
-    heard = peer.subscribe(session)
-    scope = Scope(container_id=image.container_id, image_id=image.image_id)
-    told = SessionCreated(
-        session_id=session.session_id,
-        image_id=image.image_id,
-        container_id=image.container_id,
-        title=session.title,
-        created_at=session.created_at,
-    )
-    peer.runtime.tell(peer.tenant_id, scope, told)
-    return ask.SessionReply(session=session, subscriptions=heard)
+    _, image = await call.image(command.image_id)
+    # Joined first, so that the peer hears of its own session.
+    call.peer.join(image.container_id)
+    session = await call.sessions.create(command.image_id, command.title)
+    return ask.SessionReply(session=session, subscriptions=call.peer.subscribe(session))
 
 
 async def get(call: Call, command: ask.SessionGet) -> ask.SessionReply:
@@ -63,13 +49,8 @@ async def set_title(call: Call, command: ask.SessionSetTitle) -> ask.SessionRepl
 
 
 async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
-    peer = call.peer
-    _, session = await call.session(command.session_id)
-    heard = peer.subscribe(session)
-    released = await peer.runtime.quarantine.release(peer.tenant_id, session.container_id, session.session_id)
-    if released is None:
-        raise SessionNotFound(command.session_id)
-    return ask.SessionReply(session=call.sessions.seen(released), subscriptions=heard)
+    heard = call.peer.subscribe(await call.sessions.session(command.session_id))
+    return ask.SessionReply(session=await call.sessions.release(command.session_id), subscriptions=heard)
 
 
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
@@ -90,7 +71,7 @@ async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessa
 
 
 async def browse(call: Call, command: ask.SessionBrowse) -> ask.SessionBrowseReply:
-    centre = call.sessions
+    library = call.sessions
     wanted = SessionQuery(
         image_id=command.image_id,
         archived=None if command.archived == "all" else command.archived,
@@ -101,8 +82,8 @@ async def browse(call: Call, command: ask.SessionBrowse) -> ask.SessionBrowseRep
         after=command.cursor,
         limit=command.limit,
     )
-    found = await (await centre.within(command.container_id)).list(wanted, centre.reader(command.device))
-    sessions = tuple(shown(item) for item in found.items)
+    found = await (await library.within(command.container_id)).list(wanted, library.reader(command.device))
+    sessions = tuple(session_record(item) for item in found.items)
     return ask.SessionBrowseReply(sessions=sessions, total=found.total, next_cursor=found.next)
 
 
@@ -127,7 +108,7 @@ async def fork(call: Call, command: ask.SessionFork) -> ask.SessionReply:
     session = await call.branches.fork(
         command.session_id, message_id=command.message_id, image_id=command.image_id, title=command.title
     )
-    return ask.SessionReply(session=call.sessions.seen(session), subscriptions=call.peer.subscribe(session))
+    return ask.SessionReply(session=call.sessions.redacted(session), subscriptions=call.peer.subscribe(session))
 
 
 async def rewind(call: Call, command: ask.SessionRewind) -> ask.SessionRewindReply:
@@ -147,7 +128,7 @@ async def mark_read(call: Call, command: ask.SessionMarkRead) -> ask.SessionMark
     marked = await call.sessions.mark_read(
         command.session_id, cursor=command.cursor, message_id=command.message_id, device=command.device
     )
-    return ask.SessionMarkReadReply(session_id=marked.session_id, unread=marked.unread)
+    return ask.SessionMarkReadReply(session_id=marked.session.session_id, unread=marked.unread)
 
 
 async def history(call: Call, command: ask.SessionHistory) -> ask.SessionHistoryReply:
@@ -178,6 +159,94 @@ async def search(call: Call, command: ask.SessionSearch) -> ask.SessionSearchRep
         now=call.peer.clock(),
     )
     page = await (await call.sessions.within(command.container_id)).search(wanted)
-    found = tuple(found_shown(item) for item in page.items)
-    titles = tuple(title_shown(item) for item in page.titles) or None
+    found = tuple(match_record(item) for item in page.items)
+    titles = tuple(title_record(item) for item in page.titles) or None
     return ask.SessionSearchReply(found=found, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)
+
+
+async def compact(call: Call, command: ask.SessionCompact) -> ask.SessionCompactReply:
+    return ask.SessionCompactReply(session_id=command.session_id, summary=await call.sessions.compact(command.session_id))
+
+
+async def summaries(call: Call, command: ask.SessionSummaries) -> ask.SessionSummariesReply:
+    summaries = await call.sessions.summaries(command.session_id)
+    return ask.SessionSummariesReply(session_id=command.session_id, summaries=summaries)
+
+
+async def save_draft(call: Call, command: ask.SessionDraft) -> ask.SessionDraftReply:
+    drafted = await DraftLibrary(call.sessions).save(
+        command.session_id, command.text, device=command.device, if_updated_at=command.if_updated_at
+    )
+    return ask.SessionDraftReply(session_id=command.session_id, saved=drafted.saved, draft=drafted.draft)
+
+
+async def list_drafts(call: Call, command: ask.SessionDrafts) -> ask.SessionDraftsReply:
+    drafts = await DraftLibrary(call.sessions).list_session(command.session_id)
+    return ask.SessionDraftsReply(session_id=command.session_id, drafts=drafts)
+
+
+async def list_all_drafts(call: Call, command: ask.SessionDraftList) -> ask.SessionDraftListReply:
+    drafts = await DraftLibrary(call.sessions).list_all(command.container_id, command.limit)
+    return ask.SessionDraftListReply(drafts=tuple(map(draft_record, drafts)))
+
+
+def session_record(listed: Listed) -> SessionRecord:
+    session = listed.session
+    return SessionRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title,
+        created_at=session.created_at,
+        updated_at=session.updated_at,
+        quarantine=session.quarantine,
+        pinned_at=session.pinned_at,
+        archived_at=session.archived_at,
+        forked_from=session.forked_from,
+        last_message_at=session.last_message_at,
+        preview=session.preview,
+        unread=listed.unread,
+        cursor=listed.cursor,
+    )
+
+
+def match_record(match: Found) -> FoundRecord:
+    session = match.session
+    return FoundRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title,
+        message_id=match.message_id,
+        role=match.role,
+        tool=match.tool,
+        at=match.at,
+        position=match.position,
+        cursor=match.cursor,
+        snippet=match.snippet,
+        before=match.before,
+        after=match.after,
+    )
+
+
+def title_record(match: FoundTitle) -> TitleRecord:
+    session = match.session
+    return TitleRecord(
+        session_id=session.session_id,
+        image_id=session.image_id,
+        container_id=session.container_id,
+        title=session.title or "",
+        at=session.created_at if session.last_message_at is None else session.last_message_at,
+        snippet=match.snippet,
+    )
+
+
+def draft_record(draft: Draft) -> ask.DraftListed:
+    return ask.DraftListed(
+        session_id=draft.session_id,
+        container_id=draft.container_id,
+        image_id=draft.image_id,
+        preview=" ".join(draft.text[: 4 * PREVIEW_MAX].split())[:PREVIEW_MAX],
+        updated_at=draft.updated_at,
+        device=draft.device,
+    )

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 from agentvm.commands.attachment import find, shown
-from agentvm.commands.reach import Reach
 from agentvm.errors import ContainerForbidden, ContainerNotFound, InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound, AttachmentTooLarge
 from agentvm.model.attachment import MAX_BYTES, Attachment, check_media_type, check_name
@@ -18,6 +17,7 @@ from agentvm.protocol.records import AttachmentRecord
 from agentvm.server.http.resource_views import CREDENTIAL, matches
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes
 from agentvm.storage.attachments import AttachmentStore, Upload
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -143,14 +143,14 @@ async def _container(ask: Ask[Any], named: str | None) -> ContainerId:
         return check_container_id(named)
     if ask.principal.containers is not None and len(ask.principal.containers) == 1 and ask.principal.home is not None:
         return ask.principal.home
-    there = await Reach(ask.office.store.tenant(ask.tenant_id), ask.principal).list_containers()
+    there = await ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal).list_containers()
     if len(there) != 1:
         raise InvalidInput("Say which container it is about: `container` is needed")
     return there[0]
 
 
 def _files(ask: Ask[Any], container_id: ContainerId) -> AttachmentStore:
-    return Reach(ask.office.store.tenant(ask.tenant_id), ask.principal).container(container_id).attachments
+    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal).container(container_id).attachments
 
 
 def _media_type(ask: Ask[Any]) -> str:

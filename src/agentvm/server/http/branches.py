@@ -2,8 +2,7 @@
 
 from typing import Any, Literal
 
-from agentvm.commands.branches import Branches
-from agentvm.commands.speaking import Spoken
+from agentvm.commands.session import session_record
 from agentvm.errors import AgentBusy, ImageNotFound, NotFound, SessionNotFound, ShuttingDown
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId, TurnId
@@ -12,7 +11,9 @@ from agentvm.model.session import Rewind
 from agentvm.protocol.commands.message import ClientKey
 from agentvm.protocol.records import SessionRecord
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import READ, WRITE, centre_of, speaker_of
+from agentvm.server.http.sessions import READ, WRITE, library_of, sender_of
+from agentvm.sessions.branches import Branches
+from agentvm.sessions.sender import SentMessage
 
 routes = Routes()
 
@@ -84,7 +85,7 @@ async def fork(ask: Ask[ForkGiven]) -> Answer[SessionRecord]:
     session = await branches_of(ask).fork(
         _named(ask), message_id=_message(given.message_id), image_id=image_id, title=given.title
     )
-    return Answer(content=await centre_of(ask).get(session.session_id), status=201)
+    return Answer(content=session_record(await library_of(ask).get(session.session_id)), status=201)
 
 
 @routes.add("POST", f"{_ONE}/rewind", needs=WRITE, takes=RewindGiven, action="session.rewind", raises=_REFUSES)
@@ -146,13 +147,13 @@ async def regenerate(ask: Ask[RegenerateGiven]) -> Answer[SpokenView]:
 
 
 def branches_of(ask: Ask[Any]) -> Branches:
-    return Branches(centre=centre_of(ask), speaker=speaker_of(ask), new_id=ask.vm.new_id)
+    return Branches(library=library_of(ask), sender=sender_of(ask))
 
 
-def _begun(spoken: Spoken) -> Answer[SpokenView]:
+def _begun(sent: SentMessage) -> Answer[SpokenView]:
     # Whoever asks by HTTP reads what comes of it later, so it need not wait for the answer to have left.
-    spoken.release()
-    view = SpokenView(session_id=spoken.agent.session_id, message_id=spoken.message_id, turn_id=spoken.turn_id)
+    sent.release()
+    view = SpokenView(session_id=sent.agent.session_id, message_id=sent.message_id, turn_id=sent.turn_id)
     return Answer(content=view, status=202)
 
 

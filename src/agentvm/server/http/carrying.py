@@ -9,7 +9,6 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from agentvm.commands.reach import Reach
 from agentvm.errors import (
     AgentVMError,
     ContainerForbidden,
@@ -33,6 +32,7 @@ from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.staged import Staged
 from agentvm.sharing.room import Room
 from agentvm.tenants.export_hold import ExportHold
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -80,7 +80,7 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     """
     given = ask.given
     ask.target = given.session or given.container or given.user or "*"
-    source = Source(Reach(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
+    source = Source(ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
     wanted = await _wanted(ask, source)
     size = await source.measure(wanted)
     room = Room(ask.vm.exporting, ask.tenant_id, EXPORT_BYTES)

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-from agentvm.commands.compaction import list_summaries, sum_up
 from agentvm.errors import Conflict, ProviderError, QuotaExceeded, SessionNotFound, WalletEmpty
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Summary
 from agentvm.server.http.route import Ask, Nothing, Page, Routes
-from agentvm.server.http.sessions import READ, WRITE, centre_of
+from agentvm.server.http.sessions import READ, WRITE, library_of
 
 routes = Routes()
 
@@ -27,13 +26,13 @@ async def compact(ask: Ask[Nothing]) -> Summary:
 
     But for the newest exchanges. It is a model call, and billed like one; the messages stay as they are.
     """
-    return await sum_up(centre_of(ask), ask.vm.compactor, _named(ask))
+    return await library_of(ask).compact(_named(ask))
 
 
 @routes.add("GET", f"{_ONE}/summaries", needs=READ, takes=Nothing, raises=(SessionNotFound,))
 async def summaries(ask: Ask[Nothing]) -> Page[Summary]:
     """List the summaries of a session, the newest first."""
-    return Page(items=await list_summaries(centre_of(ask), _named(ask)))
+    return Page(items=await library_of(ask).summaries(_named(ask)))
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from agentvm.commands.container_centre import ContainerCentre, shown
-from agentvm.commands.reach import Reach
 from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound, NotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.protocol.records import OwnedRecord
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes, page_of
+from agentvm.sessions.containers import Containers, shown
 from agentvm.storage.erasing import Owned
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -49,13 +49,13 @@ async def list_all(ask: Ask[PageGiven]) -> Page[ContainerNameView]:
 @routes.add("GET", _ONE, needs=USE, takes=Nothing, raises=(ContainerForbidden, ContainerNotFound))
 async def get(ask: Ask[Nothing]) -> ContainerView:
     """Show a container, and count what is in it."""
-    centre, container_id = _centre(ask), _named(ask)
-    found = await centre.get(container_id)
+    containers, container_id = _containers(ask), _named(ask)
+    found = await containers.get(container_id)
     return ContainerView(
         container_id=found.container_id,
         created_at=found.created_at,
         updated_at=found.updated_at,
-        owned=await centre.weigh(container_id),
+        owned=await containers.weigh(container_id),
     )
 
 
@@ -74,11 +74,11 @@ async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
     With all that is in it, for good. A user may delete those that no other user is bound to. With `dryRun` it only counts what
     would go.
     """
-    centre, container_id = _centre(ask), _named(ask)
+    containers, container_id = _containers(ask), _named(ask)
     if ask.given.dry_run:
         ask.looked_only = True
-        return Answer(content=await centre.weigh(container_id))
-    await centre.delete(container_id)
+        return Answer(content=await containers.weigh(container_id))
+    await containers.delete(container_id)
     return NO_CONTENT
 
 
@@ -90,9 +90,9 @@ def counted(ask: Ask[Any], owned: Owned | None, otherwise: str) -> Answer[OwnedR
     return Answer(content=shown(owned))
 
 
-def _centre(ask: Ask[Any]) -> ContainerCentre:
+def _containers(ask: Ask[Any]) -> Containers:
     vm = ask.vm
-    return ContainerCentre(
+    return Containers(
         store=_reach(ask),
         principal=ask.principal,
         tenant_id=ask.tenant_id,
@@ -102,8 +102,8 @@ def _centre(ask: Ask[Any]) -> ContainerCentre:
     )
 
 
-def _reach(ask: Ask[Any]) -> Reach:
-    return Reach(ask.office.store.tenant(ask.tenant_id), ask.principal)
+def _reach(ask: Ask[Any]) -> ScopedStore:
+    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal)
 
 
 def _named(ask: Ask[Any]) -> ContainerId:

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta, to_builtins
 
-from agentvm.commands.drafts import DraftCentre
+from agentvm.commands.session import draft_record
 from agentvm.errors import ContainerForbidden, PreconditionFailed, SessionNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft
 from agentvm.protocol.commands import DraftListed
 from agentvm.server.http.route import BIG, NO_CONTENT, Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import centre_of, speaker_of
+from agentvm.server.http.sessions import library_of
+from agentvm.sessions.drafts import DraftLibrary
 
 routes = Routes()
 
@@ -48,7 +49,7 @@ class DraftView(Record):
 @routes.add("GET", f"{_OF_SESSION}/drafts", needs=WRITE, across=False, takes=Nothing, raises=(SessionNotFound,))
 async def of_session(ask: Ask[Nothing]) -> Page[Draft]:
     """List your own drafts in a session, of all your devices."""
-    return Page(items=await _centre(ask).of_session(_named(ask)))
+    return Page(items=await _drafts(ask).list_session(_named(ask)))
 
 
 @routes.add(
@@ -57,7 +58,7 @@ async def of_session(ask: Ask[Nothing]) -> Page[Draft]:
 async def save(ask: Ask[DraftGiven]) -> DraftView:
     """Keep what you have begun to write in a session."""
     given = ask.given
-    done = await _centre(ask).save(_named(ask), given.text, device=given.device, if_updated_at=given.if_updated_at)
+    done = await _drafts(ask).save(_named(ask), given.text, device=given.device, if_updated_at=given.if_updated_at)
     if not done.saved:
         raise PreconditionFailed(
             "The draft was changed meanwhile; look at it and try again", details={"draft": to_builtins(done.draft)}
@@ -68,18 +69,18 @@ async def save(ask: Ask[DraftGiven]) -> DraftView:
 @routes.add("DELETE", f"{_OF_SESSION}/draft", needs=WRITE, across=False, takes=DeviceGiven, raises=(SessionNotFound,))
 async def remove(ask: Ask[DeviceGiven]) -> Answer[None]:
     """Remove a draft."""
-    await _centre(ask).save(_named(ask), "", device=ask.given.device)
+    await _drafts(ask).save(_named(ask), "", device=ask.given.device)
     return NO_CONTENT
 
 
 @routes.add("GET", "/v1/drafts", needs=WRITE, across=False, takes=ListGiven, raises=(ContainerForbidden,))
 async def of_all(ask: Ask[ListGiven]) -> Page[DraftListed]:
     """List your own drafts of all sessions, each with its beginning."""
-    return Page(items=await _centre(ask).of_all(ask.given.container, ask.given.limit))
+    return Page(items=tuple(map(draft_record, await _drafts(ask).list_all(ask.given.container, ask.given.limit))))
 
 
-def _centre(ask: Ask[Any]) -> DraftCentre:
-    return DraftCentre(centre_of(ask), speaker_of(ask))
+def _drafts(ask: Ask[Any]) -> DraftLibrary:
+    return DraftLibrary(library_of(ask))
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -11,7 +11,6 @@ import msgspec
 
 from agentvm.commands import image
 from agentvm.commands.call import Call, Peer
-from agentvm.commands.reach import Reach
 from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId
@@ -21,6 +20,7 @@ from agentvm.protocol.commands.image import ImageChange, ImageDifference
 from agentvm.protocol.records import ImageRecord
 from agentvm.runtime.channel import Channel
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Limit, Nothing, Routes
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -159,7 +159,7 @@ def _call(ask: Ask[Any]) -> Call:
     return Call(
         Peer(
             channel=Channel(principal),
-            store=Reach(vm.office.store.tenant(ask.tenant_id), principal),
+            store=ScopedStore(vm.office.store.tenant(ask.tenant_id), principal),
             runtime=vm.runtime,
             definitions=vm.definitions,
             resources=vm.resources,

@@ -5,18 +5,19 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from agentvm.commands.histories import read_page
-from agentvm.commands.reach import Reach
-from agentvm.commands.session_centre import SessionCentre, check_search, check_title, found_shown, shown, title_shown
-from agentvm.commands.speaking import Speaker
+from agentvm.commands.session import match_record, session_record, title_record
 from agentvm.errors import ContainerForbidden, SessionNotFound
 from agentvm.model.base import Record
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
+from agentvm.sessions.library import SessionLibrary, check_search, check_title
+from agentvm.sessions.message_pages import read_page
+from agentvm.sessions.sender import MessageSender
 from agentvm.sharing.reservation import Reservation
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -130,7 +131,7 @@ async def list_all(ask: Ask[ListGiven]) -> SessionsPage:
 
     Of a container, or of all that you may reach: pinned ones first, then by when something was last said.
     """
-    given, centre = ask.given, centre_of(ask)
+    given, library = ask.given, library_of(ask)
     wanted = SessionQuery(
         image_id=None if given.image is None else ImageId(given.image),
         archived={"true": True, "false": False, "all": None}[given.archived],
@@ -141,8 +142,8 @@ async def list_all(ask: Ask[ListGiven]) -> SessionsPage:
         after=given.cursor,
         limit=given.limit,
     )
-    found = await (await centre.within(given.container)).list(wanted, centre.reader(given.device))
-    return SessionsPage(items=tuple(shown(item) for item in found.items), total=found.total, next_cursor=found.next)
+    found = await (await library.within(given.container)).list(wanted, library.reader(given.device))
+    return SessionsPage(items=tuple(session_record(item) for item in found.items), total=found.total, next_cursor=found.next)
 
 
 @routes.add("GET", "/v1/sessions/search", needs=READ, takes=SearchGiven, raises=(ContainerForbidden,))
@@ -165,16 +166,16 @@ async def search(ask: Ask[SearchGiven]) -> FoundPage:
         limit=given.limit,
         now=ask.vm.clock(),
     )
-    page = await (await centre_of(ask).within(given.container)).search(wanted)
-    items = tuple(found_shown(item) for item in page.items)
-    titles = tuple(title_shown(item) for item in page.titles)
+    page = await (await library_of(ask).within(given.container)).search(wanted)
+    items = tuple(match_record(item) for item in page.items)
+    titles = tuple(title_record(item) for item in page.titles)
     return FoundPage(items=items, total=page.total, capped=page.capped, next_cursor=page.next, titles=titles)
 
 
 @routes.add("GET", _ONE, needs=READ, takes=DeviceGiven, raises=(SessionNotFound,))
 async def get(ask: Ask[DeviceGiven]) -> SessionRecord:
     """Show a session."""
-    return await centre_of(ask).get(_named(ask), ask.given.device)
+    return session_record(await library_of(ask).get(_named(ask), ask.given.device))
 
 
 @routes.add("GET", f"{_ONE}/messages", needs=READ, takes=MessagesGiven, raises=(SessionNotFound,))
@@ -185,20 +186,20 @@ async def messages(ask: Ask[MessagesGiven]) -> MessagesPage:
     rewind = None if given.rewind is None else RewindId(given.rewind)
     wanted = MessageQuery(order=given.order, cursor=given.cursor, around=around, rewind=rewind, limit=given.limit)
     with Reservation(ask.vm.budget, ask.tenant_id) as room:
-        page = await read_page(room, partial(centre_of(ask).messages, _named(ask)), wanted)
+        page = await read_page(room, partial(library_of(ask).messages, _named(ask)), wanted)
     return MessagesPage(items=page.messages, total=page.total, next_cursor=page.next, previous_cursor=page.previous)
 
 
 @routes.add("PUT", _ONE, needs=WRITE, takes=ChangeGiven, action="session.change", raises=(SessionNotFound,))
 async def change(ask: Ask[ChangeGiven]) -> SessionRecord:
     """Rename, pin or archive a session."""
-    given, centre, session_id = ask.given, centre_of(ask), _named(ask)
+    given, library, session_id = ask.given, library_of(ask), _named(ask)
     if given.title is not UNSET:
         check_title(given.title)
-        await centre.rename(session_id, given.title)
+        await library.rename(session_id, given.title)
     if given.pinned is not None or given.archived is not None:
-        await centre.keep(session_id, pinned=given.pinned, archived=given.archived)
-    return await centre.get(session_id)
+        await library.keep(session_id, pinned=given.pinned, archived=given.archived)
+    return session_record(await library.get(session_id))
 
 
 @routes.add("DELETE", _ONE, needs=WRITE, takes=Nothing, action="session.delete", raises=(SessionNotFound,))
@@ -207,16 +208,16 @@ async def delete(ask: Ask[Nothing]) -> DeletedView:
 
     It can be restored for a while. An image goes with its last session, and comes back with it.
     """
-    deleted, until = await centre_of(ask).delete(_named(ask))
+    deleted, until = await library_of(ask).delete(_named(ask))
     return DeletedView(session_id=deleted.session_id, restorable_until=until)
 
 
 @routes.add("POST", f"{_ONE}/restore", needs=WRITE, takes=Nothing, action="session.restore", raises=(SessionNotFound,))
 async def restore(ask: Ask[Nothing]) -> SessionRecord:
     """Bring a deleted session back."""
-    centre, session_id = centre_of(ask), _named(ask)
-    await centre.restore(session_id)
-    return await centre.get(session_id)
+    library, session_id = library_of(ask), _named(ask)
+    await library.restore(session_id)
+    return session_record(await library.get(session_id))
 
 
 @routes.add("POST", f"{_ONE}/read", needs=READ, takes=ReadGiven, action="session.read", raises=(SessionNotFound,))
@@ -224,24 +225,27 @@ async def read(ask: Ask[ReadGiven]) -> SessionRecord:
     """Say how far you have read a session."""
     given = ask.given
     message_id = None if given.message_id is None else MessageId(given.message_id)
-    return await centre_of(ask).mark_read(_named(ask), cursor=given.cursor, message_id=message_id, device=given.device)
+    listed = await library_of(ask).mark_read(_named(ask), cursor=given.cursor, message_id=message_id, device=given.device)
+    return session_record(listed)
 
 
-def centre_of(ask: Ask[Any]) -> SessionCentre:
+def library_of(ask: Ask[Any]) -> SessionLibrary:
     """The asker's sessions; of another tenant only the operator's, who reaches all of its containers."""
     vm = ask.vm
-    return SessionCentre(
-        store=Reach(vm.office.store.tenant(ask.tenant_id), ask.principal),
+    return SessionLibrary(
+        store=ScopedStore(vm.office.store.tenant(ask.tenant_id), ask.principal),
         principal=ask.principal,
         tenant_id=ask.tenant_id,
         runtime=vm.runtime,
+        office=vm.office,
         clock=vm.clock,
+        new_id=vm.new_id,
+        compactor=vm.compactor,
     )
 
 
-def speaker_of(ask: Ask[Any]) -> Speaker:
-    vm = ask.vm
-    return Speaker(runtime=vm.runtime, office=vm.office, tenant_id=ask.tenant_id, user_id=ask.principal.user_id)
+def sender_of(ask: Ask[Any]) -> MessageSender:
+    return MessageSender(library=library_of(ask))
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from agentvm.commands.reach import Reach
 from agentvm.errors import ContainerForbidden, NotFound
 from agentvm.events.base import Event
 from agentvm.model.ids import SessionId, TurnId
@@ -14,8 +13,9 @@ from agentvm.observability.timeline import Timeline, draw
 from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.turn_log import TurnLog
 from agentvm.server.http.route import BIG, Ask, Given, Limit, Nothing, Page, Routes, moment
-from agentvm.server.http.sessions import centre_of
+from agentvm.server.http.sessions import library_of
 from agentvm.storage.sessions import TurnQuery
+from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -72,7 +72,7 @@ async def list_some(ask: Ask[ListGiven]) -> Page[Turn]:
         after=given.cursor,
         limit=given.limit,
     )
-    page = await (await centre_of(ask).within(given.container)).turns(wanted)
+    page = await (await library_of(ask).within(given.container)).turns(wanted)
     return Page(items=page.items, next=page.next)
 
 
@@ -111,8 +111,8 @@ async def events(ask: Ask[EventsGiven]) -> Page[msgspec.Raw]:
     return Page(items=shown, next=None if following is None else str(following))
 
 
-def _reach(ask: Ask[ListGiven] | Ask[EventsGiven] | Ask[Nothing]) -> Reach:
-    return Reach(ask.office.store.tenant(ask.tenant_id), ask.principal)
+def _reach(ask: Ask[ListGiven] | Ask[EventsGiven] | Ask[Nothing]) -> ScopedStore:
+    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal)
 
 
 async def _find(ask: Ask[EventsGiven] | Ask[Nothing]) -> Turn:

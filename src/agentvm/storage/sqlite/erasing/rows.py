@@ -285,7 +285,7 @@ def _forget_names(connection: apsw.Connection, job: Job) -> Advanced | None:
 
 
 def _drop_marks(connection: apsw.Connection, job: Job) -> Advanced | None:
-    # What a client of theirs is called begins with their id: see `agentvm.commands.reach`.
+    # What a client of theirs is called begins with their id: see `agentvm.tenants.scoped_store`.
     first, beyond = f"{job.user_id}:", f"{job.user_id};"
     jobs: Sequence[tuple[str, tuple[Any, ...]]] = (
         (_DROP_MARKS, (job.user_id, job.tenant_id, ROWS_MAX)),

@@ -1,8 +1,8 @@
 import pytest
 from tests.commands.fixtures import open_desk
 
-from agentvm.commands.session_centre import MAX_DEVICE, MAX_SEARCH
 from agentvm.model.limits import Limits
+from agentvm.sessions.library import DEVICE_MAX, SEARCH_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -91,8 +91,8 @@ async def test_what_is_too_long_or_contradicts_itself_is_refused() -> None:
     async with open_desk() as desk:
         session_id = (await desk.create_image())["sessionId"]
         for command, data in (
-            ("session_search", {"q": "x" * (MAX_SEARCH + 1)}),
-            ("session_browse", {"device": "x" * (MAX_DEVICE + 1)}),
+            ("session_search", {"q": "x" * (SEARCH_MAX + 1)}),
+            ("session_browse", {"device": "x" * (DEVICE_MAX + 1)}),
             ("session_mark_read", {"sessionId": session_id, "cursor": "a", "messageId": "b"}),
             ("session_browse", {"cursor": "?"}),
         ):

@@ -1,7 +1,7 @@
-"""Container centre — what is done with containers as such, whoever asks on whichever way: shown, weighed, deleted.
+"""Containers — show a container, weigh what it holds, delete it.
 
-A container is deleted for good. Administrators of the tenant and keys of the tenant itself delete each that they reach; other
-users those that nobody else is bound to.
+A container is deleted for good. An administrator of the tenant and a key without a user may delete any container that they
+may use; another user only a container that nobody else is bound to.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from agentvm.tenants.office import Office
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerCentre:
-    """Of one principal. `store` ends where its reach does; `tenant_id` is whose containers it is about."""
+class Containers:
+    """The containers of `tenant_id` that one principal may use. `store` is limited to them."""
 
     store: TenantStore
     principal: Principal
@@ -40,7 +40,7 @@ class ContainerCentre:
         return found
 
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
-        """All that would go with it."""
+        """Returns what would be deleted with the container."""
         await self.get(container_id)
         owned = await self.office.store.erasing.weigh(self.tenant_id, container_id=container_id)
         if owned is None:
@@ -48,7 +48,7 @@ class ContainerCentre:
         return shown(owned)
 
     async def delete(self, container_id: ContainerId) -> None:
-        """Gone for everybody when this returns; what was in it is erased beside the turns."""
+        """Deletes the container for everybody at once; its contents are erased in the background."""
         await self.get(container_id)
         await self._check_alone(container_id)
         now = self.clock()
@@ -73,7 +73,7 @@ class ContainerCentre:
                 roster.remove(present)
 
     async def _check_alone(self, container_id: ContainerId) -> None:
-        """A user must not erase what is not theirs alone."""
+        """Refuses a user who shares the container with others."""
         user_id: UserId | None = self.principal.user_id
         if user_id is None or self.principal.may("tenants:admin"):
             return

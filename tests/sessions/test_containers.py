@@ -2,22 +2,22 @@ import anyio
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
-from agentvm.commands.container_centre import ContainerCentre
-from agentvm.commands.reach import Reach
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import AccessDenied, ContainerForbidden, ContainerNotFound
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
+from agentvm.sessions.containers import Containers
+from agentvm.tenants.scoped_store import ScopedStore
 
 pytestmark = pytest.mark.anyio
 
 TEAM = ContainerId("team")
 
 
-def centre_of(desk: Desk, principal: Principal) -> ContainerCentre:
-    return ContainerCentre(
-        store=Reach(desk.vm.office.store.tenant(desk.peer.tenant_id), principal),
+def containers_of(desk: Desk, principal: Principal) -> Containers:
+    return Containers(
+        store=ScopedStore(desk.vm.office.store.tenant(desk.peer.tenant_id), principal),
         principal=principal,
         tenant_id=desk.peer.tenant_id,
         runtime=desk.vm.runtime,
@@ -45,8 +45,8 @@ async def test_a_user_deletes_what_is_theirs_alone_and_an_administrator_what_oth
         alice = await bind(desk, "alice", TEAM)
         bob = await bind(desk, "bob", TEAM)
         with pytest.raises(AccessDenied):
-            await centre_of(desk, as_user(desk, alice)).delete(TEAM)
-        await centre_of(desk, as_user(desk, alice, EVERYTHING)).delete(TEAM)
+            await containers_of(desk, as_user(desk, alice)).delete(TEAM)
+        await containers_of(desk, as_user(desk, alice, EVERYTHING)).delete(TEAM)
         users = desk.peer.accounts.users
         assert (await users.bound(alice), await users.bound(bob)) == (("user-alice",), ("user-bob",))
 
@@ -56,7 +56,7 @@ async def test_their_home_is_theirs_to_clear_and_to_begin_again() -> None:
         alice, home = await bind(desk, "alice"), ContainerId("user-alice")
         await desk.create_image(home)
         principal = Principal(tenant_id=desk.peer.tenant_id, user_id=alice, permissions=MEMBER, containers=(home,))
-        await centre_of(desk, principal).delete(home)
+        await containers_of(desk, principal).delete(home)
         assert await desk.peer.accounts.users.bound(alice) == (home,)
 
 
@@ -64,12 +64,12 @@ async def test_what_is_out_of_reach_is_refused_whether_it_is_there_or_not() -> N
     async with open_desk() as desk:
         await desk.create_image("c1")
         alice = await bind(desk, "alice")
-        centre = centre_of(desk, as_user(desk, alice))
+        containers = containers_of(desk, as_user(desk, alice))
         for container_id in (ContainerId("c1"), ContainerId("nowhere")):
-            for ask in (centre.get, centre.weigh, centre.delete):
+            for ask in (containers.get, containers.weigh, containers.delete):
                 with pytest.raises(ContainerForbidden):
                     await ask(container_id)
-        for ask in (centre.get, centre.weigh, centre.delete):
+        for ask in (containers.get, containers.weigh, containers.delete):
             with pytest.raises(ContainerNotFound):
                 await ask(TEAM)
 

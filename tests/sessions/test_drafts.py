@@ -1,10 +1,10 @@
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
-from agentvm.commands.drafts import MAX_DRAFT
-from agentvm.commands.session_centre import MAX_DEVICE
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.sessions.drafts import DRAFT_MAX
+from agentvm.sessions.library import DEVICE_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -77,12 +77,12 @@ async def test_what_is_too_long_or_nowhere_is_refused() -> None:
     async with open_desk() as desk:
         session_id = (await desk.create_image())["sessionId"]
         for data, code in (
-            ({"sessionId": session_id, "text": "x" * (MAX_DRAFT + 1)}, "invalid_input"),
-            ({"sessionId": session_id, "text": "x", "device": "d" * (MAX_DEVICE + 1)}, "invalid_input"),
+            ({"sessionId": session_id, "text": "x" * (DRAFT_MAX + 1)}, "invalid_input"),
+            ({"sessionId": session_id, "text": "x", "device": "d" * (DEVICE_MAX + 1)}, "invalid_input"),
             ({"sessionId": "sess_none", "text": "x"}, "session_not_found"),
         ):
             assert (await desk.ask("session_draft", **data))["errorCode"] == code
-        assert (await desk.ask("session_draft", sessionId=session_id, text="x" * MAX_DRAFT))["saved"] is True
+        assert (await desk.ask("session_draft", sessionId=session_id, text="x" * DRAFT_MAX))["saved"] is True
 
 
 async def test_a_draft_counts_for_the_storage_that_a_tenant_may_use() -> None:

@@ -1,12 +1,12 @@
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
-from agentvm.commands.reach import Reach
 from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.storage.base import Place
 from agentvm.storage.sqlite import open_store
+from agentvm.tenants.scoped_store import ScopedStore
 
 pytestmark = pytest.mark.anyio
 
@@ -16,7 +16,7 @@ BOUND = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING, containers=(
 async def test_only_what_is_within_reach_is_found() -> None:
     async with open_desk() as desk:
         own, team, foreign = [await desk.create_image(name) for name in ("user-alice", "team-a", "user-bob")]
-        reach = Reach(desk.vm.office.store.tenant(DEFAULT_TENANT), BOUND)
+        reach = ScopedStore(desk.vm.office.store.tenant(DEFAULT_TENANT), BOUND)
         assert await reach.list_containers() == ("user-alice", "team-a")
         for record, found in ((own, "user-alice"), (team, "team-a"), (foreign, None)):
             assert await reach.find_image(ImageId(record["imageId"])) == found
@@ -30,7 +30,9 @@ async def test_only_what_is_within_reach_is_found() -> None:
 async def test_readers_of_different_users_do_not_share_a_client_id() -> None:
     async with open_store(None) as store:
         tenant = store.tenant(DEFAULT_TENANT)
-        alice, bob = (Reach(tenant, Principal(tenant_id=DEFAULT_TENANT, user_id=UserId(name))) for name in ("alice", "bob"))
+        alice, bob = (
+            ScopedStore(tenant, Principal(tenant_id=DEFAULT_TENANT, user_id=UserId(name))) for name in ("alice", "bob")
+        )
         await alice.save_reader("client-1", {})
         session = SessionId("s")
         await alice.save_reader("client-1", {session: Place(3, 1)})

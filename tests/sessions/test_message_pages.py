@@ -1,10 +1,10 @@
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
-from agentvm.commands import histories
 from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.message import Message
+from agentvm.sessions import message_pages
 from agentvm.sharing import reservation
 from agentvm.testing.conformance.records import message
 
@@ -24,7 +24,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("MAX_FRAME_BYTES", 20 * SIZE),
         ("HISTORY_MESSAGES", 50),
     ):
-        monkeypatch.setattr(histories, name, size)
+        monkeypatch.setattr(message_pages, name, size)
 
 
 async def fill(desk: Desk, *sizes: int) -> tuple[str, list[Message]]:

@@ -1,8 +1,8 @@
-"""Histories — what was said in a session, as much of it at a time as memory and a socket hold; for sockets and HTTP.
+"""Message pages — the messages of a session, as many at a time as memory and a frame hold.
 
-Theory of operation. Nearly all sessions are small, and are read at once. For a large one room is reserved in the byte budget
-first, because what is read is in memory several times over until it is encoded. A single message may be larger than a page: it
-is returned alone, if it can be sent at all.
+Theory of operation. Nearly all sessions are small and are read at once. For a large one, bytes are reserved in the byte budget
+first, because a page is in memory several times over until it is encoded. A single message may be larger than a page: it is
+returned alone, if it fits into a frame.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,6 +1,6 @@
-"""Branches — what was said, said otherwise: a session forked, rewound, a message edited, an answer made anew.
+"""Branches — fork a session, rewind it, edit a message, regenerate an answer.
 
-Whoever asks on whichever way: commands and routes lead here. Nothing is lost: what is taken back is kept, and can be forked.
+No message is lost: rewound messages are kept, can be listed, and can be forked.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,19 +12,18 @@ import anyio
 import msgspec
 
 from agentvm.blueprint.image import new_session
-from agentvm.commands.session_centre import SessionCentre, check_title
-from agentvm.commands.speaking import Speaker, Spoken
 from agentvm.errors import AgentBusy, ImageNotFound, InvalidInput, NotFound, SessionNotFound
 from agentvm.errors.bounds import HistoryTooLarge
-from agentvm.events.base import Scope
-from agentvm.events.lifecycle import SessionCreated, SessionForked, SessionRewound
+from agentvm.events.lifecycle import SessionForked, SessionRewound
 from agentvm.model.exchange import by_turn, extent
-from agentvm.model.ids import ImageId, MessageId, NewId, SessionId
+from agentvm.model.ids import ImageId, MessageId, SessionId
 from agentvm.model.message import Message, UserContent
 from agentvm.model.session import Fork, Rewind, Session, Summary
 from agentvm.runtime import history
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
+from agentvm.sessions.library import SessionLibrary, check_title
+from agentvm.sessions.sender import MessageSender, SentMessage
 from agentvm.storage.base import LogStore, Recalled
 
 OnBusy = Literal["reject", "interrupt"]
@@ -37,11 +36,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branches:
-    """Of one principal, whose reach is the centre's."""
+    """The branches of the library's sessions."""
 
-    centre: SessionCentre
-    speaker: Speaker
-    new_id: NewId
+    library: SessionLibrary
+    sender: MessageSender
 
     async def fork(
         self, session_id: SessionId, *, message_id: MessageId | None, image_id: ImageId | None, title: str | None
@@ -51,32 +49,32 @@ class Branches:
         The message may also be one that was taken back. The new session may be of another image of the container.
         """
         check_title(title)
-        origin = await self._session(session_id)
-        container = self.centre.store.container(origin.container_id)
+        origin = await self.library.session(session_id)
+        container = self.library.store.container(origin.container_id)
         wanted = image_id or origin.image_id
         # Looked for by name: one that was deleted with its last session is not there.
-        found = await self.centre.store.find_image(wanted)
+        found = await self.library.store.find_image(wanted)
         image = await container.get_image(wanted) if found == origin.container_id else None
         if image is None:
             raise ImageNotFound(wanted)
         # Before what it sums up, so that it is not of something else.
-        summaries = await self.centre.store.sessions((origin.container_id,)).summaries(session_id) or ()
-        async with self.centre.runtime.rewrites:
+        summaries = await self.library.store.sessions((origin.container_id,)).summaries(session_id) or ()
+        async with self.library.runtime.rewrites:
             said = await self._said(origin, message_id)
-            await self.speaker.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
-            now = self.centre.clock()
+            await self.library.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
+            now = self.library.clock()
             fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
-            session = new_session(image, SessionId(self.new_id("sess")), title or origin.title, now)
+            session = new_session(image, SessionId(self.library.new_id("sess")), title or origin.title, now)
             session = msgspec.structs.replace(session, forked_from=fork)
             await container.add_session(session, said)
             await _sum_up(container.log(session.session_id), said, summaries)
-        self._tell_fork(session, origin, None if fork is None else fork.message_id)
+        self._announce_fork(session, origin, None if fork is None else fork.message_id)
         return session
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...]:
         """What was taken back, the latest first."""
-        origin = await self._session(session_id)
-        found = await self.centre.store.sessions((origin.container_id,)).rewinds(session_id)
+        origin = await self.library.session(session_id)
+        found = await self.library.store.sessions((origin.container_id,)).rewinds(session_id)
         if found is None:
             raise SessionNotFound(session_id)
         return found
@@ -99,32 +97,32 @@ class Branches:
 
     async def edit(
         self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
-    ) -> Spoken:
+    ) -> SentMessage:
         """Takes back that message and what came after it, and says this instead."""
-        origin = await self._session(session_id)
+        origin = await self.library.session(session_id)
         if not content:
             raise InvalidInput("content must not be empty")
-        await self.speaker.check_attached(origin.container_id, content)
-        size = self.speaker.measure(content)
+        await self.sender.check_attached(origin.container_id, content)
+        size = self.sender.measure(content)
         return await self._rewrite(session_id, history.edit(message_id, content), size, client_key, on_busy)
 
     async def regenerate(
         self, session_id: SessionId, message_id: MessageId | None, *, client_key: str | None, on_busy: OnBusy
-    ) -> Spoken:
+    ) -> SentMessage:
         """Asks again what that message is an answer to, by default what was asked last; the answers are taken back."""
         # What is asked again is stored already: who has room for nothing more has room for it.
         return await self._rewrite(session_id, history.regenerate(message_id), 0, client_key, on_busy)
 
     async def _rewrite(
         self, session_id: SessionId, choose: history.Choose, size: int, client_key: str | None, on_busy: OnBusy
-    ) -> Spoken:
-        self.speaker.check_accepting()
+    ) -> SentMessage:
+        self.sender.check_accepting()
         agent = await self._agent(session_id)
         with agent.in_use():
 
-            async def work() -> Spoken:
+            async def work() -> SentMessage:
                 way = partial(self._make_way, agent, choose, on_busy)
-                return await self.speaker.rewrite(agent, choose, size, client_key, way)
+                return await self.sender.rewrite(agent, choose, size, client_key, way)
 
             return await self._insist(agent, on_busy, work)
 
@@ -141,19 +139,19 @@ class Branches:
             await anyio.sleep(PAUSE)
 
     def _patience(self, agent: Agent) -> float:
-        return self.centre.runtime.limits_of(agent.tenant_id).stop_seconds
+        return self.library.runtime.limits_of(agent.tenant_id).stop_seconds
 
     async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
         if on_busy == "interrupt" and agent.busy:
             # What will be refused must not cost anybody the turn that runs.
-            container = self.centre.store.container(agent.container_id)
-            async with self.centre.runtime.rewrites:
+            container = self.library.store.container(agent.container_id)
+            async with self.library.runtime.rewrites:
                 said = await container.list_recent_messages(agent.session_id, history.REWRITE_MAX_BYTES)
                 history.select(choose, *said)
             await _quiet(agent, self._patience(agent))
 
     async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
-        store = self.centre.store
+        store = self.library.store
         if message_id is None:
             container = store.container(origin.container_id)
             said, truncated = await container.list_recent_messages(origin.session_id, history.REWRITE_MAX_BYTES)
@@ -170,29 +168,14 @@ class Branches:
         return history.up_to(found, message_id)
 
     async def _agent(self, session_id: SessionId) -> Agent:
-        origin = await self._session(session_id)
-        image = await self.centre.store.container(origin.container_id).get_image(origin.image_id)
+        origin = await self.library.session(session_id)
+        image = await self.library.store.container(origin.container_id).get_image(origin.image_id)
         if image is None:
             raise ImageNotFound(origin.image_id)
-        return self.centre.runtime.start_agent(self.centre.tenant_id, image, session_id)[0]
+        return self.library.runtime.start_agent(self.library.tenant_id, image, session_id)[0]
 
-    async def _session(self, session_id: SessionId) -> Session:
-        container_id = await self.centre.store.find_session(session_id)
-        found = None if container_id is None else await self.centre.store.container(container_id).get_session(session_id)
-        if found is None:
-            raise SessionNotFound(session_id)
-        return found
-
-    def _tell_fork(self, session: Session, origin: Session, message_id: MessageId | None) -> None:
-        runtime, tenant_id = self.centre.runtime, self.centre.tenant_id
-        scope = Scope(container_id=session.container_id, image_id=session.image_id)
-        created = SessionCreated(
-            session_id=session.session_id,
-            image_id=session.image_id,
-            container_id=session.container_id,
-            title=session.title,
-            created_at=session.created_at,
-        )
+    def _announce_fork(self, session: Session, origin: Session, message_id: MessageId | None) -> None:
+        self.library.announce_created(session)
         forked = SessionForked(
             original_session_id=origin.session_id,
             new_session_id=session.session_id,
@@ -200,8 +183,7 @@ class Branches:
             forked_at=session.created_at,
             message_id=message_id,
         )
-        for told in (created, forked):
-            runtime.tell(tenant_id, scope, told)
+        self.library.announce(session, forked)
 
 
 async def _sum_up(log: LogStore, said: Sequence[Message], summaries: Sequence[Summary]) -> None:

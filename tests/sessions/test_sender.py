@@ -21,8 +21,8 @@ async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> No
         _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         desk.peer.listen(image.container_id, image.session_id)
-        first = await call.speaker.say(agent, "hi", "k", nobody_is_in_the_way)
-        again = await call.speaker.say(agent, "hi", "k", nobody_is_in_the_way)
+        first = await call.sender.say(agent, "hi", "k", nobody_is_in_the_way)
+        again = await call.sender.say(agent, "hi", "k", nobody_is_in_the_way)
         assert (again.message_id, again.turn_id, again.cursor) == (first.message_id, first.turn_id, None)
         assert first.cursor is not None
         again.release()
@@ -38,14 +38,14 @@ async def test_to_rewrite_without_saying_anything_is_not_speaking() -> None:
         _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         with pytest.raises(ValueError, match="nothing was said"):
-            await call.speaker.rewrite(agent, lambda history: Rewrite(()), 0, None, nobody_is_in_the_way)
+            await call.sender.rewrite(agent, lambda history: Rewrite(()), 0, None, nobody_is_in_the_way)
 
 
 async def test_a_server_that_stops_takes_nothing() -> None:
     async with open_desk() as desk:
         await desk.vm.runtime.drain(grace=0)
         with pytest.raises(ShuttingDown):
-            Call(desk.peer).speaker.check_accepting()
+            Call(desk.peer).sender.check_accepting()
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
         await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)
         await desk.vm.office.quotas.reread(desk.peer.tenant_id)
         with pytest.raises(QuotaExceeded, match=r"Daily token limit: 300 of 300 left .* at least 356"):
-            await call.speaker.say(agent, "x" * 100, None, nobody_is_in_the_way)
+            await call.sender.say(agent, "x" * 100, None, nobody_is_in_the_way)
         assert not agent.busy
         assert await desk.vm.office.store.list_unfinished() == ()

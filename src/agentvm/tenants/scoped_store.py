@@ -1,7 +1,7 @@
-"""Reach — one principal's view of its tenant: containers it may not reach are not there.
+"""Scoped store — a tenant's store limited to the containers of one principal.
 
-A thing in such a container is answered exactly as one that does not exist. Naming such a container is refused, whether it
-exists or not.
+A thing in another container looks exactly like one that does not exist. Naming another container is refused, whether it exists
+or not.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -16,8 +16,8 @@ from agentvm.storage.retention import RetentionStore
 from agentvm.storage.sessions import SessionStore
 
 
-class Reach:
-    """A `TenantStore` that ends where the principal's rights end."""
+class ScopedStore:
+    """A `TenantStore` limited to the containers that the principal may use."""
 
     def __init__(self, store: TenantStore, principal: Principal) -> None:
         self._store = store

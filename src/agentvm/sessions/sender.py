@@ -1,7 +1,4 @@
-"""Speaking — what is said into a session, whoever asks on whichever way: within the speaker's quotas, once under a key.
-
-It is said to an agent. What was accepted runs when it is released, which is up to who asked.
-"""
+"""Message sender — accepts a user message: checks quotas, de-duplicates by client key, returns a turn to release."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -19,6 +16,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.runtime.runtime import Runtime
+from agentvm.sessions.library import SessionLibrary
 from agentvm.tenants.office import Office
 
 ENVELOPE_BYTES = 2
@@ -26,8 +24,8 @@ ENVELOPE_BYTES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """What was said, now or earlier under the same key. `accepted` is to be released, unless it was earlier."""
+class SentMessage:
+    """A message that was accepted, now or earlier under the same client key. Only a new one has an `accepted` turn."""
 
     agent: Agent
     message_id: MessageId
@@ -46,13 +44,26 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speaker:
-    """Who says something, and is billed for the answer."""
+class MessageSender:
+    """Sends messages for the library's principal, who is billed for the answers."""
 
-    runtime: Runtime
-    office: Office
-    tenant_id: TenantId
-    user_id: UserId | None
+    library: SessionLibrary
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.library.runtime
+
+    @property
+    def office(self) -> Office:
+        return self.library.office
+
+    @property
+    def tenant_id(self) -> TenantId:
+        return self.library.tenant_id
+
+    @property
+    def user_id(self) -> UserId | None:
+        return self.library.principal.user_id
 
     def check_accepting(self) -> None:
         if not self.runtime.accepting:
@@ -60,7 +71,7 @@ class Speaker:
 
     async def say(
         self, agent: Agent, content: UserContent, client_key: str | None, make_way: Callable[[], Awaitable[None]]
-    ) -> Spoken:
+    ) -> SentMessage:
         """`make_way` is asked when this is not what was said earlier, and another turn may be in its way."""
 
         async def receive() -> tuple[SessionRewound | None, Accepted | None]:
@@ -102,7 +113,7 @@ class Speaker:
 
     async def rewrite(
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
-    ) -> Spoken:
+    ) -> SentMessage:
         """Takes something back, and says something instead, of at most that size."""
         return await self._once(agent, size, client_key, make_way, lambda: agent.rewrite(choose, client_key, self.user_id))
 
@@ -113,7 +124,7 @@ class Speaker:
         client_key: str | None,
         make_way: Callable[[], Awaitable[None]],
         receive: Callable[[], Awaitable[tuple[SessionRewound | None, Accepted | None]]],
-    ) -> Spoken:
+    ) -> SentMessage:
         async with agent.sending(client_key) as earlier:
             if earlier is not None:
                 return _said(agent, earlier)
@@ -127,7 +138,7 @@ class Speaker:
                 raise
         if accepted is None:
             raise ValueError("nothing was said")
-        return Spoken(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)
+        return SentMessage(agent, accepted.state.user_message_id, accepted.state.turn_id, accepted, rewound)
 
     @asynccontextmanager
     async def _within_quotas(self, agent: Agent, size: int) -> AsyncIterator[None]:
@@ -145,17 +156,9 @@ class Speaker:
             quotas.adding(*who, "running_agents", running),
             quotas.adding(*who, "queued_messages", waiting),
         ):
-            await self.check_storage(size)
+            await self.library.check_storage(size)
             yield
 
-    async def check_storage(self, size: int) -> None:
-        stored = self.office.store.accounts(self.tenant_id).quotas.storage_bytes
-        await self.office.quotas.check(self.tenant_id, self.user_id, "storage_bytes", stored, size)
 
-    async def free_storage(self, size: int) -> None:
-        """So much of what was there, or was counted, is not stored."""
-        await self.office.quotas.count(self.tenant_id, self.user_id, "storage_bytes", -size)
-
-
-def _said(agent: Agent, earlier: Turn) -> Spoken:
-    return Spoken(agent, earlier.message_id, earlier.turn_id)
+def _said(agent: Agent, earlier: Turn) -> SentMessage:
+    return SentMessage(agent, earlier.message_id, earlier.turn_id)
