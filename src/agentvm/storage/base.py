@@ -90,7 +90,8 @@ WHOLE = Reading(max_bytes=2**62)
 class SessionWrite:
     """What one commit adds to one session: messages, turns, the part of the log that is complete, and what they cost.
 
-    What `rewind` takes back goes before the messages come.
+    What `rewind` takes back goes before the messages come. Without messages, turns, chunk, ledger and rewind no row of the
+    session or of its image changes, and a session that is gone is reported all the same.
 
     `ledger` is entered under the tenant of the write, whatever an entry says; an entry whose key is there is left alone.
     """
@@ -108,6 +109,16 @@ class SessionWrite:
     answered: Sequence[str] = ()
     """Keys of calls that were asked and need not be remembered any more."""
     rewind: Rewinding | None = None
+
+    @property
+    def changes_no_session(self) -> bool:
+        """Whether nothing is added but calls."""
+        return not (self.messages or self.turns or self.chunk or self.ledger or self.rewind)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it only asks if the session is there: what happened is in the journal's entry alone."""
+        return self.changes_no_session and not (self.asked or self.answered)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     begins = any(turn.outcome is None and turn.attempts == 0 for turn in write.turns)
     bill, ask_for = enter(write.tenant_id, write.ledger, write.answered), ask(write.tenant_id, write.asked)
 
-    if (write.asked or write.answered) and not (bodies or turns or chunk or write.ledger or write.rewind):
-        return _asking(write, ask_for, bill)
+    if write.changes_no_session:
+        return _add_calls(write, ask_for, bill)
 
     def work(connection: apsw.Connection) -> None:
         touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
@@ -124,14 +124,18 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     return work
 
 
-def _asking(
+def is_there(connection: apsw.Connection, write: SessionWrite) -> bool:
+    """Whether the session of the write is stored."""
+    return bool(rows.fetch(connection, _SESSION, (write.tenant_id, write.container_id, write.session_id)))
+
+
+def _add_calls(
     write: SessionWrite, ask_for: Callable[[apsw.Connection], None], bill: Callable[[apsw.Connection], int]
 ) -> Callable[[apsw.Connection], None]:
     """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
-    session = (write.tenant_id, write.container_id, write.session_id)
 
     def work(connection: apsw.Connection) -> None:
-        if not rows.fetch(connection, _SESSION, session):
+        if not is_there(connection, write):
             raise SessionNotFound(write.session_id)
         bill(connection)
         ask_for(connection)

@@ -31,7 +31,7 @@ from agentvm.storage.sqlite.erasing.rows import pass_journal
 from agentvm.storage.sqlite.resources import SqliteResourceStore
 from agentvm.storage.sqlite.resources.collect import collect
 from agentvm.storage.sqlite.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
-from agentvm.storage.sqlite.session_write import prepare
+from agentvm.storage.sqlite.session_write import is_there, prepare
 from agentvm.storage.sqlite.sessions import SqliteSessionStore, purge, purge_messages
 from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
 from agentvm.storage.sqlite.sessions.index import tend
@@ -212,24 +212,24 @@ class SqliteStore:
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
-        prepared = [
-            (write.session_id, prepare(write), enter(write.tenant_id, write.ledger, write.answered)) for write in writes
-        ]
+        # Deltas are in the entry: of their session nothing is asked but whether it is there.
+        carried = [write for write in writes if write.is_empty]
+        prepared = [(write, prepare(write)) for write in writes if not write.is_empty]
 
         def work(connection: apsw.Connection) -> Committed:
-            gone: set[SessionId] = set()
+            gone = {write.session_id for write in carried if not is_there(connection, write)}
             refused: set[SessionId] = set()
-            for session_id, add, bill in prepared:
+            for write, add in prepared:
                 connection.execute("SAVEPOINT session")
                 try:
                     add(connection)
                 except SessionNotFound:
-                    gone.add(session_id)
+                    gone.add(write.session_id)
                     connection.execute("ROLLBACK TO session")
-                    bill(connection)
+                    enter(write.tenant_id, write.ledger, write.answered)(connection)
                 except _CONTRADICTIONS as error:
-                    logger.error("write_refused", session_id=session_id, error=str(error))
-                    refused.add(session_id)
+                    logger.error("write_refused", session_id=write.session_id, error=str(error))
+                    refused.add(write.session_id)
                     connection.execute("ROLLBACK TO session")
                 connection.execute("RELEASE session")
             if refused:

@@ -37,6 +37,15 @@ async def check_a_commit_is_whole_and_passes_over_sessions_that_are_gone(store: 
     assert (await store.commit([write()])).entry == 0
 
 
+async def check_deltas_change_no_row_of_their_session_or_its_image(store: Store) -> None:
+    home = await settle(store, image())
+    before = await home.get_session(SESSION), await home.list_images()
+    committed = await store.commit([write(), write(SessionId("gone"))], entry=b"deltas")
+    assert committed.gone == {"gone"}
+    assert (await home.get_session(SESSION), await home.list_images()) == before
+    assert [body for _, body in await store.read_journal()] == [b"deltas"]
+
+
 async def check_a_commit_that_fails_leaves_nothing_behind(store: Store) -> None:
     home = await settle(store, image())
     await store.commit([write(log=chunk(1, 3))], entry=b"one")
@@ -211,6 +220,7 @@ async def check_turns_without_an_end_are_listed_in_the_order_they_were_accepted(
 
 CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (
     check_a_commit_is_whole_and_passes_over_sessions_that_are_gone,
+    check_deltas_change_no_row_of_their_session_or_its_image,
     check_a_commit_that_fails_leaves_nothing_behind,
     check_the_log_is_read_from_any_event_on,
     check_the_end_of_what_was_told_before_a_moment_is_known,

@@ -226,7 +226,7 @@ async def check_concurrent_appends_keep_every_message(store: Store) -> None:
 
 async def check_recording_touches_the_session_and_its_image(store: Store) -> None:
     home = await settle(store, image(now=1), image("other", now=1))
-    await home.log(SESSION).record(now=7)
+    await home.log(SESSION).record(messages=[message("m1")], now=7)
     assert [(each.image_id, each.updated_at) for each in await home.list_images()] == [("other", 1), (IMAGE, 7)]
     assert [each.updated_at for each in await home.list_sessions(IMAGE)] == [7]
     assert [each.updated_at for each in await home.list_sessions(ImageId("other"))] == [1]
