@@ -39,7 +39,7 @@ async def opened(metered: bool) -> AsyncIterator[tuple[Peer, ImageId]]:
     with TemporaryDirectory() as data_dir:
         config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0)
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
-            accounts = vm.office.store.accounts(DEFAULT_TENANT)
+            accounts = vm.tenancy.store.accounts(DEFAULT_TENANT)
             user = User(user_id=UserId("alice"), tenant_id=DEFAULT_TENANT, external_id="alice", created_at=1, updated_at=1)
             await accounts.users.add(user)
             if metered:

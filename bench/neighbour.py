@@ -53,15 +53,15 @@ def said(number: int) -> Message:
 
 async def fill(vm: AgentVM, messages: int, containers: int) -> None:
     """All of the noisy tenant's messages in one session, and its many containers."""
-    home = vm.office.store.tenant(NOISY).container(ContainerId("home"))
+    home = vm.tenancy.store.tenant(NOISY).container(ContainerId("home"))
     await home.create(1)
     await home.add_image(image("long"), default_session(image("long")))
     log = home.log(default_session(image("long")).session_id)
     for start in range(0, messages, PIECE):
         await log.record(messages=[said(number) for number in range(start, min(start + PIECE, messages))], now=1)
     for number in range(containers):
-        await vm.office.store.tenant(NOISY).container(ContainerId(f"c{number}")).create(1)
-    while await vm.office.store.tend_search(limit=2_000):
+        await vm.tenancy.store.tenant(NOISY).container(ContainerId(f"c{number}")).create(1)
+    while await vm.tenancy.store.tend_search(limit=2_000):
         pass
 
 
@@ -74,8 +74,8 @@ async def serve(messages: int, containers: int) -> None:
             keys = []
             for tenant_id in (NOISY, QUIET):
                 tenant = Tenant(tenant_id=tenant_id, slug=tenant_id, name="T", created_at=1, updated_at=1)
-                await vm.office.store.directory.add_tenant(tenant)
-                keys.append((await vm.office.access.issue(tenant_id, name="k", granter=operator))[1].reveal())
+                await vm.tenancy.store.directory.add_tenant(tenant)
+                keys.append((await vm.tenancy.access.issue(tenant_id, name="k", granter=operator))[1].reveal())
             await fill(vm, messages, containers)
             print(json.dumps([f"{running.ws_url}?token={key}" for key in keys]), flush=True)
             await anyio.sleep_forever()

@@ -33,7 +33,7 @@ from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.config.server import OtelConfig
 from agentvm.ecosystem import Ecosystem
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TurnId
 from agentvm.observability.exposition import render
@@ -107,7 +107,7 @@ async def new_image(peer: Peer, number: int) -> ImageId:
 
 def of_one_delta(react: Callable[[Event], None]) -> float:
     """Nanoseconds."""
-    scope = Scope(container_id=ContainerId("c1"), session_id=SessionId("s"), turn_id=TurnId("t"))
+    scope = EventScope(container_id=ContainerId("c1"), session_id=SessionId("s"), turn_id=TurnId("t"))
     event = Event(data=TextDelta(text="x"), scope=scope, timestamp=1, tenant_id=DEFAULT_TENANT, seq=1)
     began = time.perf_counter_ns()
     for _ in range(DELTAS):

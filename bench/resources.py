@@ -26,7 +26,7 @@ from agentvm.app import system_clock
 from agentvm.model.ids import TenantId, id_factory
 from agentvm.model.resource import VersionId
 from agentvm.resources.centre import ResourceCentre, make_centre
-from agentvm.resources.registry import Author, Draft
+from agentvm.resources.registry import Author, NewVersion
 from agentvm.storage.resources import Search
 from agentvm.storage.sqlite import open_store
 from agentvm.storage.sqlite.resources.words import WEIGHTS, query
@@ -52,7 +52,7 @@ async def fill(centre: ResourceCentre, resources: int) -> None:
             said = " ".join(chance.choices(WORDS, k=20) + chance.choices(CHINESE, k=5))
             text = f"You are a {COMMON_WORD if number % 4 == 0 else 'terse'} agent. {said}"
             text += f" {RARE_WORD} {RARE_CHINESE}" if rare else ""
-            draft = Draft(type="prompts", name=f"prompt-{number}", content={"text": text}, description=said[:40])
+            draft = NewVersion(type="prompts", name=f"prompt-{number}", content={"text": text}, description=said[:40])
             batch.append(await centre.registry.prepare(AUTHOR, draft))
         await centre.registry.publish(AUTHOR, batch)
 
@@ -63,7 +63,7 @@ async def add_closure(centre: ResourceCentre) -> None:
     for outer in range(7):
         inner = [f"part-{outer}-{number}" for number in range(6)]
         for name in inner:
-            await centre.registry.register(AUTHOR, Draft(type="prompts", name=name, content={"text": f"I am {name}. "}))
+            await centre.registry.register(AUTHOR, NewVersion(type="prompts", name=name, content={"text": f"I am {name}. "}))
         await register_including(centre, f"part-{outer}", inner)
         parts.append(f"part-{outer}")
     await register_including(centre, "whole", parts)
@@ -71,7 +71,7 @@ async def add_closure(centre: ResourceCentre) -> None:
 
 async def register_including(centre: ResourceCentre, name: str, parts: Sequence[str]) -> None:
     text = "".join(f"{{{{> resource://prompts/{part}}}}}" for part in parts)
-    await centre.registry.register(AUTHOR, Draft(type="prompts", name=name, content={"text": text}))
+    await centre.registry.register(AUTHOR, NewVersion(type="prompts", name=name, content={"text": text}))
 
 
 async def measure(ask: Ask, rounds: int) -> float:

@@ -28,12 +28,12 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     Prompt,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
     UsageReported,
 )
-from agentvm.drivers.scripted import ScriptedDriver, Step
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.protocol.codec import MAX_FRAME_BYTES
@@ -57,11 +57,11 @@ _ENVELOPE = (
 _STALE_DELTA = _ENVELOPE.format("text_delta", '{"text":"00000000000000000000 some words of an answer "}')
 
 
-def reply_of_deltas(prompt: Prompt) -> Iterable[Step]:
+def reply_of_deltas(prompt: Prompt) -> Iterable[ScriptStep]:
     yield MessageStarted("", "scripted")
     yield TextStarted()
     for _ in range(DELTAS):
-        yield TextDelta("")
+        yield TextChunk("")
     yield TextStopped()
     yield UsageReported(Usage(input_tokens=10, output_tokens=DELTAS))
     yield MessageStopped("end_turn")
@@ -76,10 +76,10 @@ class StampingDriver(ScriptedDriver):
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
         async for output in super().run(prompt):
-            if isinstance(output, TextDelta):
+            if isinstance(output, TextChunk):
                 if self._pace:
                     await anyio.sleep(self._pace)
-                output = TextDelta(f"{time.monotonic_ns():020d} some words of an answer ")
+                output = TextChunk(f"{time.monotonic_ns():020d} some words of an answer ")
             yield output
 
 
@@ -111,7 +111,7 @@ async def forward(pace: float, scope: dict[str, Any], receive: Receive, send: Se
                 await send({"type": "websocket.send", "text": _STALE_DELTA})
         else:
             async for output in driver.run(prompt):
-                if isinstance(output, TextDelta):
+                if isinstance(output, TextChunk):
                     data = f'{{"text":"{output.text}"}}'
                     await send({"type": "websocket.send", "text": _ENVELOPE.format("text_delta", data)})
         await send({"type": "websocket.send", "text": _ENVELOPE.format("turn_response", "{}")})

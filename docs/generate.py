@@ -16,7 +16,7 @@ from docs.notes import COMMAND_NOTES, EVENT_NOTES
 
 from agentvm.config.catalogue import SETTINGS, Setting, expects, shown
 from agentvm.config.schema import config_schema
-from agentvm.events import CATALOGUE, EventData, Scope
+from agentvm.events import CATALOGUE, EventData, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
 from agentvm.protocol.commands import Command, Reply
@@ -47,7 +47,7 @@ def data_kind(kind: type[EventData]) -> type:
     """What an event's data is: its own members, or the message it tells of."""
     if not issubclass(kind, MessageEvent):
         return kind
-    found: type = getattr(message, kind.__name__)
+    found: type = getattr(message, kind.__name__.removesuffix("Event"))
     return found
 
 
@@ -65,7 +65,7 @@ def events_json() -> str:
             "intent": kind.intent,
             "data": bare,
         }
-    context, _ = schema_of(Scope)
+    context, _ = schema_of(EventScope)
     catalogue = {"agentvm": VERSION, "protocol": "AgentX 1.x", "context": context["properties"], "events": events}
     return json.dumps(catalogue, indent=2, ensure_ascii=False) + "\n"
 
@@ -149,7 +149,8 @@ def _members(schema: Schema) -> list[tuple[str, str]]:
 
 def _data_text(kind: type[EventData]) -> str:
     if issubclass(kind, MessageEvent):
-        return f"[{kind.__name__}](commands.md#{kind.__name__.lower()})"
+        name = data_kind(kind).__name__
+        return f"[{name}](commands.md#{name.lower()})"
     schema, _ = schema_of(kind)
     return "<br>".join(f"{name} {text}" for name, text in _members(schema)) or "empty"
 

@@ -51,7 +51,7 @@ async def test_the_connections_of_a_user_count_for_the_user_and_all_of_them_for_
     async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
         acme = TenantId("acme")
         alice, bob = (Principal(tenant_id=acme, user_id=UserId(name)) for name in ("alice", "bob"))
-        quotas = vm.office.store.accounts(acme).quotas
+        quotas = vm.tenancy.store.accounts(acme).quotas
         await quotas.put(Quota(metric="connections", hard=1, user_id=alice.user_id), 1)
         await quotas.put(Quota(metric="connections", hard=3), 1)
         for _ in range(2):

@@ -1,11 +1,11 @@
 from agentvm.ecosystem import Ecosystem
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
 from agentvm.model.ids import DEFAULT_TENANT
 
 
 def said(text: str) -> Event:
-    return Event(data=TextDelta(text=text), scope=Scope(), timestamp=1, tenant_id=DEFAULT_TENANT)
+    return Event(data=TextDelta(text=text), scope=EventScope(), timestamp=1, tenant_id=DEFAULT_TENANT)
 
 
 class Listener:

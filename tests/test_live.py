@@ -18,7 +18,7 @@ from agentvm.errors import MissingKey
 from agentvm.live import Live
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.ledger import Planned
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.retention import DAY, Retention
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
@@ -72,7 +72,7 @@ async def test_another_default_model_answers_from_now_on() -> None:
 
 async def test_prices_and_markup_count_for_the_next_call() -> None:
     async with running() as one:
-        rate = Rate(input=Decimal(2), output=Decimal(2))
+        rate = ModelRate(input=Decimal(2), output=Decimal(2))
         await one.live.follow(BEFORE, replace(BEFORE, prices={"scripted": rate}, markup=Decimal(3)))
         charge = one.metering.charge(CALL, MILLION)
         assert charge.cost is not None

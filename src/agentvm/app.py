@@ -45,14 +45,14 @@ from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering
-from agentvm.tenants.office import Office
 from agentvm.tenants.own_keys import OwnKeys
-from agentvm.tenants.people import Guarded, People
+from agentvm.tenants.people import People, StatusCheckingMeter
 from agentvm.tenants.plans import Plans
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.server_key import ServerKey, has_server_key, load_server_key
+from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 
 logger = get_logger(__name__)
@@ -91,7 +91,7 @@ class AgentVM:
         config: ServerConfig,
         store: Store,
         runtime: Runtime,
-        office: Office,
+        tenancy: Tenancy,
         definitions: Definitions,
         resources: ResourceCentre,
         logs: LogBook,
@@ -119,7 +119,7 @@ class AgentVM:
         self.resources = resources
         self.logs = logs
         self.runtime = runtime
-        self.office = office
+        self.tenancy = tenancy
         self.clock = clock
         self.new_id = new_id
         self.first_key = first_key
@@ -166,7 +166,7 @@ class AgentVM:
         """Who a peer is; None for one that has not said so yet. `Unauthenticated` when the credential is not good."""
         if not self.config.authenticates:
             return OPEN_ACCESS
-        return None if credential is None else await self.office.access.authenticate(credential)
+        return None if credential is None else await self.tenancy.access.authenticate(credential)
 
     async def admit(self, principal: Principal) -> None:
         """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
@@ -177,7 +177,7 @@ class AgentVM:
         async def count_own() -> int:
             return self._connected[principal.tenant_id, principal.user_id]
 
-        await self.office.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
+        await self.tenancy.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
 
     def count_connected(self, tenant_id: TenantId) -> int:
         return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)
@@ -193,7 +193,7 @@ class AgentVM:
             runtime=self.runtime,
             definitions=self.definitions,
             resources=self.resources,
-            office=self.office,
+            tenancy=self.tenancy,
             clock=self.clock,
             new_id=self.new_id,
             answered=None if self._observatory is None else self._observatory.metrics.answered,
@@ -249,7 +249,7 @@ class AgentVM:
                 if expires_at is not None and expires_at <= now:
                     channel.close(EXPIRED)
             try:
-                await self.office.access.flush_used()
+                await self.tenancy.access.flush_used()
             except AgentVMError as error:
                 logger.error("uses_of_keys_not_stored", code=error.code, error=str(error))
 
@@ -271,7 +271,7 @@ async def open_agentvm(
     async with AsyncExitStack() as stack:
         store = await _open_store(config, stack)
         rules = await _open_rules(config, store, drivers, stack, clock, overrides=overrides)
-        settings, office, config = rules.settings, rules.office, rules.settings.config
+        settings, tenancy, config = rules.settings, rules.tenancy, rules.settings.config
         centre = make_centre(store, clock, new_id)
         await ship(centre)
         beside = tend(rules, store, clock, new_id)
@@ -281,13 +281,13 @@ async def open_agentvm(
             config=config,
             store=store,
             runtime=runtime,
-            office=office,
+            tenancy=tenancy,
             definitions=Definitions(store, clock, definitions),
             resources=centre,
             logs=rules.logs,
             clock=clock,
             new_id=new_id,
-            first_key=await _bootstrap(settings, office),
+            first_key=await _bootstrap(settings, tenancy),
             settings=settings,
             observatory=observatory,
             compactor=beside.compactor,
@@ -323,29 +323,29 @@ async def _open_rules(
     await settings.load()
     models = await open_models(settings, drivers, stack, clock)
     prices = Prices()
-    office, ended = _open_office(settings, store, models, clock, vault, keys.pepper, prices)
-    stack.push_async_callback(office.own_keys.aclose)
-    metering = Metering(prices, office.quotas, clock)
-    live = Live(None if drivers else models, prices, metering, logs, office.quotas)
-    await _follow(settings, live, config.log_level, office.own_keys)
-    guarded = Guarded(metering, office.people.standing)
-    return Rules(settings=settings, models=models, office=office, ended=ended, prices=prices, metering=guarded, logs=logs)
+    tenancy, ended = _open_tenancy(settings, store, models, clock, vault, keys.pepper, prices)
+    stack.push_async_callback(tenancy.own_keys.aclose)
+    metering = Metering(prices, tenancy.quotas, clock)
+    live = Live(None if drivers else models, prices, metering, logs, tenancy.quotas)
+    await _follow(settings, live, config.log_level, tenancy.own_keys)
+    guarded = StatusCheckingMeter(metering, tenancy.people.standing)
+    return Rules(settings=settings, models=models, tenancy=tenancy, ended=ended, prices=prices, metering=guarded, logs=logs)
 
 
-async def _bootstrap(settings: Centre, office: Office) -> Secret | None:
+async def _bootstrap(settings: Centre, tenancy: Tenancy) -> Secret | None:
     config = settings.config
     try:
-        return await office.access.bootstrap(config.admin_key) if config.authenticates else None
+        return await tenancy.access.bootstrap(config.admin_key) if config.authenticates else None
     except ConfigInvalid as error:
         raise settings.blamed(error) from None
 
 
 async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: AsyncExitStack) -> None:
-    await vm.office.access.ensure_default_tenant()
+    await vm.tenancy.access.ensure_default_tenant()
     # Whose rights end is sent away; what runs for them is stopped, and what is deleted is erased.
     ended.append(vm.dismiss)
     tasks = await stack.enter_async_context(open_tasks())
-    eraser = open_eraser(vm.office, vm.runtime, vm.stop_turns)
+    eraser = open_eraser(vm.tenancy, vm.runtime, vm.stop_turns)
     for keep in (vm.keep_doors, vm.keep_clean, vm.observatory.sampler.run, eraser.run):
         tasks.start_soon(keep)
     tasks.start_soon(beside.run, vm.runtime.tell)
@@ -367,10 +367,10 @@ async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
     return load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
 
 
-def _open_office(
+def _open_tenancy(
     settings: Centre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes, prices: Prices
-) -> tuple[Office, list[Ended]]:
-    """The office, and where those add themselves who must hear of rights that have ended."""
+) -> tuple[Tenancy, list[Ended]]:
+    """The tenancy, and the list of callbacks for rights that have ended."""
     ended: list[Ended] = []
 
     def tell(named: Named, why: Why) -> None:
@@ -378,7 +378,7 @@ def _open_office(
             listener(named, why)
 
     access = Access(store, pepper=pepper, clock=clock, oidc=open_oidc(settings.config, clock), ended=tell)
-    office = Office(
+    tenancy = Tenancy(
         access=access,
         people=People(store, access, clock=clock),
         quotas=Quotas(store, clock, Plans(settings.config.plans)),
@@ -396,4 +396,4 @@ def _open_office(
         ),
         store=store,
     )
-    return office, ended
+    return tenancy, ended

@@ -32,10 +32,10 @@ from agentvm.storage.base import Store
 from agentvm.storage.sqlite.datadir import DATABASE
 from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
-from agentvm.tenants.office import Office
-from agentvm.tenants.people import Guarded, Stop
+from agentvm.tenants.people import StatusCheckingMeter, Stop
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
+from agentvm.tenants.tenancy import Tenancy
 
 if TYPE_CHECKING:
     from agentvm.observability.telemetry import Telemetry
@@ -127,10 +127,10 @@ class Rules:
 
     settings: Centre
     models: Models
-    office: Office
+    tenancy: Tenancy
     ended: list[Ended]
     prices: Prices
-    metering: Guarded
+    metering: StatusCheckingMeter
     logs: LogBook
 
 
@@ -158,7 +158,7 @@ async def open_watched(
             limits=settings.limits_of,
             cost=rules.prices.cost,
             meter=rules.metering,
-            choose=rules.office.own_keys.choose,
+            choose=rules.tenancy.own_keys.choose,
             effectors=(
                 observatory.metrics,
                 TurnLines(),
@@ -256,10 +256,10 @@ class Erased:
         self.forget = runtime.forget_session
 
 
-def open_eraser(office: Office, runtime: Runtime, stop: Stop) -> Eraser:
+def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:
     """Erases what is deleted, and what was when the server was last stopped."""
-    eraser = Eraser(office.store, Erased(runtime, stop))
-    office.people.stop, office.people.erase = stop, eraser.wake
+    eraser = Eraser(tenancy.store, Erased(runtime, stop))
+    tenancy.people.stop, tenancy.people.erase = stop, eraser.wake
     return eraser
 
 
@@ -280,6 +280,6 @@ def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:
         new_id,
         by=lambda tenant_id: rules.settings.titles.get(tenant_id) or rules.settings.titles[None],
         limits=rules.settings.limits_of,
-        choose=rules.office.own_keys.choose,
+        choose=rules.tenancy.own_keys.choose,
         meter=rules.metering,
     )

@@ -7,7 +7,7 @@ from tests.behaviour.world import World
 
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.resource import ResourceType
-from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 
 scenarios("references.feature")
 
@@ -18,9 +18,9 @@ async def publish(world: World, kind: ResourceType, name: str, content: dict[str
     centre = world.running.running.server.vm.resources
     found = await centre.store.resources(DEFAULT_TENANT).find(kind, name)
     if found is None:
-        await centre.registry.register(AUTHOR, Draft(type=kind, name=name, content=content))
+        await centre.registry.register(AUTHOR, NewVersion(type=kind, name=name, content=content))
     else:
-        await centre.registry.revise(AUTHOR, found.resource_id, Revision(content=content))
+        await centre.registry.revise(AUTHOR, found.resource_id, VersionChange(content=content))
 
 
 async def withdraw(world: World, name: str) -> None:

@@ -11,7 +11,7 @@ from tests.support.serving import Play, Served, serving
 from tests.support.wire import Client19, Json, client
 
 from agentvm import AgentX, Definition, create_agentx, remote_runtime
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 
 T = TypeVar("T")
 
@@ -99,4 +99,4 @@ class World:
 
 
 def said_by_users(prompt: Prompt) -> list[str]:
-    return [str(said.content) for said in prompt.conversation if isinstance(said, UserSaid)]
+    return [str(said.content) for said in prompt.conversation if isinstance(said, UserEntry)]

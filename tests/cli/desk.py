@@ -15,10 +15,10 @@ import anyio.to_thread
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.main import run
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.server.local import RunningServer
 
-PRICES = {"scripted": Rate(input=Decimal(1), output=Decimal(10))}
+PRICES = {"scripted": ModelRate(input=Decimal(1), output=Decimal(10))}
 
 
 @dataclass(frozen=True, slots=True)

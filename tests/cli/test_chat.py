@@ -12,7 +12,7 @@ from tests.support.serving import Play, Served, serving
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.chat import part_of, server_url
-from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
+from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import last_user_text
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
@@ -106,7 +106,7 @@ async def test_files_go_with_the_first_message(served: Served, tmp_path: Path) -
     files = ("--attach", str(tmp_path / "a.png"), "--attach", str(tmp_path / "b.txt"))
     async with running("chat", "--url", served.http, *files, env=env, errors=tmp_path / "errors", given="see") as chat:
         assert await chat.wait() == 0, chat.errors
-    assert served.model.prompts[0].conversation[0] == UserSaid(
+    assert served.model.prompts[0].conversation[0] == UserEntry(
         content=(
             ImagePart(data="iVBORw==", media_type="image/png", name="a.png"),
             FilePart(data="bm90ZXM=", media_type="text/plain", filename="b.txt"),

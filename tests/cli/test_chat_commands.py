@@ -12,7 +12,7 @@ from agentvm.cli.chat import part_of
 from agentvm.cli.chat_commands import ChatCommands, Surroundings, file_name, file_named
 from agentvm.cli.conversation import Conversation
 from agentvm.cli.screen import Screen
-from agentvm.drivers.base import UserSaid
+from agentvm.drivers.base import UserEntry
 from agentvm.drivers.demo import NOTICE
 from agentvm.drivers.scripted import last_user_text
 from agentvm.errors import InvalidInput
@@ -109,7 +109,7 @@ def test_the_last_message_is_edited_and_keeps_its_files(desk: Desk, tmp_path: Pa
     assert desk.asked == [("edit> ", "in feet")]
     assert desk.count() == 2
     assert desk.model.prompts[-1].conversation == (
-        UserSaid(content=(FilePart(data="bm90ZXM=", media_type="text/plain", filename="a.txt"), TextPart(text="in metres"))),
+        UserEntry(content=(FilePart(data="bm90ZXM=", media_type="text/plain", filename="a.txt"), TextPart(text="in metres"))),
     )
     desk.commands.obey("edit", "in miles")
     assert last_user_text(desk.model.prompts[-1]) == "in miles"

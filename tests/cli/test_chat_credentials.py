@@ -27,10 +27,10 @@ async def guarded(anyio_backend: str) -> AsyncIterator[RunningServer]:
 
 
 async def key_of_alice(server: RunningServer) -> tuple[KeyId, str]:
-    office, now = server.server.vm.office, system_clock()
+    tenancy, now = server.server.vm.tenancy, system_clock()
     alice = User(user_id=UserId("user_1"), tenant_id=DEFAULT_TENANT, external_id="alice", created_at=now, updated_at=now)
-    await office.access.add_user(alice)
-    record, secret = await office.access.issue(
+    await tenancy.access.add_user(alice)
+    record, secret = await tenancy.access.issue(
         DEFAULT_TENANT, name="hers", granter=OPERATOR, user_id=alice.user_id, permissions=MEMBER
     )
     return record.key_id, secret.reveal()
@@ -43,7 +43,7 @@ async def test_a_key_opens_the_chat_in_the_container_it_is_for(guarded: RunningS
         assert await chat.line() == "hello"
         assert await chat.wait() == 0
         assert key not in chat.errors
-    store = guarded.server.vm.office.store.tenant(DEFAULT_TENANT)
+    store = guarded.server.vm.tenancy.store.tenant(DEFAULT_TENANT)
     assert await store.list_containers() == ("user-alice",)
 
 
@@ -54,7 +54,7 @@ async def test_the_operators_key_chats_in_the_container_default(guarded: Running
     async with running(*arguments, env=environment(tmp_path), errors=tmp_path / "errors", given="hello\n") as chat:
         assert await chat.line() == "hello"
         assert await chat.wait() == 0
-    assert await guarded.server.vm.office.store.tenant(DEFAULT_TENANT).list_containers() == ("default",)
+    assert await guarded.server.vm.tenancy.store.tenant(DEFAULT_TENANT).list_containers() == ("default",)
 
 
 @pytest.mark.parametrize("key", ["", "avm_wrong"])
@@ -72,7 +72,7 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
     env = environment(tmp_path, AVM_URL=guarded.url, AVM_KEY=key)
     async with at_terminal("chat", env=env) as keyboard:
         await keyboard.see(ASKING)
-        await guarded.server.vm.office.access.revoke(DEFAULT_TENANT, key_id)
+        await guarded.server.vm.tenancy.access.revoke(DEFAULT_TENANT, key_id)
         await keyboard.see("Connection lost for good")
         keyboard.press("hello?\r")
         await keyboard.see("Error: The server no longer accepts these credentials")
@@ -80,7 +80,7 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
 
 
 async def test_a_key_for_containers_by_pattern_has_to_say_which(guarded: RunningServer, tmp_path: Path) -> None:
-    _, key = await guarded.server.vm.office.access.issue(
+    _, key = await guarded.server.vm.tenancy.access.issue(
         DEFAULT_TENANT, name="team", granter=OPERATOR, permissions=MEMBER, containers=("team-*",)
     )
     env = environment(tmp_path, AVM_URL=guarded.url, AVM_KEY=key.reveal())

@@ -10,7 +10,7 @@ from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
 from agentvm.model.account import Allowance, Plan, Quota
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,7 @@ async def test_of_a_first_message_that_is_refused_nothing_is_left_behind() -> No
 
 
 async def test_a_turn_that_was_refused_before_the_model_was_asked_leaves_nothing_either() -> None:
-    prices = {"scripted": Rate(input=Decimal(1), output=Decimal(1))}
+    prices = {"scripted": ModelRate(input=Decimal(1), output=Decimal(1))}
     plan = Plan(limits=Allowance(quotas=(Quota(metric="budget_per_month", hard=1),)))
     config = ServerConfig(data_dir=None, plans={"default": plan}, prices=prices)
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:

@@ -18,7 +18,7 @@ from websockets.typing import Origin
 from agentvm.cli.serve import announce, describe_model, describe_unpriced, show_first_key
 from agentvm.config import ProviderConfig, ServerConfig
 from agentvm.drivers.anthropic import DEFAULT_MODEL
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
@@ -192,7 +192,7 @@ def test_the_price_of_a_named_provider_is_known_under_its_name() -> None:
     entry = {"ours": ProviderConfig(driver="openai", base_url="http://h/v1")}
     config = ServerConfig(auth="on", llm_model="ours/nobody-knows-it", providers=entry)
     assert "openai/nobody-knows-it" in (describe_unpriced(config) or "")
-    rate = Rate(input=Decimal(1), output=Decimal(1))
+    rate = ModelRate(input=Decimal(1), output=Decimal(1))
     assert describe_unpriced(replace(config, prices={"ours": rate})) is None
 
 

@@ -23,7 +23,7 @@ from agentvm.model.limits import Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
-from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 
 Event = dict[str, Any]
 
@@ -56,8 +56,8 @@ class Desk:
         author = Author(tenant_id=self.peer.tenant_id, actor="a", may_publish=True)
         found = await self.vm.resources.store.resources(self.peer.tenant_id).find(kind, name)
         if found is None or found.tenant_id != self.peer.tenant_id:
-            return (await registry.register(author, Draft(type=kind, name=name, content=content, **about))).version.version
-        return (await registry.revise(author, found.resource_id, Revision(content=content, **about))).version.version
+            return (await registry.register(author, NewVersion(type=kind, name=name, content=content, **about))).version.version
+        return (await registry.revise(author, found.resource_id, VersionChange(content=content, **about))).version.version
 
     async def create_image(self, container_id: str = "c1", **config: object) -> Any:
         return (await self.ask("image_create", containerId=container_id, config=config))["record"]
@@ -65,7 +65,7 @@ class Desk:
     async def limit(self, metric: str, hard: int) -> None:
         """For the whole tenant, from now on."""
         await self.peer.accounts.quotas.put(Quota(metric=metric, hard=hard), 1)
-        await self.vm.office.quotas.reread(self.peer.tenant_id)
+        await self.vm.tenancy.quotas.reread(self.peer.tenant_id)
 
     def hear_nowait(self) -> list[Event]:
         self.heard += [msgspec.json.decode(frame.bare) for frame in self.peer.channel.take_nowait()]

@@ -13,7 +13,7 @@ async def test_files_are_listed_and_told_of_and_only_to_those_who_have_them() ->
     async with open_desk() as desk:
         for name in ("c1", "c2"):
             await desk.ask("container_create", containerId=name)
-        files = desk.vm.office.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).attachments
+        files = desk.vm.tenancy.store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).attachments
         added = [(await files.add(BytesIO(body), Upload(media_type="text/plain", name="n"), 7))[0] for body in (b"a", b"b")]
         page = await desk.ask("attachment_list", containerId="c1", limit=1)
         assert [item["digest"] for item in page["records"]] == [added[1].digest]

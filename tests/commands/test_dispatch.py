@@ -8,7 +8,7 @@ from tests.protocol.fixtures import REQUESTS
 
 from agentvm.commands import dispatch
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import ScriptedDriver, Step
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep
 from agentvm.errors import ProviderOverloaded, StoreFailed
 from agentvm.log import concerned
 from agentvm.protocol.commands import ContainerList
@@ -160,7 +160,7 @@ async def test_entries_about_a_command_and_its_turn_carry_their_ids(caplog: pyte
     assert concerned() == {}
 
 
-def fail(prompt: Prompt) -> list[Step]:
+def fail(prompt: Prompt) -> list[ScriptStep]:
     return [ProviderOverloaded("the model is overloaded")]
 
 

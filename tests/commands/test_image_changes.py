@@ -13,7 +13,7 @@ from tests.commands.fixtures import Desk, Vanishing, ask_at_once, open_desk
 from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.model.limits import Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.resources.registry import Author
@@ -73,7 +73,7 @@ async def test_an_update_that_could_not_run_changes_nothing(updates: dict[str, o
 async def test_a_turn_that_runs_keeps_what_it_began_with_and_the_one_that_waits_does_not() -> None:
     go = anyio.Event()
 
-    def play(prompt: Prompt) -> Sequence[Step]:
+    def play(prompt: Prompt) -> Sequence[ScriptStep]:
         return [*reply("one")[:3], Pause(go), *reply("one")[3:]] if prompt.system == "be nice" else reply("two")
 
     driver = ScriptedDriver(play)

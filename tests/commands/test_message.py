@@ -5,7 +5,7 @@ import anyio
 import pytest
 from tests.commands.fixtures import ask_at_once, open_desk
 
-from agentvm.drivers.base import UserSaid
+from agentvm.drivers.base import UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo, last_user_text
 from agentvm.model.limits import Limits
 
@@ -51,7 +51,7 @@ async def test_a_message_may_go_to_another_session_of_the_image_but_not_of_anoth
         await desk.ask("message_send", imageId=image["imageId"], content="to the first")
         await desk.ask("message_send", imageId=image["imageId"], sessionId=second, content="to the second")
         await desk.hear("turn_response", times=2)
-        asked = [[said.content for said in prompt.conversation if isinstance(said, UserSaid)] for prompt in driver.prompts]
+        asked = [[said.content for said in prompt.conversation if isinstance(said, UserEntry)] for prompt in driver.prompts]
         assert sorted(asked) == [["to the first"], ["to the second"]]
         for session_id in (other["sessionId"], "nope"):
             refused = await desk.ask("message_send", imageId=image["imageId"], sessionId=session_id, content="hi")

@@ -102,9 +102,9 @@ async def test_a_title_is_so_long_and_no_longer() -> None:
 async def test_a_session_is_refused_when_nothing_more_may_be_stored() -> None:
     async with open_desk() as desk:
         image = await desk.create_image()
-        accounts = desk.vm.office.store.accounts(desk.peer.tenant_id)
+        accounts = desk.vm.tenancy.store.accounts(desk.peer.tenant_id)
         await accounts.quotas.put(Quota(metric="storage_bytes", hard=await accounts.quotas.storage_bytes()), 1)
-        await desk.vm.office.quotas.reread(desk.peer.tenant_id)
+        await desk.vm.tenancy.quotas.reread(desk.peer.tenant_id)
         refused = await desk.ask("session_create", imageId=image["imageId"], title="second")
         assert "Limit of stored bytes: 0 of" in refused["error"]
         listed = await desk.ask("session_list", imageId=image["imageId"])

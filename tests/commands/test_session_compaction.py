@@ -2,7 +2,7 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import ScriptedDriver, Step, echo, reply
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, reply
 from agentvm.model.ids import TenantId
 from agentvm.model.limits import Compaction, Limits
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.anyio
 LIMITS = Limits(compaction=Compaction(keep=2))
 
 
-def script(prompt: Prompt) -> list[Step]:
+def script(prompt: Prompt) -> list[ScriptStep]:
     return reply("They spoke of the weather.") if "record" in (prompt.system or "") else list(echo(prompt))
 
 

@@ -23,11 +23,11 @@ async def guarded(*names: str) -> AsyncIterator[tuple[str, list[str]]]:
     """A server's address, and a key for each of these users."""
     config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", titles="off")
     async with start_server(config, drivers={"scripted": ScriptedDriver(Play())}) as server:
-        office, keys = server.server.vm.office, list[str]()
+        tenancy, keys = server.server.vm.tenancy, list[str]()
         for name in names:
             user = User(user_id=UserId(name), tenant_id=DEFAULT_TENANT, external_id=name, created_at=1, updated_at=1)
-            await office.access.add_user(user)
-            _, key = await office.access.issue(DEFAULT_TENANT, name=name, granter=OPERATOR, user_id=user.user_id)
+            await tenancy.access.add_user(user)
+            _, key = await tenancy.access.issue(DEFAULT_TENANT, name=name, granter=OPERATOR, user_id=user.user_id)
             keys.append(key.reveal())
         yield server.ws_url, keys
 

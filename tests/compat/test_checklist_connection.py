@@ -18,8 +18,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 import agentvm.live
-from agentvm.drivers.base import Prompt, ToolSpec, UserSaid
-from agentvm.drivers.scripted import Pause, Step, reply, tool_calls
+from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptStep, reply, tool_calls
 from agentvm.runtime.tools import Run, Tool
 from agentvm.server import serving as server_module
 
@@ -51,7 +51,7 @@ async def test_item_03_a_20_mib_image_is_accepted_stored_and_returned() -> None:
         messages = (await alice.request("image_messages_request", imageId=record["imageId"]))["messages"]
         assert messages[0]["content"][1] == image
         asked = server.model.prompts[0].conversation[0]
-        assert isinstance(asked, UserSaid)
+        assert isinstance(asked, UserEntry)
         assert len(asked.content) == 2
 
 
@@ -125,8 +125,8 @@ async def test_item_04_a_number_that_json_cannot_say_is_never_emitted(monkeypatc
     async def run(arguments: dict[str, object]) -> object:
         return {"nan": math.nan, "infinity": math.inf, "small": 0.1}
 
-    def script(prompt: Prompt) -> list[Step]:
-        asked = isinstance(prompt.conversation[-1], UserSaid)
+    def script(prompt: Prompt) -> list[ScriptStep]:
+        asked = isinstance(prompt.conversation[-1], UserEntry)
         return tool_calls(("call_1", "odd", {})) if asked else reply("done")
 
     odd_tool(monkeypatch, run)
@@ -161,7 +161,7 @@ async def test_item_04_half_an_emoji_from_javascript_is_replaced_and_the_rest_is
 async def test_item_04_half_an_emoji_from_a_model_is_replaced_whether_somebody_listens_or_not(heard: bool) -> None:
     gate = anyio.Event()
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         first, *others = reply("a \ud83d", "\ude00 b")
         return [first, Pause(gate), *others]
 

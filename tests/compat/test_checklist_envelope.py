@@ -8,7 +8,7 @@ from tests.support.serving import Play, Served, serving
 from tests.support.wire import Client18, Client19, Json, client, client_of
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Step, reply
+from agentvm.drivers.scripted import ScriptStep, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +160,7 @@ async def test_item_15_a_thousand_deltas_arrive_once_each_and_in_order() -> None
 
 
 async def test_item_15_two_turns_at_once_keep_their_own_order() -> None:
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         return reply(*(f"{number} " for number in range(300)))
 
     async with serving(script) as server, client(server.url) as alice:

@@ -8,7 +8,7 @@ from tests.support.serving import Play, serving
 from tests.support.wire import Client19, Json, client
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Step, reply
+from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.model.limits import Limits
 
 pytestmark = pytest.mark.anyio
@@ -217,7 +217,7 @@ async def test_item_46_content_of_several_parts_is_stored_and_returned_verbatim(
         {"type": "text", "text": ""},
     ]
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         return reply("seen")
 
     async with serving(script) as server, client(server.url) as alice:

@@ -8,14 +8,14 @@ from agentvm.drivers.base import (
     MessageStarted,
     MessageStopped,
     Prompt,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
 )
-from agentvm.drivers.scripted import Step, last_user_text
+from agentvm.drivers.scripted import ScriptStep, last_user_text
 from agentvm.events import CATALOGUE
 
 pytestmark = pytest.mark.anyio
@@ -106,9 +106,9 @@ CONTEXT: dict[str, set[str]] = {
 """The ids an event must name; all four where nothing is said."""
 
 
-def thoughtful(prompt: Prompt) -> list[Step]:
-    thought: list[Step] = [ThinkingStarted(), ThinkingDelta("hm"), ThinkingStopped("signature")]
-    spoken: list[Step] = [TextStarted(), TextDelta("so"), TextStopped()]
+def thoughtful(prompt: Prompt) -> list[ScriptStep]:
+    thought: list[ScriptStep] = [ThinkingStarted(), ThinkingChunk("hm"), ThinkingStopped("signature")]
+    spoken: list[ScriptStep] = [TextStarted(), TextChunk("so"), TextStopped()]
     return [MessageStarted("", "scripted"), *thought, *spoken, MessageStopped("end_turn")]
 
 
@@ -134,7 +134,7 @@ async def everything_that_happens(alice: Client19) -> None:
 async def heard() -> list[Json]:
     play = Play()
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         return thoughtful(prompt) if last_user_text(prompt) == "think" else list(play(prompt))
 
     async with serving(script) as server, client(server.url) as alice:

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Step, reply
+from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.runtime import channel
 from agentvm.server import websocket
 
@@ -21,7 +21,7 @@ CHUNK = 64 * 1024
 TURNS = 30
 
 
-def loud(prompt: Prompt) -> list[Step]:
+def loud(prompt: Prompt) -> list[ScriptStep]:
     """Over all turns, more than the kernel and the server together keep for a peer that does not read."""
     return reply(*["x" * CHUNK] * 16)
 

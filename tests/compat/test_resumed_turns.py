@@ -20,15 +20,15 @@ from tests.support.wire import Browser, Client19, Json, named
 from agentvm.drivers.base import (
     MessageStarted,
     Prompt,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
-    UserSaid,
+    ToolInputChunk,
+    UserEntry,
 )
-from agentvm.drivers.scripted import Pause, Step, reply
+from agentvm.drivers.scripted import Pause, ScriptStep, reply
 from agentvm.errors import ProviderBadRequest
 
 pytestmark = pytest.mark.anyio
@@ -112,11 +112,11 @@ def text_of(message: Json) -> str:
 class Model:
     """Answers the first time up to where it waits, and after the restart with something else."""
 
-    def __init__(self, first: Sequence[Step], *later: Sequence[Step]) -> None:
+    def __init__(self, first: Sequence[ScriptStep], *later: Sequence[ScriptStep]) -> None:
         self._answers = iter([[*first, Pause(anyio.Event())], *later])
         self.prompts: list[Prompt] = []
 
-    def __call__(self, prompt: Prompt) -> Iterable[Step]:
+    def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
         self.prompts.append(prompt)
         return next(self._answers)
 
@@ -157,7 +157,7 @@ async def restarted(model: Model, tmp_path: Path, until: Callable[[Client19], An
             yield seen
 
 
-BEGUN: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("The answer "), TextDelta("is ")]
+BEGUN: list[ScriptStep] = [MessageStarted("", "m"), TextStarted(), TextChunk("The answer "), TextChunk("is ")]
 WHOLE = "The answer is 42."
 
 
@@ -172,14 +172,14 @@ async def second_delta(here: Client19) -> None:
         pytest.param(reply("The ", "answer is 4", "2."), id="says all of it again"),
     ],
 )
-async def test_an_answer_that_a_restart_cut_off_is_shown_once_and_whole(tmp_path: Path, again: list[Step]) -> None:
+async def test_an_answer_that_a_restart_cut_off_is_shown_once_and_whole(tmp_path: Path, again: list[ScriptStep]) -> None:
     model = Model(BEGUN, again)
     async with restarted(model, tmp_path, second_delta) as seen:
         assert (seen.messages.text, seen.blocks.text, seen.reloaded) == (WHOLE, WHOLE, WHOLE)
         assert len(seen.blocks.shown) == 1
     # The model knows what the user has read, and that it is to go on from there.
     assert [prompt.begun for prompt in model.prompts] == ["", "The answer is "]
-    assert model.prompts[1].conversation == (UserSaid(content="go"),)
+    assert model.prompts[1].conversation == (UserEntry(content="go"),)
 
 
 async def test_a_model_that_only_begins_alike_has_gone_on(tmp_path: Path) -> None:
@@ -189,13 +189,13 @@ async def test_a_model_that_only_begins_alike_has_gone_on(tmp_path: Path) -> Non
 
 
 async def test_tools_that_were_asked_for_before_a_restart_are_run_and_no_card_is_left_over(tmp_path: Path) -> None:
-    asks: list[Step] = [
+    asks: list[ScriptStep] = [
         MessageStarted("", "m"),
         TextStarted(),
-        TextDelta("Let me see. "),
+        TextChunk("Let me see. "),
         TextStopped(),
         ToolCallStarted("call_1", "calculator"),
-        ToolInputDelta('{"expression": "6*7"}'),
+        ToolInputChunk('{"expression": "6*7"}'),
         ToolCallStopped(),
     ]
 
@@ -210,7 +210,7 @@ async def test_tools_that_were_asked_for_before_a_restart_are_run_and_no_card_is
 
 
 async def test_a_call_that_was_cut_off_in_its_input_is_asked_for_again(tmp_path: Path) -> None:
-    asks: list[Step] = [*BEGUN, TextStopped(), ToolCallStarted("call_1", "calculator"), ToolInputDelta('{"expr')]
+    asks: list[ScriptStep] = [*BEGUN, TextStopped(), ToolCallStarted("call_1", "calculator"), ToolInputChunk('{"expr')]
 
     async def calling(here: Client19) -> None:
         await here.wait("input_json_delta")

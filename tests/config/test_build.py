@@ -12,7 +12,7 @@ from agentvm.config.layers import Given, Layer, Values, merge
 from agentvm.config.server import ProviderConfig, ServerConfig
 from agentvm.errors import ConfigInvalid
 from agentvm.model.limits import Limits
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 
 FULL = ServerConfig(
@@ -43,7 +43,7 @@ FULL = ServerConfig(
     oidc_jwks_url="https://j",
     oidc_tenant_claim="t",
     markup=Decimal("1.2"),
-    prices={"openai/x.y": Rate(input=Decimal(1), output=Decimal(2))},
+    prices={"openai/x.y": ModelRate(input=Decimal(1), output=Decimal(2))},
     allow_unpriced=False,
     limits=Limits(inbox=1, steps=2, turn_cost=1_500_000_000, turn_seconds=3.5, max_tokens=9, silence_seconds=0.5, agents=7),
 )

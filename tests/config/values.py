@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentvm.config.catalogue import MASK, SETTINGS, Setting, Value, bounds_of, find
 from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 
 TEXTS = st.text(
@@ -27,8 +27,8 @@ def value_of(setting: Setting) -> st.SearchStrategy[Value]:
         return st.floats(bounds["ge"], bounds["le"], allow_nan=False)
     if kind is Decimal:
         return MONEY
-    if kind is Rate:
-        return st.builds(Rate, input=MONEY, output=MONEY, cache_read=st.none() | MONEY, cache_write=st.none() | MONEY)
+    if kind is ModelRate:
+        return st.builds(ModelRate, input=MONEY, output=MONEY, cache_read=st.none() | MONEY, cache_write=st.none() | MONEY)
     if kind is Allowance:
         known = OF_USERS if setting.key.endswith(".users") else tuple(METRICS)
         hard = st.integers(0, 10**12)

@@ -16,7 +16,7 @@ from tests.examples.scripts import EXAMPLES, environment
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime, start_server
 from agentvm.drivers.base import MessageStarted, Prompt
-from agentvm.drivers.scripted import Script, Step, echo
+from agentvm.drivers.scripted import Script, ScriptStep, echo
 from agentvm.errors import ProviderOverloaded
 
 URL = "ws://localhost:8080/ws"
@@ -28,7 +28,7 @@ with_readmes = pytest.mark.parametrize("page", READMES)
 with_python = pytest.mark.parametrize("page", [page for page in PAGES if blocks(read(page), "python")], ids=name)
 
 
-def fail(prompt: Prompt) -> list[Step]:
+def fail(prompt: Prompt) -> list[ScriptStep]:
     return [MessageStarted("", "scripted"), ProviderOverloaded("The model is overloaded")]
 
 

@@ -9,18 +9,18 @@ from tests.docs.documents import blocks, read
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UserSaid
-from agentvm.drivers.scripted import Pause, Step, echo, last_user_text, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 TIMELINES = {block.mark: block.text for block in blocks(read("docs/protocol.md"), "text") if block.mark}
 
 
-def talk(prompt: Prompt) -> Iterable[Step]:
-    begun: list[Step] = [MessageStarted("", "scripted"), TextStarted(), TextDelta("one, two")]
+def talk(prompt: Prompt) -> Iterable[ScriptStep]:
+    begun: list[ScriptStep] = [MessageStarted("", "scripted"), TextStarted(), TextChunk("one, two")]
     match last_user_text(prompt):
         case "tool":
-            if isinstance(prompt.conversation[-1], UserSaid):
+            if isinstance(prompt.conversation[-1], UserEntry):
                 return tool_calls(("call_1", "calculator", {"expression": "6 * 7"}), text="Let me see.")
             return reply("It is 42.")
         case "interrupted":

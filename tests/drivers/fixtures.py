@@ -2,7 +2,15 @@
 
 import base64
 
-from agentvm.drivers.base import AssistantSaid, DriverSettings, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import (
+    AssistantEntry,
+    ConversationEntry,
+    DriverSettings,
+    Prompt,
+    ToolResultsEntry,
+    ToolSpec,
+    UserEntry,
+)
 from agentvm.drivers.failures import Failures
 from agentvm.model.message import FilePart, ImagePart, TextPart, ToolCall, ToolOutput, ToolResult
 from agentvm.model.secret import Secret
@@ -23,7 +31,7 @@ def settings(provider: ScriptedProvider, *, timeout: float = 30.0, max_retries: 
 
 
 def prompt(
-    *said: Said,
+    *said: ConversationEntry,
     system: str | None = None,
     tools: tuple[ToolSpec, ...] = (),
     thinking: int | None = None,
@@ -31,7 +39,7 @@ def prompt(
 ) -> Prompt:
     return Prompt(
         model="m",
-        conversation=said or (UserSaid(content="hi"),),
+        conversation=said or (UserEntry(content="hi"),),
         max_tokens=100,
         system=system,
         tools=tools,
@@ -40,13 +48,13 @@ def prompt(
     )
 
 
-def called(*calls: tuple[str, str], text: str = "") -> AssistantSaid:
-    return AssistantSaid(text=text, tool_calls=tuple(ToolCall(id=id, name=name, input={"a": 1}) for id, name in calls))
+def called(*calls: tuple[str, str], text: str = "") -> AssistantEntry:
+    return AssistantEntry(text=text, tool_calls=tuple(ToolCall(id=id, name=name, input={"a": 1}) for id, name in calls))
 
 
-def answered(call_id: str, value: str, *, failed: bool = False) -> ToolsAnswered:
+def answered(call_id: str, value: str, *, failed: bool = False) -> ToolResultsEntry:
     output = ToolOutput(type="error-text" if failed else "text", value=value)
-    return ToolsAnswered(results=(ToolResult(id=call_id, name="weather", output=output),))
+    return ToolResultsEntry(results=(ToolResult(id=call_id, name="weather", output=output),))
 
 
 def base64_of(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from tests.drivers.fixtures import CLOCK, FAILURES, KEY, WEATHER, prompt, settings
 
 from agentvm.drivers.anthropic import DEFAULT_MODEL, AnthropicDriver, MessagesDecoder, open_driver
-from agentvm.drivers.base import DriverSettings, ModelOutput, ThinkingStopped, ToolInputDelta, UsageReported, UserSaid
+from agentvm.drivers.base import DriverSettings, ModelOutput, ThinkingStopped, ToolInputChunk, UsageReported, UserEntry
 from agentvm.errors import (
     ConfigInvalid,
     ProviderAuthFailed,
@@ -161,7 +161,7 @@ async def test_cancelling_before_the_first_byte_closes_the_socket(driver: Anthro
 
 
 async def test_half_a_surrogate_pair_is_refused_as_a_provider_error(driver: AnthropicDriver) -> None:
-    await conformance.check_failure(driver, prompt(UserSaid(content="\ud83e")), ProviderBadRequest)
+    await conformance.check_failure(driver, prompt(UserEntry(content="\ud83e")), ProviderBadRequest)
 
 
 async def test_the_deadline_covers_the_whole_answer(provider: ScriptedProvider) -> None:
@@ -256,7 +256,7 @@ async def test_a_tool_input_that_comes_whole_is_not_lost() -> None:
     whole = answers.block(0, {"type": "tool_use", "id": "t", "name": "n", "input": {"a": 1}}, [])
     outputs = feed(answers.message_start(), *whole, *answers.message_end("tool_use"))
     conformance.check_output_grammar(outputs)
-    assert ToolInputDelta('{"a":1}') in outputs
+    assert ToolInputChunk('{"a":1}') in outputs
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 from tests.drivers.fixtures import CLOCK, EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
 from agentvm.drivers.anthropic_body import messages_body, redacted_mark
-from agentvm.drivers.base import AssistantSaid, UserSaid
+from agentvm.drivers.base import AssistantEntry, UserEntry
 from agentvm.drivers.chat_body import GO_ON, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, UserContent
@@ -13,7 +13,7 @@ CACHED = {"type": "ephemeral"}
 
 def test_what_every_call_shares_is_marked_for_the_cache() -> None:
     body = messages_body(
-        prompt(UserSaid(content="a"), UserSaid(content="b"), system="Be brief.", tools=(WEATHER, CLOCK)), FAILURES
+        prompt(UserEntry(content="a"), UserEntry(content="b"), system="Be brief.", tools=(WEATHER, CLOCK)), FAILURES
     )
     assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": CACHED}]
     tools, messages = body["tools"], body["messages"]
@@ -27,7 +27,7 @@ def test_what_every_call_shares_is_marked_for_the_cache() -> None:
 
 
 def test_parts_become_blocks() -> None:
-    body = messages_body(prompt(UserSaid(content=EVERY_PART), UserSaid(content="?")), FAILURES)
+    body = messages_body(prompt(UserEntry(content=EVERY_PART), UserEntry(content="?")), FAILURES)
     messages = body["messages"]
     assert isinstance(messages, list)
     pdf = {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}
@@ -42,20 +42,20 @@ def test_parts_become_blocks() -> None:
 
 def test_a_file_that_is_text_is_read_whatever_kind_of_text() -> None:
     part = FilePart(data="e30=", media_type="application/json", filename="a.json")
-    messages = messages_body(prompt(UserSaid(content=(part,)), UserSaid(content="?")), FAILURES)["messages"]
+    messages = messages_body(prompt(UserEntry(content=(part,)), UserEntry(content="?")), FAILURES)["messages"]
     assert isinstance(messages, list)
     assert messages[0]["content"] == [{"type": "text", "text": "a.json:\n{}"}]
 
 
 def test_a_document_may_be_given_by_url_but_not_any_file() -> None:
     by_url = FilePart(data="https://example.test/a.pdf", media_type="application/pdf")
-    assert "https://example.test/a.pdf" in str(messages_body(prompt(UserSaid(content=(by_url,))), FAILURES))
+    assert "https://example.test/a.pdf" in str(messages_body(prompt(UserEntry(content=(by_url,))), FAILURES))
     with pytest.raises(ProviderBadRequest, match="application/zip"):
-        messages_body(prompt(UserSaid(content=(FilePart(data="aGk=", media_type="application/zip"),))), FAILURES)
+        messages_body(prompt(UserEntry(content=(FilePart(data="aGk=", media_type="application/zip"),))), FAILURES)
 
 
 def test_calls_and_results_keep_their_pairing_also_with_foreign_ids() -> None:
-    said = prompt(UserSaid(content="?"), called(("call:1", "weather"), text="Wait."), answered("call:1", "rain", failed=True))
+    said = prompt(UserEntry(content="?"), called(("call:1", "weather"), text="Wait."), answered("call:1", "rain", failed=True))
     assert messages_body(said, FAILURES)["messages"] == [
         {"role": "user", "content": [{"type": "text", "text": "?"}]},
         {
@@ -86,9 +86,9 @@ def test_results_of_calls_that_another_provider_asked_for_are_answered_without_t
 ) -> None:
     asked = called(("c1", "weather"))
     thought = msgspec.structs.replace(asked, thinking=(ThinkingPart(reasoning="hm", signature=signature),))
-    said = (UserSaid(content="?"), thought, answered("c1", "sun"))
+    said = (UserEntry(content="?"), thought, answered("c1", "sun"))
     assert ("thinking" in messages_body(prompt(*said, thinking=2_000), FAILURES)) is thinks
-    assert "thinking" in messages_body(prompt(*said, UserSaid(content="and now?"), thinking=2_000), FAILURES)
+    assert "thinking" in messages_body(prompt(*said, UserEntry(content="and now?"), thinking=2_000), FAILURES)
 
 
 def test_only_thinking_that_anthropic_signed_goes_back() -> None:
@@ -98,7 +98,7 @@ def test_only_thinking_that_anthropic_signed_goes_back() -> None:
         ThinkingPart(reasoning="cut off"),
         ThinkingPart(reasoning="foreign", signature=reasoning_mark("reasoning")),
     )
-    said = prompt(UserSaid(content="?"), AssistantSaid(text="so", thinking=thinking), UserSaid(content="?"))
+    said = prompt(UserEntry(content="?"), AssistantEntry(text="so", thinking=thinking), UserEntry(content="?"))
     messages = messages_body(said, FAILURES)["messages"]
     assert isinstance(messages, list)
     assert messages[1]["content"] == [
@@ -111,14 +111,14 @@ def test_only_thinking_that_anthropic_signed_goes_back() -> None:
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_an_assistant_that_said_nothing_is_left_out(text: str) -> None:
     thinking = (ThinkingPart(reasoning="mine", signature="c2ln"),)
-    body = messages_body(prompt(AssistantSaid(text=text, thinking=thinking), UserSaid(content="?")), FAILURES)
+    body = messages_body(prompt(AssistantEntry(text=text, thinking=thinking), UserEntry(content="?")), FAILURES)
     messages = body["messages"]
     assert isinstance(messages, list)
     assert [message["role"] for message in messages] == ["user"]
 
 
 def test_a_conversation_that_an_assistant_began_begins_with_a_user() -> None:
-    greeted = prompt(AssistantSaid(text="Hello!"), UserSaid(content="hi"))
+    greeted = prompt(AssistantEntry(text="Hello!"), UserEntry(content="hi"))
     messages = messages_body(greeted, FAILURES)["messages"]
     assert isinstance(messages, list)
     assert [one["role"] for one in messages] == ["user", "assistant", "user"]
@@ -132,7 +132,7 @@ def test_a_prompt_without_system_and_tools_sends_neither() -> None:
 UNREADABLE = FilePart(data="aGk=", media_type="application/msword", filename="a.doc")
 
 
-def blocks(*said: UserSaid) -> list[object]:
+def blocks(*said: UserEntry) -> list[object]:
     """The content of each message, without the mark for the cache."""
     messages = messages_body(prompt(*said), FAILURES)["messages"]
     assert isinstance(messages, list)
@@ -143,8 +143,8 @@ def blocks(*said: UserSaid) -> list[object]:
 
 def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
     with pytest.raises(ProviderBadRequest):
-        blocks(UserSaid(content="before"), UserSaid(content=(UNREADABLE,)))
-    assert blocks(UserSaid(content=(TextPart(text="look"), UNREADABLE)), UserSaid(content="never mind")) == [
+        blocks(UserEntry(content="before"), UserEntry(content=(UNREADABLE,)))
+    assert blocks(UserEntry(content=(TextPart(text="look"), UNREADABLE)), UserEntry(content="never mind")) == [
         [{"type": "text", "text": "look"}, {"type": "text", "text": "[a.doc: this model cannot read it]"}],
         [{"type": "text", "text": "never mind"}],
     ]
@@ -160,7 +160,7 @@ def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
     ],
 )
 def test_blank_text_of_a_user_is_left_out_but_never_the_message(content: UserContent, texts: list[str]) -> None:
-    assert blocks(UserSaid(content=content)) == [[{"type": "text", "text": text} for text in texts]]
+    assert blocks(UserEntry(content=content)) == [[{"type": "text", "text": text} for text in texts]]
 
 
 @pytest.mark.parametrize(("wanted", "budget"), [(1, 1_024), (1_024, 1_024), (5_000, 5_000)])
@@ -186,7 +186,7 @@ def test_a_picture_and_a_file_may_come_as_data_urls() -> None:
         FilePart(data="data:application/pdf;base64,cGRm", media_type="application/octet-stream"),
         FilePart(data="data:text/plain,hi", media_type="application/octet-stream", filename="a.txt"),
     )
-    body = msgspec.json.decode(msgspec.json.encode(messages_body(prompt(UserSaid(content=parts)), FAILURES)))
+    body = msgspec.json.decode(msgspec.json.encode(messages_body(prompt(UserEntry(content=parts)), FAILURES)))
     picture, document, text = body["messages"][0]["content"]
     assert picture["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
     assert document["source"] == {"type": "base64", "media_type": "application/pdf", "data": "cGRm"}

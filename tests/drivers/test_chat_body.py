@@ -3,7 +3,7 @@ import pytest
 from msgspec import structs
 from tests.drivers.fixtures import EVERY_PART, FAILURES, WEATHER, answered, called, prompt
 
-from agentvm.drivers.base import AssistantSaid, UserSaid
+from agentvm.drivers.base import AssistantEntry, UserEntry
 from agentvm.drivers.chat_body import GO_ON, chat_body, estimate_prompt, reasoning_mark
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text
@@ -20,7 +20,7 @@ def test_the_system_prompt_comes_first_and_tools_are_functions() -> None:
 
 
 def test_parts_become_what_chat_completions_knows() -> None:
-    body = chat_body(prompt(UserSaid(content=EVERY_PART)), FAILURES)
+    body = chat_body(prompt(UserEntry(content=EVERY_PART)), FAILURES)
     assert body["messages"] == [
         {
             "role": "user",
@@ -45,27 +45,27 @@ def test_parts_become_what_chat_completions_knows() -> None:
 )
 def test_a_part_that_cannot_be_sent_is_refused(part: FilePart) -> None:
     with pytest.raises(ProviderBadRequest):
-        chat_body(prompt(UserSaid(content=(part,))), FAILURES)
+        chat_body(prompt(UserEntry(content=(part,))), FAILURES)
 
 
 @pytest.mark.parametrize("media_type", ["text/csv", "TEXT/Markdown; charset=utf-8", "application/json", "application/ld+json"])
 @pytest.mark.parametrize("speech_only", [False, True])
 def test_a_file_that_is_text_is_read_by_every_model(media_type: str, speech_only: bool) -> None:
     part = FilePart(data="aGk=", media_type=media_type, filename="a.txt")
-    body = chat_body(prompt(UserSaid(content=(part,))), FAILURES, speech_only=speech_only)
+    body = chat_body(prompt(UserEntry(content=(part,))), FAILURES, speech_only=speech_only)
     assert "a.txt:\nhi" in str(msgspec.json.decode(msgspec.json.encode(body))["messages"][0]["content"]).replace("\\n", "\n")
     assert not is_text("application/zip")
 
 
 def test_an_assistant_that_said_nothing_is_left_out() -> None:
-    body = chat_body(prompt(UserSaid(content="a"), AssistantSaid(text=""), UserSaid(content="b")), FAILURES)
+    body = chat_body(prompt(UserEntry(content="a"), AssistantEntry(text=""), UserEntry(content="b")), FAILURES)
     assert body["messages"] == [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
 
 
 def test_reasoning_goes_back_in_the_member_it_came_in_with_every_call() -> None:
     first, second = called(("c1", "weather")), called(("c2", "weather"))
     thought = ThinkingPart(reasoning="hm", signature=reasoning_mark("reasoning_content"))
-    first = AssistantSaid(text=first.text, tool_calls=first.tool_calls, thinking=(thought,))
+    first = AssistantEntry(text=first.text, tool_calls=first.tool_calls, thinking=(thought,))
     body = chat_body(prompt(first, answered("c1", "sun"), second, answered("c2", "sun")), FAILURES)
     messages = body["messages"]
     assert isinstance(messages, list)
@@ -75,13 +75,13 @@ def test_reasoning_goes_back_in_the_member_it_came_in_with_every_call() -> None:
 
 def test_reasoning_of_another_provider_is_not_sent() -> None:
     said = called(("c1", "weather"))
-    said = AssistantSaid(text="", tool_calls=said.tool_calls, thinking=(ThinkingPart(reasoning="hm", signature="c2ln"),))
+    said = AssistantEntry(text="", tool_calls=said.tool_calls, thinking=(ThinkingPart(reasoning="hm", signature="c2ln"),))
     body = chat_body(prompt(said, answered("c1", "sun")), FAILURES)
     assert "hm" not in str(body)
 
 
 def test_a_model_without_tools_hears_what_they_said_as_text() -> None:
-    said = (UserSaid(content=EVERY_PART[:1] + EVERY_PART[4:]), called(("c1", "weather"), text="Wait."), answered("c1", "sun"))
+    said = (UserEntry(content=EVERY_PART[:1] + EVERY_PART[4:]), called(("c1", "weather"), text="Wait."), answered("c1", "sun"))
     body = chat_body(prompt(*said, tools=(WEATHER,)), FAILURES, speech_only=True)
     assert "tools" not in body
     assert body["messages"] == [
@@ -92,13 +92,13 @@ def test_a_model_without_tools_hears_what_they_said_as_text() -> None:
 
 
 def test_a_model_without_eyes_is_not_sent_pictures() -> None:
-    said = prompt(UserSaid(content=(ImagePart(data="aGk=", media_type="image/png"),)))
+    said = prompt(UserEntry(content=(ImagePart(data="aGk=", media_type="image/png"),)))
     with pytest.raises(ProviderBadRequest, match="text only"):
         chat_body(said, FAILURES, speech_only=True)
 
 
 def test_tokens_are_estimated_from_what_is_sent() -> None:
-    short, long = (chat_body(prompt(UserSaid(content="word " * count)), FAILURES) for count in (1, 1000))
+    short, long = (chat_body(prompt(UserEntry(content="word " * count)), FAILURES) for count in (1, 1000))
     assert 0 < estimate_prompt(short) < 30
     assert 1000 < estimate_prompt(long) < 1500
 
@@ -107,7 +107,7 @@ UNREADABLE = FilePart(data="/////w==", media_type="text/plain", filename="a.doc"
 
 
 def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
-    said = prompt(UserSaid(content=(TextPart(text="look"), UNREADABLE)), UserSaid(content="never mind"))
+    said = prompt(UserEntry(content=(TextPart(text="look"), UNREADABLE)), UserEntry(content="never mind"))
     assert chat_body(said, FAILURES)["messages"] == [
         {
             "role": "user",
@@ -122,7 +122,7 @@ def test_a_part_that_was_refused_becomes_a_note_once_it_is_history() -> None:
 
 def test_a_model_without_eyes_hears_of_older_pictures_as_notes() -> None:
     pictures = (ImagePart(data="aGk=", media_type="image/png"), ImagePart(data="aGk=", media_type="image/png", name="x.png"))
-    said = prompt(UserSaid(content=(*pictures, UNREADABLE)), UserSaid(content="never mind"))
+    said = prompt(UserEntry(content=(*pictures, UNREADABLE)), UserEntry(content="never mind"))
     assert chat_body(said, FAILURES, speech_only=True)["messages"] == [
         {
             "role": "user",
@@ -136,8 +136,8 @@ def test_a_model_without_eyes_hears_of_older_pictures_as_notes() -> None:
 
 @pytest.mark.parametrize("speech_only", [False, True])
 def test_the_newest_user_message_is_refused_also_while_its_tools_are_answered(speech_only: bool) -> None:
-    newest = UserSaid(content=(UNREADABLE,))
-    said = prompt(UserSaid(content="before"), newest, called(("c1", "weather")), answered("c1", "sun"))
+    newest = UserEntry(content=(UNREADABLE,))
+    said = prompt(UserEntry(content="before"), newest, called(("c1", "weather")), answered("c1", "sun"))
     with pytest.raises(ProviderBadRequest, match=r"a\.doc"):
         chat_body(said, FAILURES, speech_only=speech_only)
 
@@ -153,7 +153,7 @@ def test_a_picture_and_a_file_may_come_as_data_urls() -> None:
         FilePart(data="data:text/plain;base64,aGk=", media_type="application/octet-stream", filename="a.txt"),
         FilePart(data="data:application/pdf;base64,cGRm", media_type="application/pdf", filename="a.pdf"),
     )
-    (message,) = msgspec.json.decode(msgspec.json.encode(chat_body(prompt(UserSaid(content=parts)), FAILURES)))["messages"]
+    (message,) = msgspec.json.decode(msgspec.json.encode(chat_body(prompt(UserEntry(content=parts)), FAILURES)))["messages"]
     picture, text, document = message["content"]
     assert picture["image_url"]["url"] == "data:image/png;base64,aGk="
     assert text == {"type": "text", "text": "a.txt:\nhi"}

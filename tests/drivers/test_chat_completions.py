@@ -2,7 +2,7 @@ import msgspec
 import pytest
 from tests.drivers.fixtures import FAILURES
 
-from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ThinkingStopped, ToolCallStarted
+from agentvm.drivers.base import ModelOutput, TextChunk, ThinkingChunk, ThinkingStopped, ToolCallStarted
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.errors import ProviderError, ProviderOverloaded, ProviderProtocolError, ProviderRateLimited
 from agentvm.model.usage import Usage
@@ -25,7 +25,7 @@ def feed(*chunks: bytes, ended: bool = False) -> list[ModelOutput]:
 
 def test_text_comes_delta_by_delta() -> None:
     outputs = feed(answers.delta({"content": "a"}), answers.delta({"content": "b"}), *answers.openai_end())
-    assert [output.text for output in outputs if isinstance(output, TextDelta)] == ["a", "b"]
+    assert [output.text for output in outputs if isinstance(output, TextChunk)] == ["a", "b"]
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -182,7 +182,7 @@ def test_other_choices_are_not_mixed_in() -> None:
 def test_thinking_goes_on_after_text_as_a_block_of_its_own() -> None:
     steps = [answers.delta({"reasoning": "a"}), answers.delta({"content": "b"}), answers.delta({"reasoning": "c"})]
     outputs = feed(*steps, *answers.openai_end())
-    assert [output.text for output in outputs if isinstance(output, ThinkingDelta)] == ["a", "c"]
+    assert [output.text for output in outputs if isinstance(output, ThinkingChunk)] == ["a", "c"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.conversation import estimate_input, share_window, tell, weigh
 from agentvm.drivers.weighing import most_input
 from agentvm.model.message import FilePart
@@ -14,10 +14,10 @@ def test_an_answer_takes_at_most_half_of_a_window_and_thinking_comes_on_top() ->
 
 def test_an_exchange_is_told_with_its_calls_beside_their_results() -> None:
     first, second, said, answers = tell(EVERY_KIND)
-    assert isinstance(first, UserSaid)
-    assert isinstance(second, UserSaid)
-    assert isinstance(said, AssistantSaid)
-    assert isinstance(answers, ToolsAnswered)
+    assert isinstance(first, UserEntry)
+    assert isinstance(second, UserEntry)
+    assert isinstance(said, AssistantEntry)
+    assert isinstance(answers, ToolResultsEntry)
     assert [one.id for one in said.tool_calls] == [one.id for one in answers.results] == ["c"]
 
 
@@ -29,11 +29,11 @@ def test_what_is_told_has_a_weight_and_never_more_tokens_than_that_allows() -> N
 
 
 def test_what_a_provider_reads_includes_the_tools() -> None:
-    prompt = Prompt(model="m", conversation=(UserSaid(content="hi"),), max_tokens=1)
+    prompt = Prompt(model="m", conversation=(UserEntry(content="hi"),), max_tokens=1)
     tools = (ToolSpec(name="look", description="d" * 300, input_schema={"type": "object"}),)
     assert estimate_input(msgspec.structs.replace(prompt, tools=tools)) > estimate_input(prompt) + 100
 
 
 def test_a_document_by_url_does_not_weigh_what_its_address_does() -> None:
     file = FilePart(data="https://example.org/a.pdf", media_type="application/pdf")
-    assert weigh((UserSaid(content=(file,)),)) > 10_000
+    assert weigh((UserEntry(content=(file,)),)) > 10_000

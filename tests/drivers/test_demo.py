@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.drivers.base import MessageStopped, Prompt, TextDelta, UsageReported, UserSaid
+from agentvm.drivers.base import MessageStopped, Prompt, TextChunk, UsageReported, UserEntry
 from agentvm.drivers.demo import answer_with_notice, is_demo, is_mostly_chinese, last_question
 from agentvm.drivers.weights import DEFAULT_MODEL
 from agentvm.model.message import ImagePart, TextPart
@@ -25,14 +25,14 @@ def test_a_message_is_chinese_when_most_of_its_letters_are(text: str, chinese: b
 
 
 def test_the_question_is_the_text_of_the_last_user_message() -> None:
-    said = (UserSaid(content="a"), UserSaid(content=(ImagePart(data="x", media_type="image/png"), TextPart(text="b"))))
+    said = (UserEntry(content="a"), UserEntry(content=(ImagePart(data="x", media_type="image/png"), TextPart(text="b"))))
     assert last_question(Prompt(model="m", conversation=said, max_tokens=9)) == "b"
     assert last_question(Prompt(model="m", conversation=(), max_tokens=9)) == ""
 
 
 async def test_the_notice_is_a_whole_answer_that_costs_nothing() -> None:
     outputs = [output async for output in answer_with_notice(DEFAULT_MODEL)]
-    text = "".join(output.text for output in outputs if isinstance(output, TextDelta))
+    text = "".join(output.text for output in outputs if isinstance(output, TextChunk))
     assert "LLM_API_KEY" in text
     assert "演示模型" in text
     assert isinstance(outputs[-1], MessageStopped)

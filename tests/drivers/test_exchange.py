@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from tests.drivers.fixtures import FAILURES
 
-from agentvm.drivers.base import MessageStarted, ModelOutput, TextDelta
+from agentvm.drivers.base import MessageStarted, ModelOutput, TextChunk
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.errors import ProviderBadRequest, ProviderProtocolError, ProviderTimeout, ProviderUnreachable
 from agentvm.testing.provider import Answer, Delay, ScriptedProvider, Stall, Step, open_provider
@@ -22,7 +22,7 @@ class Words:
 
     def feed(self, data: str) -> Iterable[ModelOutput]:
         self.finished = data == "end"
-        return [TextDelta(data)]
+        return [TextChunk(data)]
 
     def end(self) -> Iterable[ModelOutput]:
         raise FAILURES.protocol("cut off")
@@ -51,7 +51,7 @@ def words(
 async def read(run: AsyncGenerator[ModelOutput, None]) -> list[str]:
     with anyio.fail_after(5):
         async with aclosing(run):
-            return [output.text async for output in run if isinstance(output, TextDelta)]
+            return [output.text async for output in run if isinstance(output, TextChunk)]
 
 
 async def test_comments_and_empty_events_say_nothing(provider: ScriptedProvider) -> None:

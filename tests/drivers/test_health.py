@@ -7,7 +7,7 @@ import anyio
 import pytest
 from tests.simulation.loop import run_virtual
 
-from agentvm.drivers.health import MAX_WAIT, PROBE_SECONDS, Health, is_outage
+from agentvm.drivers.health import MAX_WAIT, PROBE_SECONDS, HealthTracker, is_outage
 from agentvm.errors import (
     ModelUnavailable,
     ProviderAuthFailed,
@@ -23,23 +23,23 @@ from agentvm.errors import (
 SECRET = "sk-of-another-tenant"
 
 
-def virtual(test: Callable[[Health], Awaitable[None]]) -> None:
+def virtual(test: Callable[[HealthTracker], Awaitable[None]]) -> None:
     async def main() -> None:
         start = anyio.current_time()
-        await test(Health("corp", lambda: 1_000_000 + round((anyio.current_time() - start) * 1000)))
+        await test(HealthTracker("corp", lambda: 1_000_000 + round((anyio.current_time() - start) * 1000)))
 
     body: Coroutine[Any, Any, None] = main()
     run_virtual(body)
 
 
-def fail(health: Health, error: ProviderError) -> None:
+def fail(health: HealthTracker, error: ProviderError) -> None:
     attempt = health.begin()
     attempt.made()
     attempt.failed(error)
     attempt.leave()
 
 
-def answer(health: Health) -> None:
+def answer(health: HealthTracker) -> None:
     attempt = health.begin()
     attempt.made()
     attempt.answered()
@@ -65,7 +65,7 @@ def test_another_may_do_better_where_the_provider_and_not_the_request_is_at_faul
 
 
 def test_nothing_is_known_of_a_provider_before_it_was_asked() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         assert (health.state, health.since, health.wait, health.retry_at) == ("unknown", None, 0, None)
         answer(health)
         assert (health.state, health.since, health.last_success_at) == ("ok", 1_000_000, 1_000_000)
@@ -76,7 +76,7 @@ def test_nothing_is_known_of_a_provider_before_it_was_asked() -> None:
 
 @pytest.mark.parametrize(("said", "left_alone"), [(5.0, 5.0), (0.7, 0.7), (30.0, 30.0), (31.0, 30.0), (86_400.0, 30.0)])
 def test_a_provider_is_left_alone_until_the_moment_it_named_or_for_half_a_minute(said: float, left_alone: float) -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         fail(health, ProviderRateLimited("slow down", retry_after=said))
         assert health.wait == pytest.approx(left_alone)
         assert health.retry_at == 1_000_000 + left_alone * 1000
@@ -90,7 +90,7 @@ def test_a_provider_is_left_alone_until_the_moment_it_named_or_for_half_a_minute
 
 
 def test_without_a_moment_the_pause_doubles_up_to_half_a_minute_and_an_answer_resets_it() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         pauses = []
         for _ in range(7):
             fail(health, ProviderOverloaded("busy"))
@@ -108,7 +108,7 @@ def test_without_a_moment_the_pause_doubles_up_to_half_a_minute_and_an_answer_re
 
 @pytest.mark.parametrize("said", [0.0, None])
 def test_a_moment_that_has_passed_is_none(said: float | None) -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         fail(health, ProviderRateLimited("slow down", retry_after=said))
         assert health.wait == pytest.approx(1)
 
@@ -116,7 +116,7 @@ def test_a_moment_that_has_passed_is_none(said: float | None) -> None:
 
 
 def test_failures_of_calls_from_before_the_bad_news_make_no_pause_longer() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         calls = [health.begin() for _ in range(100)]
         for call in calls:
             call.failed(ProviderOverloaded("busy"))
@@ -127,7 +127,7 @@ def test_failures_of_calls_from_before_the_bad_news_make_no_pause_longer() -> No
 
 
 def test_a_later_moment_counts_whoever_hears_of_it() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         first, second = health.begin(), health.begin()
         first.failed(ProviderRateLimited("slow down", retry_after=2))
         second.failed(ProviderRateLimited("slow down", retry_after=9))
@@ -137,7 +137,7 @@ def test_a_later_moment_counts_whoever_hears_of_it() -> None:
 
 
 def test_an_answer_from_before_the_bad_news_does_not_end_the_pause() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         slow, other = health.begin(), health.begin()
         other.failed(ProviderRateLimited("slow down", retry_after=9))
         slow.answered()
@@ -148,7 +148,7 @@ def test_an_answer_from_before_the_bad_news_does_not_end_the_pause() -> None:
 
 
 def test_after_the_pause_one_call_finds_out_and_the_others_know_when_it_does() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         fail(health, ProviderOverloaded("busy"))
         await anyio.sleep(1)
         probe = health.begin()
@@ -164,7 +164,7 @@ def test_after_the_pause_one_call_finds_out_and_the_others_know_when_it_does() -
 
 @pytest.mark.parametrize("how", ["left", "silent", "refused"])
 def test_somebody_else_finds_out_when_that_call_cannot(how: str) -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         fail(health, ProviderOverloaded("busy"))
         await anyio.sleep(1)
         probe = health.begin()
@@ -182,7 +182,7 @@ def test_somebody_else_finds_out_when_that_call_cannot(how: str) -> None:
 
 
 def test_an_answer_that_breaks_off_is_a_failure_and_no_outage() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         attempt = health.begin()
         attempt.answered()
         attempt.failed(ProviderUnreachable("the connection broke"))
@@ -193,7 +193,7 @@ def test_an_answer_that_breaks_off_is_a_failure_and_no_outage() -> None:
 
 
 def test_a_key_that_is_refused_is_not_waited_for() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         fail(health, ProviderAuthFailed("no"))
         assert (health.state, health.worth_waiting) == ("down", False)
         assert health.wait == pytest.approx(1)
@@ -203,7 +203,7 @@ def test_a_key_that_is_refused_is_not_waited_for() -> None:
 
 
 def test_what_a_provider_said_to_one_call_is_not_repeated_to_another() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         first_hand = ProviderOverloaded(f"busy with {SECRET}")
         fail(health, first_hand)
         error = health.error()
@@ -219,7 +219,7 @@ def test_what_a_provider_said_to_one_call_is_not_repeated_to_another() -> None:
 
 
 def test_a_moment_that_a_library_waits_for_by_itself_is_known_to_all() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         call = health.begin()
         health.limited(4.0)
         assert health.state == "limited"
@@ -232,7 +232,7 @@ def test_a_moment_that_a_library_waits_for_by_itself_is_known_to_all() -> None:
 
 
 def test_the_reason_is_that_of_the_outage_and_not_of_another_call() -> None:
-    async def test(health: Health) -> None:
+    async def test(health: HealthTracker) -> None:
         assert health.reason == "provider_error"
         speaking, other = health.begin(), health.begin()
         speaking.answered()

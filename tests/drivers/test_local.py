@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 from tests.drivers.fixtures import WEATHER, answered, called, prompt
 
-from agentvm.drivers.base import DriverSettings, TextDelta, UserSaid
+from agentvm.drivers.base import DriverSettings, TextChunk, UserEntry
 from agentvm.drivers.local import LocalDriver, local_body, open_driver, open_pool
 from agentvm.drivers.weights import DEFAULT_MODEL, default_model_dir, weights_path
 from agentvm.errors import ModelUnavailable, ProviderBadRequest, ProviderTimeout, ProviderUnreachable
@@ -48,7 +48,7 @@ async def test_without_weights_it_opens_and_says_how_to_get_them(tmp_path: Path)
     async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
         error = await conformance.check_failure(driver, conformance.hello(driver), ModelUnavailable)
         assert "avm model pull" in str(error)
-        other = prompt(UserSaid(content="hi"))
+        other = prompt(UserEntry(content="hi"))
         await conformance.check_failure(driver, other, ModelUnavailable)
         assert driver.process_ids == []
 
@@ -123,7 +123,7 @@ async def test_the_embedded_model_conforms(driver: LocalDriver) -> None:
 @installed
 async def test_a_conversation_with_tools_reaches_it_as_text(driver: LocalDriver) -> None:
     said = prompt(
-        UserSaid(content="Weather?"), called(("c", "weather"), text="Wait."), answered("c", "sunny"), tools=(WEATHER,)
+        UserEntry(content="Weather?"), called(("c", "weather"), text="Wait."), answered("c", "sunny"), tools=(WEATHER,)
     )
     asked = conformance.hello(driver)
     asked = type(asked)(model=asked.model, conversation=said.conversation, max_tokens=8, tools=said.tools)
@@ -144,7 +144,7 @@ async def test_closing_a_call_frees_its_slot(driver: LocalDriver) -> None:
         with anyio.fail_after(20):
             async with aclosing(driver.run(conformance.hello(driver, "Tell a long story.", max_tokens=4000))) as run:
                 async for output in run:
-                    if isinstance(output, TextDelta):
+                    if isinstance(output, TextChunk):
                         break
     await conformance.check_text(driver, conformance.hello(driver, max_tokens=4))
 
@@ -218,8 +218,8 @@ async def test_the_process_dies_with_its_parent_even_if_that_is_killed() -> None
 
 async def test_a_chinese_message_to_the_demo_model_is_answered_at_once_without_a_model(tmp_path: Path) -> None:
     async with open_driver(DriverSettings(model_dir=tmp_path)) as driver:
-        asked = structs.replace(prompt(UserSaid(content="你好，请介绍一下你自己")), model=DEFAULT_MODEL)
+        asked = structs.replace(prompt(UserEntry(content="你好，请介绍一下你自己")), model=DEFAULT_MODEL)
         async with aclosing(driver.run(asked)) as outputs:
-            text = "".join([output.text async for output in outputs if isinstance(output, TextDelta)])
+            text = "".join([output.text async for output in outputs if isinstance(output, TextChunk)])
         assert "演示模型" in text
         assert driver.process_ids == []

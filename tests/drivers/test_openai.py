@@ -4,7 +4,7 @@ import anyio
 import pytest
 from tests.drivers.fixtures import CLOCK, KEY, WEATHER, answered, called, prompt, settings
 
-from agentvm.drivers.base import DriverSettings, UserSaid
+from agentvm.drivers.base import DriverSettings, UserEntry
 from agentvm.drivers.openai import DEFAULT_MODEL, OpenAIDriver, open_driver
 from agentvm.errors import (
     ConfigInvalid,
@@ -127,7 +127,7 @@ async def test_cancelling_a_stalled_stream_closes_the_socket(driver: OpenAIDrive
 
 
 async def test_half_a_surrogate_pair_is_refused_as_a_provider_error(driver: OpenAIDriver) -> None:
-    await conformance.check_failure(driver, prompt(UserSaid(content="\ud83e")), ProviderBadRequest)
+    await conformance.check_failure(driver, prompt(UserEntry(content="\ud83e")), ProviderBadRequest)
 
 
 async def test_the_deadline_covers_the_whole_answer(provider: ScriptedProvider) -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.drivers.fixtures import FAILURES, answered, called, prompt
 
 from agentvm.drivers import anthropic_body, chat_body
-from agentvm.drivers.base import AssistantSaid, Prompt, UserSaid
-from agentvm.drivers.refusal import Kind, explain
+from agentvm.drivers.base import AssistantEntry, Prompt, UserEntry
+from agentvm.drivers.refusal import RefusalKind, explain
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.message import FilePart, ImagePart, TextPart
 
@@ -16,13 +16,13 @@ PICTURE = ImagePart(data="aGk=", media_type="image/png", name="a.png")
 PDF = FilePart(data="cGRm", media_type="application/pdf", filename="a.pdf")
 # With a part that Anthropic is not sent, tools, and an answer that no provider is sent.
 SAID = prompt(
-    UserSaid(content="first"),
+    UserEntry(content="first"),
     called(("c1", "weather"), ("c2", "weather"), text="hm"),
     answered("c1", "sunny"),
-    AssistantSaid(text=""),
-    UserSaid(content=(TextPart(text=" "), TextPart(text="look"), PICTURE, PDF)),
-    AssistantSaid(text="nice"),
-    UserSaid(content="and now?"),
+    AssistantEntry(text=""),
+    UserEntry(content=(TextPart(text=" "), TextPart(text="look"), PICTURE, PDF)),
+    AssistantEntry(text="nice"),
+    UserEntry(content="and now?"),
     system="Be brief.",
 )
 
@@ -59,7 +59,7 @@ def of_openai(message: str, *, param: str | None = None, code: str | None = None
         ("Your credit balance is too low to access the Anthropic API.", None, None),
     ],
 )
-def test_what_anthropic_refuses(message: str, place: tuple[int, int | None] | None, kind: Kind | None) -> None:
+def test_what_anthropic_refuses(message: str, place: tuple[int, int | None] | None, kind: RefusalKind | None) -> None:
     error = of_anthropic(message)
     explain(error, anthropic_body.origins(SAID))
     assert (error.place, error.kind) == (place, kind)
@@ -81,13 +81,13 @@ def test_what_anthropic_refuses(message: str, place: tuple[int, int | None] | No
         (of_openai("The model `x` does not exist", code="model_not_found", status=404), None, None),
     ],
 )  # fmt: skip
-def test_what_openai_refuses(error: ProviderBadRequest, place: tuple[int, int | None] | None, kind: Kind | None) -> None:
+def test_what_openai_refuses(error: ProviderBadRequest, place: tuple[int, int | None] | None, kind: RefusalKind | None) -> None:
     explain(error, chat_body.origins(SAID))
     assert (error.place, error.kind) == (place, kind)
 
 
 def test_the_request_itself_is_not_what_was_said() -> None:
-    late = prompt(AssistantSaid(text="hello"), UserSaid(content="hi"))
+    late = prompt(AssistantEntry(text="hello"), UserEntry(content="hi"))
     error = of_anthropic("messages.0.content.0.text: no")
     explain(error, anthropic_body.origins(late))
     assert error.place is None
@@ -103,7 +103,7 @@ def test_what_we_could_not_even_send_is_no_refusal() -> None:
     assert error.kind is None
 
 
-@pytest.mark.parametrize("said", [SAID, prompt(UserSaid(content=(TextPart(text=" "),))), prompt(AssistantSaid(text="hello"))])
+@pytest.mark.parametrize("said", [SAID, prompt(UserEntry(content=(TextPart(text=" "),))), prompt(AssistantEntry(text="hello"))])
 def test_every_message_of_a_request_has_an_origin(said: Prompt) -> None:
     for origins, body in (
         (anthropic_body.origins(said), anthropic_body.messages_body(said, FAILURES)),

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import PROMPTS_MAX, ScriptedDriver, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.testing.conformance import driver as conformance
@@ -36,11 +36,11 @@ async def test_an_abandoned_call_is_counted() -> None:
 async def test_only_the_last_prompts_are_remembered() -> None:
     driver = ScriptedDriver(prompts_max=2)
     for text in ("one", "two", "three"):
-        async for _ in driver.run(Prompt(model="m", conversation=(UserSaid(content=text),), max_tokens=10)):
+        async for _ in driver.run(Prompt(model="m", conversation=(UserEntry(content=text),), max_tokens=10)):
             pass
     assert [last_user_text(prompt) for prompt in driver.prompts] == ["two", "three"]
     many = ScriptedDriver()
     for number in range(PROMPTS_MAX + 5):
-        async for _ in many.run(Prompt(model="m", conversation=(UserSaid(content=str(number)),), max_tokens=10)):
+        async for _ in many.run(Prompt(model="m", conversation=(UserEntry(content=str(number)),), max_tokens=10)):
             pass
     assert len(many.prompts) == PROMPTS_MAX

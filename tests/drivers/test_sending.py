@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt, UserSaid
+from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt, UserEntry
 from agentvm.drivers.openai import open_driver
 from agentvm.drivers.sending import Sending
 from agentvm.errors import ProviderBadRequest, ProviderError
@@ -14,7 +14,7 @@ from agentvm.testing.provider import Answer, Disconnect, Stall, open_provider
 
 pytestmark = pytest.mark.anyio
 
-PROMPT = Prompt(model="m", conversation=(UserSaid(content="hi"),), max_tokens=5)
+PROMPT = Prompt(model="m", conversation=(UserEntry(content="hi"),), max_tokens=5)
 
 
 async def drain(outputs: AsyncIterator[ModelOutput]) -> None:
@@ -69,7 +69,7 @@ async def test_a_request_that_nobody_took_has_not_left() -> None:
 async def test_a_request_that_cannot_be_written_has_not_left() -> None:
     async with open_provider() as provider:
         file = FilePart(data="https://a.test/x.pdf", media_type="application/pdf")
-        prompt = Prompt(model="m", conversation=(UserSaid(content=(file,)),), max_tokens=5)
+        prompt = Prompt(model="m", conversation=(UserEntry(content=(file,)),), max_tokens=5)
         sending, error = await made(provider.base_url, prompt)
         assert (sending.left, type(error), provider.requests) == (False, ProviderBadRequest, [])
 

@@ -10,7 +10,7 @@ import pytest
 from tests.drivers.fixtures import prompt, settings
 
 from agentvm.drivers import anthropic, openai
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.model.message import ImagePart
 from agentvm.testing.answers import delta, failure, message_end, message_start, openai_end, stream, text_block
 from agentvm.testing.provider import Step, Wait, open_provider
@@ -21,7 +21,7 @@ PICTURE_BYTES = 4 * 1024 * 1024
 
 
 def picture() -> Prompt:
-    return prompt(UserSaid(content=(ImagePart(data="QUJD" * (PICTURE_BYTES // 4), media_type="image/png"),)))
+    return prompt(UserEntry(content=(ImagePart(data="QUJD" * (PICTURE_BYTES // 4), media_type="image/png"),)))
 
 
 @contextmanager

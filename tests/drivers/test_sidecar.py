@@ -12,7 +12,7 @@ PROGRAM = [sys.executable, "-P", str(Path(sidecar.__file__))]
 
 
 def orders(model: Path, parent: int) -> bytes:
-    told: sidecar.Orders = {
+    told: sidecar.SidecarOptions = {
         "parent": parent,
         "model": str(model),
         "alias": "x",

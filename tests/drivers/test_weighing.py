@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.weighing import ESCAPES_MAX, PAGE_TOKENS, SCANNED_BYTES_MAX, STREAMS_MAX, count_pages, most_input
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, ToolOutput, ToolResult
 
@@ -13,7 +13,9 @@ WINDOW = 200_000
 TOOL = ToolSpec(name="look", description="looks", input_schema={"type": "object"})
 
 
-def weight(*said: Said, driver: str = "anthropic", model: str = "claude-sonnet-5", tools: tuple[ToolSpec, ...] = ()) -> int:
+def weight(
+    *said: ConversationEntry, driver: str = "anthropic", model: str = "claude-sonnet-5", tools: tuple[ToolSpec, ...] = ()
+) -> int:
     prompt = Prompt(model=model, conversation=said, max_tokens=1, tools=tools)
     return most_input(prompt, driver=driver, window=WINDOW)
 
@@ -34,35 +36,35 @@ TREE = b"2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj"
 
 @given(st.text(max_size=300))
 def test_text_has_at_most_as_many_tokens_as_bytes(text: str) -> None:
-    assert weight(UserSaid(content=text)) >= len(text.encode("utf-8", "surrogatepass"))
-    assert weight(UserSaid(content=(TextPart(text=text),))) >= len(text.encode("utf-8", "surrogatepass"))
+    assert weight(UserEntry(content=text)) >= len(text.encode("utf-8", "surrogatepass"))
+    assert weight(UserEntry(content=(TextPart(text=text),))) >= len(text.encode("utf-8", "surrogatepass"))
 
 
 def test_a_short_question_weighs_little() -> None:
-    assert weight(UserSaid(content="What is the capital of France?")) < 150
+    assert weight(UserEntry(content="What is the capital of France?")) < 150
     # With tools, a provider adds its own instructions for them; the embedded model is told of none.
-    assert 600 < weight(UserSaid(content="hi"), tools=(TOOL,)) < 900
-    assert weight(UserSaid(content="hi"), tools=(TOOL,), driver="local") < 150
+    assert 600 < weight(UserEntry(content="hi"), tools=(TOOL,)) < 900
+    assert weight(UserEntry(content="hi"), tools=(TOOL,), driver="local") < 150
 
 
 def test_everything_that_is_said_weighs_something() -> None:
     call = ToolCall(id="c", name="look", input={"at": "x" * 1_000})
     thought = ThinkingPart(reasoning="r" * 1_000, signature="s" * 1_000)
-    assert weight(AssistantSaid(text="t" * 1_000, thinking=(thought,), tool_calls=(call,))) > 4_000
+    assert weight(AssistantEntry(text="t" * 1_000, thinking=(thought,), tool_calls=(call,))) > 4_000
     result = ToolResult(id="c", name="look", output=ToolOutput(type="text", value="v" * 1_000))
-    assert weight(ToolsAnswered(results=(result,))) > 1_000
+    assert weight(ToolResultsEntry(results=(result,))) > 1_000
 
 
 def test_a_document_by_url_weighs_a_whole_window() -> None:
     file = FilePart(data="https://example.org/big.pdf", media_type="application/pdf")
-    assert weight(UserSaid(content=(file,))) >= WINDOW
+    assert weight(UserEntry(content=(file,))) >= WINDOW
 
 
 def test_a_pdf_weighs_what_its_pages_can_have() -> None:
     file = FilePart(data=pdf(PAGE, PAGE, TREE), media_type="application/pdf")
-    assert 2 * PAGE_TOKENS < weight(UserSaid(content=(file,))) < 3 * PAGE_TOKENS
+    assert 2 * PAGE_TOKENS < weight(UserEntry(content=(file,))) < 3 * PAGE_TOKENS
     many = FilePart(data=pdf(*[PAGE] * 500), media_type="application/pdf")
-    assert WINDOW <= weight(UserSaid(content=(many,))) < WINDOW + 1_000
+    assert WINDOW <= weight(UserEntry(content=(many,))) < WINDOW + 1_000
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,9 @@ def test_pages_are_counted_where_they_can_be(data: str, pages: int | None) -> No
 
 
 def test_a_file_that_is_no_text_and_no_pdf_weighs_a_whole_window() -> None:
-    assert weight(UserSaid(content=(FilePart(data="AAAA", media_type="application/zip"),)), driver="openai") >= WINDOW
+    assert weight(UserEntry(content=(FilePart(data="AAAA", media_type="application/zip"),)), driver="openai") >= WINDOW
     text = FilePart(data=base64.b64encode(b"a" * 3_000).decode(), media_type="text/plain")
-    assert 3_000 < weight(UserSaid(content=(text,))) < 5_000
+    assert 3_000 < weight(UserEntry(content=(text,))) < 5_000
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_a_file_that_is_no_text_and_no_pdf_weighs_a_whole_window() -> None:
     ],
 )
 def test_a_picture_weighs_the_most_that_its_provider_counts_for_one(driver: str, model: str, least: int) -> None:
-    said = UserSaid(content=(ImagePart(data="https://example.org/a.png", media_type="image/png"),))
+    said = UserEntry(content=(ImagePart(data="https://example.org/a.png", media_type="image/png"),))
     assert least <= weight(said, driver=driver, model=model) < 3 * least + 1_000
 
 
@@ -123,9 +125,9 @@ def test_pages_are_not_hidden_by_how_their_names_are_written(hidden: bytes) -> N
 
 def test_a_document_weighs_what_it_is_and_not_what_its_part_says() -> None:
     pages = pdf(*[PAGE] * 500)
-    honest = weight(UserSaid(content=(FilePart(data=pages, media_type="application/pdf"),)))
+    honest = weight(UserEntry(content=(FilePart(data=pages, media_type="application/pdf"),)))
     disguised = FilePart(data=f"data:application/pdf;base64,{pages}", media_type="text/plain")
-    assert weight(UserSaid(content=(disguised,))) == honest
+    assert weight(UserEntry(content=(disguised,))) == honest
 
 
 def test_a_document_with_many_compressed_objects_is_not_looked_into() -> None:
@@ -138,5 +140,5 @@ def test_a_document_with_many_compressed_objects_is_not_looked_into() -> None:
 def test_only_so_much_of_the_documents_of_one_prompt_is_looked_into() -> None:
     large = pdf(PAGE, b"%" + b"x" * (SCANNED_BYTES_MAX * 2 // 5))
     part = FilePart(data=large, media_type="application/pdf")
-    assert weight(UserSaid(content=(part,))) < WINDOW
-    assert weight(UserSaid(content=(part, part))) > WINDOW
+    assert weight(UserEntry(content=(part,))) < WINDOW
+    assert weight(UserEntry(content=(part, part))) > WINDOW

@@ -1,7 +1,7 @@
 import re
 
 from agentvm.events import CATALOGUE
-from agentvm.events.message import MessageEvent, SilentMessage
+from agentvm.events.message import MessageEvent, SilentMessageEvent
 
 # The events of the 1.x protocol that reach clients, with what envelope they carry there.
 ENVELOPES = {
@@ -48,6 +48,6 @@ def test_every_kind_is_listed_under_its_own_type() -> None:
 
 
 def test_only_the_silent_message_is_kept_from_clients() -> None:
-    assert SilentMessage not in CATALOGUE.values()
+    assert SilentMessageEvent not in CATALOGUE.values()
     told = {kind for kind in CATALOGUE.values() if issubclass(kind, MessageEvent)}
-    assert set(MessageEvent.__subclasses__()) - told == {SilentMessage}
+    assert set(MessageEvent.__subclasses__()) - told == {SilentMessageEvent}

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 
 from agentvm import ServerConfig
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UserSaid
-from agentvm.drivers.scripted import Pause, Step, echo, last_user_text, tool_calls
+from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptStep, echo, last_user_text, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -18,10 +18,10 @@ NOBODY = "ws://127.0.0.1:1/ws"
 """Where no server listens."""
 
 
-def talk(prompt: Prompt) -> Iterable[Step]:
+def talk(prompt: Prompt) -> Iterable[ScriptStep]:
     """Echoes; but "tool …" calls two tools first, "fail …" fails, and "Count …" never comes to an end."""
     text = last_user_text(prompt)
-    if text.startswith("tool") and isinstance(prompt.conversation[-1], UserSaid):
+    if text.startswith("tool") and isinstance(prompt.conversation[-1], UserEntry):
         calls: tuple[tuple[str, str, dict[str, object]], ...] = (
             ("call_1", "calculator", {"expression": "(2 + 3) * 4"}),
             ("call_2", "calculator", {"expression": "1 / 0"}),
@@ -30,7 +30,7 @@ def talk(prompt: Prompt) -> Iterable[Step]:
     if text.startswith("fail"):
         return [MessageStarted("", "scripted"), ProviderOverloaded("The model is overloaded; try again later")]
     if text.startswith("Count"):
-        return [MessageStarted("", "scripted"), TextStarted(), TextDelta("one, two"), Pause(anyio.Event())]
+        return [MessageStarted("", "scripted"), TextStarted(), TextChunk("one, two"), Pause(anyio.Event())]
     return echo(prompt)
 
 

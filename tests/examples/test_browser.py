@@ -12,7 +12,7 @@ from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.drivers.base import MessageStarted, Prompt
-from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply
+from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply
 
 FOLDER = EXAMPLES / "browser"
 DEADLINE = 20_000
@@ -43,7 +43,7 @@ class Slow:
     def __init__(self) -> None:
         self.gate = anyio.Event()
 
-    def __call__(self, prompt: Prompt) -> Iterable[Step]:
+    def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
         if last_user_text(prompt) != "slow":
             return echo(prompt)
         first, *others = reply("one ", "two ", "three ", "four")
@@ -84,7 +84,7 @@ async def test_a_message_gets_a_streamed_reply_in_a_new_image(browser: Browser, 
 
 
 async def test_the_demo_model_is_named_as_such(browser: Browser, site: str) -> None:
-    def script(prompt: Prompt) -> Iterable[Step]:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
         _, *rest = reply("Hi")
         model = "smollm2-135m" if last_user_text(prompt) == "demo" else "real"
         return [MessageStarted("", model), *rest]
@@ -231,7 +231,7 @@ async def test_what_comes_after_a_reload_is_shown_before_the_answer_is_whole(bro
     complaints: list[str] = []
     first, second = anyio.Event(), anyio.Event()
 
-    def script(prompt: Prompt) -> Iterable[Step]:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
         begin, *others = reply("one ", "two ", "three ")
         return [begin, *others[:2], Pause(first), others[2], Pause(second), *others[3:]]
 

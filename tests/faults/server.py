@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
-from agentvm.drivers.scripted import Step, last_user_text, reply, tool_calls
+from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
+from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 
 PACE = float(os.environ.get("MODEL_PACE", "0.002"))
 """Seconds between two outputs of the model."""
@@ -25,12 +25,12 @@ def words(asked: str) -> list[str]:
     return [f"{asked}:{number} " for number in range(30)]
 
 
-def script(prompt: Prompt) -> list[Step]:
+def script(prompt: Prompt) -> list[ScriptStep]:
     asked = last_user_text(prompt)
     if asked.startswith("poison"):
         # As a bug in native code would: without a word.
         os.kill(os.getpid(), signal.SIGKILL)
-    if asked.startswith("tool") and isinstance(prompt.conversation[-1], UserSaid):
+    if asked.startswith("tool") and isinstance(prompt.conversation[-1], UserEntry):
         return tool_calls(("call_1", "calculator", {"expression": "6*7"}), text="Let me see.")
     return reply(*words(asked))
 

@@ -88,7 +88,7 @@ def check(requests: Sequence[Request], turns: dict[str, str], entries: Sequence[
 
 
 async def all_entries(server: RunningServer) -> list[LedgerEntry]:
-    ledger = server.server.vm.office.store.accounts(DEFAULT_TENANT).ledger
+    ledger = server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).ledger
     entries: list[LedgerEntry] = []
     after = 0
     while page := await ledger.list(after=after):
@@ -133,7 +133,7 @@ async def test_f28_every_call_that_left_is_billed_once_wherever_its_turn_is_stop
                     turns[text] = await stop_somewhere(dice, alice, provider, image_id, text)
                 entries = await all_entries(server)
                 check(provider.requests, turns, entries)
-                wallet = await server.server.vm.office.store.accounts(DEFAULT_TENANT).ledger.wallet()
+                wallet = await server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).ledger.wallet()
                 assert wallet.spent == sum(entry.price or 0 for entry in entries)
 
 
@@ -168,7 +168,7 @@ async def test_f28_a_call_that_the_provider_refuses_costs_nothing(status: int) -
                 end = (await alice.end_of(sent["turnId"]))["data"]
                 assert (end["outcome"], end["price"]) == ("failed", 0)
                 assert await all_entries(server) == []
-                asked = server.server.vm.office.store.accounts(DEFAULT_TENANT).asked
+                asked = server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).asked
                 assert await asked.of_turn(sent["turnId"]) == ()
 
 
@@ -196,17 +196,17 @@ async def test_f28_a_prepaid_tenant_cannot_spend_more_with_documents_than_it_has
         async with open_provider() as provider:
             provider.play(answer)
             async with start_server(config_of(0, None, provider.base_url)) as server, client(server.ws_url) as alice:
-                office = server.server.vm.office
-                await office.store.accounts(DEFAULT_TENANT).ledger.credit(
+                tenancy = server.server.vm.tenancy
+                await tenancy.store.accounts(DEFAULT_TENANT).ledger.credit(
                     Credit(reference="first", at=1, amount=2 * dollar, actor="test")
                 )
-                await office.quotas.reread(DEFAULT_TENANT)
+                await tenancy.quotas.reread(DEFAULT_TENANT)
                 images = [(await alice.image())["imageId"] for _ in range(40)]
                 sent = [
                     await alice.request("message_send_request", imageId=image_id, content=[document]) for image_id in images
                 ]
                 ends = [(await alice.end_of(one["turnId"]))["data"] for one in sent]
-                wallet = await office.store.accounts(DEFAULT_TENANT).ledger.wallet()
+                wallet = await tenancy.store.accounts(DEFAULT_TENANT).ledger.wallet()
                 entries = await all_entries(server)
     # A window costs more than there is, at the price of writing it to the cache: nobody is asked.
     assert {end["outcome"] for end in ends} == {"failed"}

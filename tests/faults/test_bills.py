@@ -144,7 +144,7 @@ OPENAI: dict[str, Case] = {
 
 
 async def entries(server: RunningServer) -> list[LedgerEntry]:
-    ledger = server.server.vm.office.store.accounts(DEFAULT_TENANT).ledger
+    ledger = server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).ledger
     return [entry for _, entry in await ledger.list()]
 
 

@@ -13,9 +13,9 @@ import pytest
 from tests.faults.invariants import Frame, check_events, check_messages, check_same, check_texts
 
 from agentvm.blueprint.image import build
-from agentvm.drivers.base import Prompt, ToolSpec, UserSaid
+from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.models import Models
-from agentvm.drivers.scripted import ScriptedDriver, Step, reply, tool_calls
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.events.base import Event
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
@@ -90,8 +90,8 @@ class Photographed:
         return getattr(self._store, name)
 
 
-def script(prompt: Prompt) -> list[Step]:
-    if isinstance(prompt.conversation[-1], UserSaid):
+def script(prompt: Prompt) -> list[ScriptStep]:
+    if isinstance(prompt.conversation[-1], UserEntry):
         return tool_calls(("c1", "hammer", {}), ("c2", "hammer", {}), text="Let me see.")
     return reply("All ", "is ", "well.")
 

@@ -16,7 +16,7 @@ from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.server.local import RunningServer
 from agentvm.testing import answers as play
@@ -71,12 +71,12 @@ class Place:
         return "".join(str(data["text"]) for data in self.told("text_delta"))
 
     async def ledger(self) -> list[LedgerEntry]:
-        ledger = self.server.server.vm.office.store.accounts(DEFAULT_TENANT).ledger
+        ledger = self.server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).ledger
         return [entry for _, entry in await ledger.list(limit=1_000)]
 
 
 @asynccontextmanager
-async def place(*providers: Provider, fallback: Sequence[str] = (), **prices: Rate) -> AsyncIterator[Place]:
+async def place(*providers: Provider, fallback: Sequence[str] = (), **prices: ModelRate) -> AsyncIterator[Place]:
     """A server with these providers, the first of them the default."""
     config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted", prices=prices)
     with anyio.fail_after(50):
@@ -204,7 +204,10 @@ async def test_providers_are_replaced_while_a_turn_streams() -> None:
 
 
 async def test_a_named_provider_has_its_own_price() -> None:
-    prices = {"spare": Rate(input=Decimal(1), output=Decimal(2)), "openai": Rate(input=Decimal(50), output=Decimal(50))}
+    prices = {
+        "spare": ModelRate(input=Decimal(1), output=Decimal(2)),
+        "openai": ModelRate(input=Decimal(50), output=Decimal(50)),
+    }
     async with two() as (_, second):
         async with place(claude("main", DEAD), gpt("spare", second.base_url), fallback=["spare"], **prices) as here:
             end = await here.turn()

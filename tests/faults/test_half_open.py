@@ -15,7 +15,7 @@ from tests.support.wire import client
 from agentvm import WireEvent, create_agentx, remote_runtime
 from agentvm.client import remote
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Step, reply
+from agentvm.drivers.scripted import ScriptStep, reply
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import Channel
 from agentvm.server import serving as serving_module
@@ -65,7 +65,7 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> Attached:
     return Attached(monkeypatch)
 
 
-def loud(prompt: Prompt) -> list[Step]:
+def loud(prompt: Prompt) -> list[ScriptStep]:
     """More than the kernel keeps for a peer that does not read."""
     return reply(*["x" * 64_000] * 200)
 

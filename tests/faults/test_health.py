@@ -58,8 +58,8 @@ async def place() -> AsyncIterator[Place]:
             urls = []
             for tenant_id in (ATTACKER, VICTIM):
                 tenant = Tenant(tenant_id=tenant_id, slug=tenant_id, name="T", created_at=1, updated_at=1)
-                await vm.office.store.directory.add_tenant(tenant)
-                _, key = await vm.office.access.issue(tenant_id, name="k", granter=OPERATOR)
+                await vm.tenancy.store.directory.add_tenant(tenant)
+                _, key = await vm.tenancy.access.issue(tenant_id, name="k", granter=OPERATOR)
                 urls.append(f"{server.ws_url}?token={key.reveal()}")
             async with client(urls[0]) as attacker, client(urls[1]) as victim:
                 yield Place(provider, server, attacker, victim)

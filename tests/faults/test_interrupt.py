@@ -7,13 +7,13 @@ import pytest
 from tests.faults.invariants import check_events, check_texts
 from tests.runtime.fixtures import open_world, tool
 
-from agentvm.drivers.base import Prompt, UserSaid
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply, tool_calls
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply, tool_calls
 
 pytestmark = pytest.mark.anyio
 
-ASKS: list[Step] = list(tool_calls(("c1", "hammer", {"size": 3}), text="Let me see."))
-ANSWERS: list[Step] = list(reply("All ", "is ", "well."))
+ASKS: list[ScriptStep] = list(tool_calls(("c1", "hammer", {"size": 3}), text="Let me see."))
+ANSWERS: list[ScriptStep] = list(reply("All ", "is ", "well."))
 IN_TOOL = len(ASKS) + 1
 LAST = len(ASKS) + len(ANSWERS) + 2
 
@@ -34,10 +34,10 @@ async def test_f10_a_turn_is_stopped_at_any_point(position: int) -> None:
     reached = Reached()
     hold: Any = Pause(reached)  # type: ignore[arg-type]  # only waited for
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         if len(driver.prompts) > 2:
             return list(reply("fine"))
-        if isinstance(prompt.conversation[-1], UserSaid):
+        if isinstance(prompt.conversation[-1], UserEntry):
             return [*ASKS[:position], hold, *ASKS[position:]] if position <= len(ASKS) else ASKS
         at = position - IN_TOOL - 1
         return [*ANSWERS[:at], hold, *ANSWERS[at:]]

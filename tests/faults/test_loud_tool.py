@@ -14,8 +14,8 @@ from tests.support.serving import serving
 from tests.support.wire import client
 
 from agentvm import live
-from agentvm.drivers.base import Prompt, UserSaid
-from agentvm.drivers.scripted import Step, last_user_text, reply, tool_calls
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 from agentvm.model.limits import Limits
 from agentvm.runtime.tools import Run
 
@@ -62,10 +62,10 @@ TOOLS: Mapping[str, tuple[Run, str]] = {
 """The tools, and what of it the model is told."""
 
 
-def script(prompt: Prompt) -> list[Step]:
+def script(prompt: Prompt) -> list[ScriptStep]:
     """Calls the tool that the user named, twice at once."""
     word = last_user_text(prompt)
-    if word in TOOLS and isinstance(prompt.conversation[-1], UserSaid):
+    if word in TOOLS and isinstance(prompt.conversation[-1], UserEntry):
         return tool_calls(("call_1", word, {}), ("call_2", word, {}), text="Let me see.")
     return reply("All ", "is ", "well.")
 

@@ -22,7 +22,7 @@ from agentvm.app import AgentVM, open_agentvm
 from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, echo, reply
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, echo, reply
 from agentvm.model.account import Tenant
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, TenantId
@@ -82,7 +82,7 @@ async def both(tmp_path: Path, driver: ScriptedDriver | None = None) -> AsyncIte
         async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}) as vm:
             for tenant_id in (NOISY, QUIET):
                 tenant = Tenant(tenant_id=tenant_id, slug=tenant_id, name="T", created_at=1, updated_at=1)
-                await vm.office.store.directory.add_tenant(tenant)
+                await vm.tenancy.store.directory.add_tenant(tenant)
             yield desk(vm, NOISY), desk(vm, QUIET)
 
 
@@ -167,7 +167,7 @@ async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_p
     """The order of batches is that of `tests/storage/sqlite/test_lane.py`; here, that turns and commands go that way."""
     assert BATCH_SECONDS <= 0.05
     async with both(tmp_path) as (noisy, _):
-        store = noisy.vm.office.store.tenant(NOISY)
+        store = noisy.vm.tenancy.store.tenant(NOISY)
         waits, go = threading.Event(), threading.Event()
 
         def block(connection: Any) -> None:
@@ -182,7 +182,7 @@ async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_p
                 done: list[str] = []
 
                 async def write(name: str, tenant_id: TenantId, number: int) -> None:
-                    own = noisy.vm.office.store.tenant(tenant_id).container(ContainerId(f"c{number}"))
+                    own = noisy.vm.tenancy.store.tenant(tenant_id).container(ContainerId(f"c{number}"))
                     await own.create(1)
                     done.append(name)
 
@@ -204,14 +204,14 @@ async def test_f27_files_of_one_tenant_leave_room_for_anothers(tmp_path: Path, m
     monkeypatch.setattr(attached, "MOST_AT_ONCE", 4 * len(large))
     go = anyio.Event()
 
-    def slowly(prompt: Prompt) -> list[Step]:
+    def slowly(prompt: Prompt) -> list[ScriptStep]:
         noisy = "noisy" in str(prompt.conversation)
         return [*([Pause(go)] if noisy else []), *echo(prompt)]
 
     async with both(tmp_path, ScriptedDriver(slowly)) as (noisy, quiet):
         for who, body in ((noisy, large), (quiet, small)):
             await who.create_image()
-            files = noisy.vm.office.store.tenant(who.peer.tenant_id).container(ContainerId("c1")).attachments
+            files = noisy.vm.tenancy.store.tenant(who.peer.tenant_id).container(ContainerId("c1")).attachments
             await files.add(BytesIO(body), Upload(media_type="image/png"), noisy.vm.clock())
         for _ in range(6):
             made = await noisy.create_image()

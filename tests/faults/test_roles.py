@@ -64,7 +64,7 @@ async def open_staff() -> AsyncIterator[Staff]:
             asker = await world.user(tenant_id, f"asking-{role}", role)
             target = await world.user(tenant_id, f"target-{role}", role)
             for user_id in (asker, target):
-                await world.vm.office.people.bind(tenant_id, user_id, SHARED)
+                await world.vm.tenancy.people.bind(tenant_id, user_id, SHARED)
             staff.keys[role] = await world.key(tenant_id, USUAL[role], user_id=asker)
             made = await world.ask("POST", "/v1/auth/keys?tenant=acme", {"name": "t", "userId": target, "containers": [SHARED]})
             staff.targets[role], staff.key_ids[role] = target, made.body["keyId"]
@@ -198,7 +198,7 @@ async def test_f30_a_token_acts_with_the_role_that_the_provider_says_now() -> No
             permissions=TENANT_WIDE,
             containers=(SHARED,),
         )
-        ticket = staff.world.vm.office.access.ws_token(demoted)
+        ticket = staff.world.vm.tenancy.access.ws_token(demoted)
         assert await staff.world.vm.authenticate(ticket) == demoted
         # Though the user is stored as an owner.
         with pytest.raises(AccessDenied):
@@ -280,7 +280,7 @@ async def test_f30_nothing_that_gives_rights_is_made_while_authentication_is_off
         refused = await world.ask(method, path, body)
         assert (refused.status, refused.code) == (403, "authentication_off")
         assert "--auth on" in refused.body["error"]["message"]
-        assert await world.vm.office.store.accounts(DEFAULT_TENANT).keys.list() == ()
+        assert await world.vm.tenancy.store.accounts(DEFAULT_TENANT).keys.list() == ()
 
 
 async def test_f30_the_operator_gets_a_key_whatever_keys_others_have(tmp_path: Path) -> None:
@@ -288,13 +288,13 @@ async def test_f30_the_operator_gets_a_key_whatever_keys_others_have(tmp_path: P
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         first = vm.first_key
         assert first is not None
-        access, operator = vm.office.access, await vm.authenticate(first.reveal())
+        access, operator = vm.tenancy.access, await vm.authenticate(first.reveal())
         assert operator is not None
         assert operator.key_id is not None
         # Neither of them lets the operator in.
         await access.issue(DEFAULT_TENANT, name="member", granter=operator)
         await access.issue(DEFAULT_TENANT, name="soon", granter=operator, permissions=EVERYTHING, expires_at=vm.clock() + 1)
-        await vm.office.store.accounts(DEFAULT_TENANT).keys.revoke(operator.key_id, 1)
+        await vm.tenancy.store.accounts(DEFAULT_TENANT).keys.revoke(operator.key_id, 1)
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=lambda: system_clock() + 1_000) as vm:
         assert vm.first_key is not None
         assert (await vm.authenticate(vm.first_key.reveal())) is not None
@@ -307,9 +307,9 @@ async def test_f30_settings_that_were_made_while_authentication_was_off_let_nobo
     planted = make_key(secrets.randbits)[1].reveal()
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         # As an earlier release would have stored it.
-        raw = history.encode(None, "system.adminKey", Secret(planted), vm.office.vault)
+        raw = history.encode(None, "system.adminKey", Secret(planted), vm.tenancy.vault)
         change = Change(revision=1, at=1, actor="anonymous", changes={"system.adminKey": raw, "limits.steps": 7})
-        await vm.office.store.settings(None).append(change)
+        await vm.tenancy.store.settings(None).append(change)
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         assert vm.config.limits.steps == 7
         with pytest.raises(Unauthenticated):

@@ -13,8 +13,8 @@ from tests.faults.process import OPENED_LATE, open_files, rss, until
 from tests.support.wire import client
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.drivers.base import ModelOutput, Prompt, UserSaid
-from agentvm.drivers.scripted import Step, last_user_text, reply, tool_calls
+from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
+from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 
 pytestmark = pytest.mark.anyio
 
@@ -35,8 +35,8 @@ class Forgetful(ScriptedDriver):
         self.prompts.clear()
 
 
-def script(prompt: Prompt) -> list[Step]:
-    if last_user_text(prompt) == "tool" and isinstance(prompt.conversation[-1], UserSaid):
+def script(prompt: Prompt) -> list[ScriptStep]:
+    if last_user_text(prompt) == "tool" and isinstance(prompt.conversation[-1], UserEntry):
         return tool_calls(("call_1", "calculator", {"expression": "6*7"}))
     return reply(*(f"{number} " for number in range(30)))
 

@@ -17,7 +17,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport
 from agentvm.server.local import RunningServer
-from agentvm.server.rooms import MAX_ROOMS_PER_ORIGIN
+from agentvm.server.pending_sockets import PENDING_PER_ORIGIN_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def serving(**about: object) -> AsyncIterator[tuple[RunningServer, httpx2.
 
 
 async def key_of(server: RunningServer) -> str:
-    _, text = await server.server.vm.office.access.issue(DEFAULT_TENANT, name="test", granter=OPERATOR)
+    _, text = await server.server.vm.tenancy.access.issue(DEFAULT_TENANT, name="test", granter=OPERATOR)
     return text.reveal()
 
 
@@ -39,7 +39,7 @@ async def test_f32_silent_sockets_of_one_address_keep_no_client_out() -> None:
     async with serving() as (server, _), AsyncExitStack() as crowd:
         key = await key_of(server)
         first = await crowd.enter_async_context(connect(server.ws_url))
-        for _ in range(MAX_ROOMS_PER_ORIGIN):
+        for _ in range(PENDING_PER_ORIGIN_MAX):
             await crowd.enter_async_context(connect(server.ws_url))
         assert await closed_with(first) == 1013
         async with connect(server.ws_url) as client:
@@ -52,11 +52,11 @@ async def test_f32_clients_behind_a_named_proxy_have_rooms_of_their_own() -> Non
         waiting = await crowd.enter_async_context(
             connect(server.ws_url, additional_headers={"X-Forwarded-For": "198.51.100.1"})
         )
-        for number in range(2 * MAX_ROOMS_PER_ORIGIN):
+        for number in range(2 * PENDING_PER_ORIGIN_MAX):
             # What stands before the proxy's own entry is the client's own invention.
             said = {"X-Forwarded-For": f"6.6.6.{number}, 203.0.113.5"}
             await crowd.enter_async_context(connect(server.ws_url, additional_headers=said))
-        assert len(server.server._listener.app.rooms) == MAX_ROOMS_PER_ORIGIN + 1
+        assert len(server.server._listener.app.rooms) == PENDING_PER_ORIGIN_MAX + 1
         await waiting.send(json.dumps({"type": "auth", "headers": bearer(await key_of(server))}))
         assert "containerIds" in await ask(waiting, "container_list")
 
@@ -70,7 +70,7 @@ async def test_f32_the_audit_log_has_the_real_address(proxies: tuple[str, ...], 
         said = bearer(server.first_key.reveal()) | {"X-Forwarded-For": "6.6.6.6, 203.0.113.5"}
         made = await web.post("/v1/tenants", content=json.dumps({"slug": "acme", "name": "Acme"}).encode(), headers=said)
         assert made.status_code == 201
-        (_, entry), *_ = await server.server.vm.office.store.accounts(DEFAULT_TENANT).audit.list()
+        (_, entry), *_ = await server.server.vm.tenancy.store.accounts(DEFAULT_TENANT).audit.list()
         assert (entry.action, entry.address) == ("tenant.create", address)
 
 

@@ -1,4 +1,4 @@
-from agentvm.model.retention import DAY, Cut, Retention
+from agentvm.model.retention import DAY, Retention, RetentionCutoffs
 
 
 def test_archived_sessions_are_kept_as_the_others_unless_it_is_said_otherwise() -> None:
@@ -9,6 +9,6 @@ def test_archived_sessions_are_kept_as_the_others_unless_it_is_said_otherwise() 
 
 def test_by_default_only_what_was_taken_back_goes() -> None:
     found = Retention().cut(40 * DAY)
-    assert found == Cut(sessions=None, archived=None, rewound=10 * DAY, messages=None)
+    assert found == RetentionCutoffs(sessions=None, archived=None, rewound=10 * DAY, messages=None)
     assert not found.idle
     assert Retention(archived_days=1).cut(0).idle

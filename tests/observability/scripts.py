@@ -7,8 +7,8 @@ from typing import Literal
 
 import anyio
 
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UsageReported, UserSaid
-from agentvm.drivers.scripted import Pause, Step, last_user_text, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UsageReported, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptStep, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderBadRequest, ProviderProtocolError
 from agentvm.model.usage import NO_USAGE, Usage
 
@@ -79,11 +79,11 @@ def plan(seed: int, turns: int) -> list[Planned]:
     return made
 
 
-def play(planned: list[Planned], prompt: Prompt) -> list[Step]:
+def play(planned: list[Planned], prompt: Prompt) -> list[ScriptStep]:
     """The user says the number of the turn; whether tools have answered is seen from who spoke last."""
     number = int(last_user_text(prompt))
     one = planned[number]
-    begun: list[Step] = [MessageStarted("", "scripted"), TextStarted(), TextDelta("one"), UsageReported(one.usage)]
+    begun: list[ScriptStep] = [MessageStarted("", "scripted"), TextStarted(), TextChunk("one"), UsageReported(one.usage)]
     match one.kind:
         case "refused":
             return [ProviderBadRequest("no")]
@@ -91,7 +91,7 @@ def play(planned: list[Planned], prompt: Prompt) -> list[Step]:
             return [*begun, ProviderProtocolError("broken off")]
         case "stopped":
             return [*begun, Pause(anyio.Event())]
-        case "tools" if isinstance(prompt.conversation[-1], UserSaid):
+        case "tools" if isinstance(prompt.conversation[-1], UserEntry):
             good: list[tuple[str, str, dict[str, object]]] = [
                 (f"call_{number}_{index}", "good", {"of": number, "index": index}) for index in range(one.good)
             ]

@@ -10,11 +10,11 @@ from tests.runtime.fixtures import Ticking, World, open_world, tool
 from tests.runtime.test_answering_fallback import Named, down, pair
 from tests.runtime.test_billing import Till, entries
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ProviderOverloaded
-from agentvm.events.base import Event, Scope
-from agentvm.events.stream import TextDelta as Told
+from agentvm.events.base import Event, EventScope
+from agentvm.events.stream import TextDelta
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import DEFAULT_TENANT, TurnId
 from agentvm.model.usage import NO_USAGE, Usage
@@ -109,7 +109,7 @@ async def test_an_end_that_is_told_twice_is_counted_once() -> None:
 
 async def test_after_a_restart_a_turn_is_counted_where_it_ends(tmp_path: Path) -> None:
     hold = anyio.Event()
-    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("part"))
+    head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("part"))
     before, after = counting(), counting()
     first = ScriptedDriver(lambda prompt: [*head, Pause(hold)])
     async with open_world(first, path=tmp_path / "a.db", suspends=True, effectors=[before]) as world:
@@ -141,7 +141,7 @@ async def test_a_fallback_and_the_attempts_before_it_are_counted() -> None:
 
 
 def called(counted: Metrics, model: str, number: int) -> None:
-    scope = Scope(turn_id=TurnId(f"turn_{number}"))
+    scope = EventScope(turn_id=TurnId(f"turn_{number}"))
     data = ModelCalled(call_id=f"msg_{number}", model=model, usage=Usage(input_tokens=1, output_tokens=0))
     counted.react(Event(data=data, scope=scope, timestamp=1, tenant_id=DEFAULT_TENANT))
 
@@ -179,5 +179,5 @@ def test_commands_are_counted_by_how_they_ended() -> None:
 
 def test_a_delta_changes_nothing() -> None:
     counted = counting()
-    counted.react(Event(data=Told(text="x"), scope=Scope(turn_id=TurnId("t")), timestamp=1, tenant_id=DEFAULT_TENANT))
+    counted.react(Event(data=TextDelta(text="x"), scope=EventScope(turn_id=TurnId("t")), timestamp=1, tenant_id=DEFAULT_TENANT))
     assert not counted._open

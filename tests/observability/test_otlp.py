@@ -19,8 +19,8 @@ from agentvm import log
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
 from agentvm.config import OtelConfig, ServerConfig
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted, UsageReported, UserSaid
-from agentvm.drivers.scripted import ScriptedDriver, Step, last_user_text, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UsageReported, UserEntry
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded, ProviderProtocolError
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.model.secret import Secret
@@ -46,12 +46,12 @@ async def sending(collector: Collector, **about: Any) -> AsyncIterator[Telemetry
         yield telemetry
 
 
-def play(prompt: Prompt) -> Sequence[Step]:
+def play(prompt: Prompt) -> Sequence[ScriptStep]:
     said = last_user_text(prompt)
     if said.startswith("cut"):
-        begun = (MessageStarted("", "scripted-2026"), TextStarted(), TextDelta(SAID))
+        begun = (MessageStarted("", "scripted-2026"), TextStarted(), TextChunk(SAID))
         return [*begun, UsageReported(USED), ProviderProtocolError(f"broken off {SAID}")]
-    if said.startswith("tool") and isinstance(prompt.conversation[-1], UserSaid):
+    if said.startswith("tool") and isinstance(prompt.conversation[-1], UserEntry):
         return tool_calls(("call_1", "ok", {"secret": SAID}), (f"{SAID} as an id", f"made-up-{SAID}", {"x": 1}), text=SAID)
     return reply(SAID, " then", usage=USED)
 

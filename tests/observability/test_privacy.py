@@ -20,7 +20,7 @@ from tests.server.http.fixtures import OPERATOR, Reply, request
 from agentvm.app import AgentVM, open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import ScriptedDriver, Step, echo, last_user_text, reply, tool_calls
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId
@@ -35,7 +35,7 @@ KEY, SERVER_KEY = "sk-planted-provider-key", "A" * 43
 TENANT_RIGHTS = EVERYTHING - {"system:admin"}
 
 
-def play(prompt: Prompt) -> Iterable[Step]:
+def play(prompt: Prompt) -> Iterable[ScriptStep]:
     """Does what the first word says, and repeats what was said wherever it can."""
     said = last_user_text(prompt)
     match said.partition(" ")[0]:
@@ -136,12 +136,12 @@ async def open_house(data_dir: Path) -> AsyncIterator[tuple[AgentVM, Application
 
 async def settle(vm: AgentVM, app: Application, slug: str, mark: str) -> Customer:
     tenant_id = TenantId(f"ten_{slug}")
-    await vm.office.store.directory.add_tenant(
+    await vm.tenancy.store.directory.add_tenant(
         Tenant(tenant_id=tenant_id, slug=slug, name=f"{mark} Inc.", created_at=1, updated_at=1)
     )
     keys = []
     for permissions in (TENANT_RIGHTS, {"logs:read"}):
-        keys.append(await vm.office.access.issue(tenant_id, name=mark, granter=OPERATOR, permissions=permissions))
+        keys.append(await vm.tenancy.access.issue(tenant_id, name=mark, granter=OPERATOR, permissions=permissions))
     principal = Principal(tenant_id=tenant_id, permissions=TENANT_RIGHTS)
     desk = Desk(vm, vm.attach(principal))
     one = Customer(vm, app, slug, mark, keys[0][1].reveal(), keys[1][1].reveal(), desk)

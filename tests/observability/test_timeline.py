@@ -11,7 +11,7 @@ from tests.runtime.fixtures import World, open_world, tool
 from tests.runtime.test_answering_fallback import Named, down, pair
 from tests.runtime.test_billing import Till, entries
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.events.base import Event
@@ -119,7 +119,7 @@ async def test_a_fallback_and_its_reason_are_shown() -> None:
 
 
 async def test_a_turn_that_runs_is_drawn_up_to_now() -> None:
-    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("part"))
+    head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("part"))
     async with open_world(ScriptedDriver(lambda prompt: [*head, Pause(anyio.Event())])) as world:
         agent = world.start()
         await world.say(agent, "hello")
@@ -139,7 +139,7 @@ async def test_a_turn_that_runs_is_drawn_up_to_now() -> None:
 
 
 async def test_time_that_the_server_was_away_is_told_apart(tmp_path: Path) -> None:
-    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("part"))
+    head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("part"))
     first = ScriptedDriver(lambda prompt: [*head, Pause(anyio.Event())])
     async with open_world(first, path=tmp_path / "a.db", suspends=True) as world:
         await world.say(world.start(), "hello")

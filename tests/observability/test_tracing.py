@@ -10,11 +10,11 @@ from tests.runtime.fixtures import open_world, tool
 from tests.runtime.test_answering_fallback import ok
 from tests.runtime.test_billing import Till, entries
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, in_turn, reply, tool_calls
 from agentvm.events import error, state, stream
 from agentvm.events import turn as turns
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, SessionId, TurnId
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability import tracing as module
@@ -29,7 +29,7 @@ def span(number: int) -> Span:
 
 
 def told(data: EventData, turn_id: str, at: int = 5, seq: int = 1) -> Event:
-    scope = Scope(session_id=SessionId("sess_1"), turn_id=TurnId(turn_id))
+    scope = EventScope(session_id=SessionId("sess_1"), turn_id=TurnId(turn_id))
     return Event(data=data, scope=scope, timestamp=at, tenant_id=DEFAULT_TENANT, seq=seq)
 
 
@@ -100,8 +100,8 @@ async def test_an_end_that_is_told_twice_is_one_span() -> None:
 
 async def test_a_turn_that_a_restart_puts_off_goes_on_in_its_trace(tmp_path: Path) -> None:
     hold, before, after = anyio.Event(), list[Span](), list[Span]()
-    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("part"))
-    first: list[list[Step]] = [tool_calls(("call_1", "ok", {})), [*head, Pause(hold)]]
+    head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("part"))
+    first: list[list[ScriptStep]] = [tool_calls(("call_1", "ok", {})), [*head, Pause(hold)]]
     driver = ScriptedDriver(in_turn(*first))
     async with open_world(
         driver, tools=[tool("ok", ok)], path=tmp_path / "a.db", suspends=True, effectors=[Tracing(before.append)]

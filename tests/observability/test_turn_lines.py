@@ -4,13 +4,13 @@ from typing import Any
 import pytest
 
 from agentvm import log
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.usage import Usage
 from agentvm.observability.turn_lines import TurnLines
 
-SCOPE = Scope(container_id=ContainerId("c1"), session_id=SessionId("s1"), turn_id=TurnId("t1"))
+SCOPE = EventScope(container_id=ContainerId("c1"), session_id=SessionId("s1"), turn_id=TurnId("t1"))
 
 
 @pytest.fixture

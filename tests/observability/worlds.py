@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from agentvm.drivers.health import ProviderHealth, State
+from agentvm.drivers.health import HealthState, ProviderHealth
 from agentvm.observability.gauges import Gauges
 
 
-def provider(name: str = "anthropic", state: State = "ok", role: Any = "default", **about: Any) -> ProviderHealth:
+def provider(name: str = "anthropic", state: HealthState = "ok", role: Any = "default", **about: Any) -> ProviderHealth:
     known: dict[str, Any] = {"calls": 3, "failures": 1, "consecutive_failures": 0, **about}
     return ProviderHealth(name=name, driver=name, default_model="m", role=role, state=state, **known)
 

@@ -1,6 +1,6 @@
 """One well-formed request per command, and texts no JSON library likes."""
 
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId
 
 HARD_TEXTS = (
@@ -72,8 +72,8 @@ REQUESTS: dict[str, dict[str, object]] = {
     "resource_resolve": {"uri": "resource://prompts/hello", "args": {"name": "Ada"}},
 }
 
-CONTEXT = Scope(container_id=ContainerId("c1"), image_id=ImageId("img_1"), session_id=SessionId("sess_1"))
+CONTEXT = EventScope(container_id=ContainerId("c1"), image_id=ImageId("img_1"), session_id=SessionId("sess_1"))
 
 
-def event(data: EventData, scope: Scope = CONTEXT, tenant_id: TenantId = DEFAULT_TENANT) -> Event:
+def event(data: EventData, scope: EventScope = CONTEXT, tenant_id: TenantId = DEFAULT_TENANT) -> Event:
     return Event(data=data, scope=scope, timestamp=7, tenant_id=tenant_id)

@@ -17,11 +17,11 @@ from agentvm.protocol.connection import (
     CommandReceived,
     CommandRefused,
     Connection,
+    ConnectionState,
     Dropped,
     NoiseReceived,
     Received,
     RpcReceived,
-    State,
     SubscribeReceived,
 )
 from agentvm.protocol.rpc import refuse_rpc
@@ -227,7 +227,7 @@ def test_only_the_ack_of_the_probe_changes_the_form(acks: list[str]) -> None:
     for ack in acks:
         before = connection.state
         assert connection.receive(json.dumps({"__ack": ack})) == Acked(ack)
-        assert connection.state is (State.RELIABLE if ack == "conn_1_1" else before)
+        assert connection.state is (ConnectionState.RELIABLE if ack == "conn_1_1" else before)
 
 
 @pytest.mark.parametrize("text", HARD_TEXTS)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.protocol.fixtures import HARD_TEXTS, event
 
 from agentvm.events import CATALOGUE, EventData
-from agentvm.events.base import Scope
-from agentvm.events.error import SystemError
+from agentvm.events.base import EventScope
+from agentvm.events.error import CommandError
 from agentvm.events.lifecycle import ContainerCreated
-from agentvm.events.message import AssistantMessage, MessagePersisted, SilentMessage
+from agentvm.events.message import AssistantMessageEvent, MessagePersisted, SilentMessageEvent
 from agentvm.events.state import ConversationResponding, ToolCompleted
 from agentvm.events.stream import MessageStop, TextDelta, ToolUseStop
 from agentvm.model import message as model
@@ -22,7 +22,7 @@ CONTEXT = {"containerId": "c1", "imageId": "img_1", "sessionId": "sess_1"}
 ANSWER = model.AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=(model.TextPart(text="Hello world"),))
 
 
-def sent(data: EventData, scope: Scope | None = None) -> Any:
+def sent(data: EventData, scope: EventScope | None = None) -> Any:
     frame = encode_event(event(data) if scope is None else event(data, scope))
     assert frame is not None
     return json.loads(frame.bare)
@@ -45,7 +45,7 @@ def sent(data: EventData, scope: Scope | None = None) -> Any:
             ("session", "persist", "result"),
         ),
         (
-            AssistantMessage(message=ANSWER),
+            AssistantMessageEvent(message=ANSWER),
             {
                 "id": "m",
                 "role": "assistant",
@@ -71,15 +71,15 @@ def test_an_event_has_the_envelope_of_1x(data: EventData, body: object, envelope
 
 
 def test_ids_that_are_not_in_scope_are_absent_not_null() -> None:
-    told = sent(ContainerCreated(container_id=ContainerId("c1"), created_at=7), Scope(container_id=ContainerId("c1")))
+    told = sent(ContainerCreated(container_id=ContainerId("c1"), created_at=7), EventScope(container_id=ContainerId("c1")))
     assert told["context"] == {"containerId": "c1"}
-    error = sent(SystemError(message="no", severity="error", code="refused"), Scope())
+    error = sent(CommandError(message="no", severity="error", code="refused"), EventScope())
     assert error["data"] == {"message": "no", "severity": "error", "code": "refused"}
     assert error["context"] == {}
 
 
 def test_what_is_only_stored_has_no_frame() -> None:
-    assert encode_event(event(SilentMessage(message=ANSWER))) is None
+    assert encode_event(event(SilentMessageEvent(message=ANSWER))) is None
     assert "silent_message" not in CATALOGUE
 
 

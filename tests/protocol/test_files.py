@@ -4,7 +4,7 @@ from tests.protocol.test_verbs import FakeLink
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
-from agentvm.protocol.files import AttachmentShelf
+from agentvm.protocol.files import AttachmentVerbs
 from agentvm.protocol.records import AttachmentRecord
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def test_files_are_listed_page_by_page_and_told_of() -> None:
         ask.AttachmentGetReply(record=RECORD),
         ask.AttachmentGetReply(),
     )  # fmt: skip
-    shelf = AttachmentShelf(link)
+    shelf = AttachmentVerbs(link)
     assert await shelf.list("c", limit=1) == ((RECORD,), "7")
     assert await shelf.list("c", cursor="7") == ((), None)
     assert await shelf.get("c", "attachment:sha256:0") == RECORD

@@ -11,7 +11,7 @@ from agentvm.model.account import Tenant
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId, ResourceType, Visibility
 from agentvm.resources.centre import ResourceCentre, make_centre
-from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.resources.resolver import Resolved
 from agentvm.storage.resources import Published, ResourceStore
 from agentvm.storage.sqlite import open_store
@@ -44,16 +44,16 @@ class World:
         visibility: Visibility | None = None,
         **more: Any,
     ) -> Published:
-        draft = Draft(type="prompts", name=name, content={"text": text}, version=version, visibility=visibility, **more)
+        draft = NewVersion(type="prompts", name=name, content={"text": text}, version=version, visibility=visibility, **more)
         return await self.centre.registry.register(by or self.acme, draft)
 
     async def add(
         self, kind: ResourceType, name: str, content: Mapping[str, object], *, by: Author | None = None, **more: Any
     ) -> Published:
-        return await self.centre.registry.register(by or self.acme, Draft(type=kind, name=name, content=content, **more))
+        return await self.centre.registry.register(by or self.acme, NewVersion(type=kind, name=name, content=content, **more))
 
     async def revise(self, resource_id: ResourceId, text: str, *, by: Author | None = None, **more: Any) -> Published:
-        return await self.centre.registry.revise(by or self.acme, resource_id, Revision(content={"text": text}, **more))
+        return await self.centre.registry.revise(by or self.acme, resource_id, VersionChange(content={"text": text}, **more))
 
     async def resolve(self, uri: str, *, by: Author | None = None, **more: Any) -> Resolved:
         return await self.centre.resolver.resolve((by or self.acme).tenant_id, uri, **more)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId, digest_of, parse_uri
-from agentvm.resources.kind import Scene, accept, detach, encode
+from agentvm.resources.kind import RenderContext, accept, detach, encode
 from agentvm.resources.kinds import KINDS
 from agentvm.storage.resources import Link, Node
 
@@ -52,11 +52,11 @@ class Shelf:
         self.nodes[version_id] = node
         return node
 
-    def scene(self, node: Node, args: Mapping[str, object] | None = None, fragment: str | None = None) -> Scene:
-        return Scene(viewer=ACME, node=node, nodes=self.nodes, kinds=KINDS, args=args or {}, fragment=fragment)
+    def context(self, node: Node, args: Mapping[str, object] | None = None, fragment: str | None = None) -> RenderContext:
+        return RenderContext(viewer=ACME, node=node, nodes=self.nodes, kinds=KINDS, args=args or {}, fragment=fragment)
 
     def render(self, node: Node, fragment: str | None = None, /, **args: object) -> object:
-        return self.scene(node, args, fragment).render()
+        return self.context(node, args, fragment).render()
 
     def _find(self, text: str) -> VersionId:
         uri = parse_uri(text)

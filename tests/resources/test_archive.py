@@ -213,7 +213,7 @@ def test_what_is_written_can_be_read_however_well_it_compresses() -> None:
     made = list(big())
     one = Bundle(
         str(made[0][0]["uri"]),
-        msgspec.convert([raw for raw, _ in made], type=tuple[archive.Entry, ...]),
+        msgspec.convert([raw for raw, _ in made], type=tuple[archive.BundleEntry, ...]),
         {digest_of(body): body for _, body in made},
     )
     assert read_archive(write_archive(one)).blobs == one.blobs

@@ -16,7 +16,7 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.resources import folder as folder_module
 from agentvm.resources.folder import FolderItem, find_folders, read_folder, set_version, write_folder
-from agentvm.resources.registry import Draft
+from agentvm.resources.registry import NewVersion
 
 
 def put(folder: Path, files: dict[str, str | bytes]) -> Path:
@@ -287,7 +287,7 @@ async def test_its_digest_is_what_a_server_says(tmp_path: Path) -> None:
             )
             write_folder(tmp_path / kind, item)
             item = read_folder(tmp_path / kind)
-            draft = Draft(
+            draft = NewVersion(
                 type=item.type, name=item.name, content=item.content, schema=item.schema, dependencies=item.dependencies
             )
             made = await world.centre.registry.register(world.acme, draft)

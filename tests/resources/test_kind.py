@@ -181,10 +181,10 @@ def test_what_was_never_locked_is_not_found() -> None:
     shelf = Shelf()
     node = shelf.put("prompts", "p", {"text": "x"})
     with pytest.raises(ResourceNotFound, match="resource://prompts/other"):
-        shelf.scene(node).follow("resource://prompts/other")
+        shelf.context(node).follow("resource://prompts/other")
 
 
 def test_ones_own_resources_are_named_without_the_owner() -> None:
     shelf = Shelf()
-    assert shelf.scene(shelf.put("prompts", "a", {"text": ""})).uri == "resource://prompts/a@1.0.0"
-    assert shelf.scene(shelf.put("prompts", "a", {"text": ""}, owner="zoo")).uri == "resource://prompts/zoo/a@1.0.0"
+    assert shelf.context(shelf.put("prompts", "a", {"text": ""})).uri == "resource://prompts/a@1.0.0"
+    assert shelf.context(shelf.put("prompts", "a", {"text": ""}, owner="zoo")).uri == "resource://prompts/zoo/a@1.0.0"

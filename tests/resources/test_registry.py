@@ -17,7 +17,7 @@ from agentvm.errors.resource import (
     ResourceVisibilityConflict,
 )
 from agentvm.model.resource import MAX_CONTENT, digest_of
-from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.storage.resources import Changes
 
 pytestmark = pytest.mark.anyio
@@ -48,24 +48,24 @@ async def test_a_name_is_registered_once() -> None:
 @pytest.mark.parametrize(
     "draft",
     [
-        Draft(type="prompts", name="Hello", content={"text": ""}),
-        Draft(type="prompts", name="a..b", content={"text": "x"}),
-        Draft(type="prompts", name="../evil", content={"text": "x"}),
-        Draft(type="prompts", name="hello", content={"text": "x"}, version="1"),
-        Draft(type="prompts", name="hello", content={"text": "x"}, version="v1.0.0"),
-        Draft(type="prompts", name="hello", content={"txt": "x"}),
-        Draft(type="prompts", name="hello", content={"text": "x"}, pointer="latest"),
-        Draft(type="prompts", name="hello", content={"text": "x"}, pointer="1.0.0"),
-        Draft(type="prompts", name="hello", content={"text": "x"}, tags=("",)),
-        Draft(type="prompts", name="hello", content={"text": "x"}, tags=("x",) * 33),
-        Draft(type="prompts", name="hello", content={"text": "x"}, description="x" * 2_001),
-        Draft(type="prompts", name="hello", content={"text": "x"}, schema={"type": "nonsense"}),
-        Draft(type="prompts", name="hello", content={"text": "x"}, dependencies={"": "resource://prompts/a"}),
-        Draft(type="prompts", name="hello", content={"text": "x"}, dependencies={"a": "prompts/a"}),
+        NewVersion(type="prompts", name="Hello", content={"text": ""}),
+        NewVersion(type="prompts", name="a..b", content={"text": "x"}),
+        NewVersion(type="prompts", name="../evil", content={"text": "x"}),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, version="1"),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, version="v1.0.0"),
+        NewVersion(type="prompts", name="hello", content={"txt": "x"}),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, pointer="latest"),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, pointer="1.0.0"),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, tags=("",)),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, tags=("x",) * 33),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, description="x" * 2_001),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, schema={"type": "nonsense"}),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, dependencies={"": "resource://prompts/a"}),
+        NewVersion(type="prompts", name="hello", content={"text": "x"}, dependencies={"a": "prompts/a"}),
     ],
     ids=str,
 )
-async def test_what_does_not_fit_is_refused_and_leaves_nothing(draft: Draft) -> None:
+async def test_what_does_not_fit_is_refused_and_leaves_nothing(draft: NewVersion) -> None:
     async with open_world() as world:
         with pytest.raises(InvalidInput):
             await world.centre.registry.register(world.acme, draft)
@@ -189,7 +189,7 @@ async def test_a_revision_takes_the_rest_from_the_latest() -> None:
             "hello", "Hello {{name}}", schema={"type": "object"}, dependencies={"tone": "resource://prompts/part"}
         )
         done = await world.centre.registry.revise(
-            world.acme, first.resource.resource_id, Revision(schema={"type": "object", "properties": {}}, bump="minor")
+            world.acme, first.resource.resource_id, VersionChange(schema={"type": "object", "properties": {}}, bump="minor")
         )
         assert done.version.version == "1.1.0"
         assert done.version.dependencies == {"tone": "resource://prompts/part"}

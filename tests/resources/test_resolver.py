@@ -16,7 +16,7 @@ from agentvm.errors.resource import (
 )
 from agentvm.model.resource import MAX_NODES
 from agentvm.resources import resolver
-from agentvm.resources.registry import Draft
+from agentvm.resources.registry import NewVersion
 from agentvm.resources.resolver import ARGS_MAX, LIGHT, REMEMBERED_MS, WARNED_ARGS_MAX, Pinned
 from agentvm.storage.resources import Changes
 
@@ -241,7 +241,9 @@ async def test_others_have_their_turn_while_a_large_content_is_published_and_res
 
         tasks.start_soon(take_turns)
         documents = [{"id": f"d{number}", "text": "x"} for number in range(5_000)]
-        await world.centre.registry.prepare(world.acme, Draft(type="knowledge", name="k", content={"documents": documents}))
+        await world.centre.registry.prepare(
+            world.acme, NewVersion(type="knowledge", name="k", content={"documents": documents})
+        )
         assert turns > 2
         await world.add("knowledge", "k", {"documents": documents})
         await world.resolve("resource://knowledge/k")
@@ -269,7 +271,7 @@ async def test_an_argument_that_is_probably_misspelt_is_a_warning() -> None:
     async with open_world() as world:
         declared = {"type": "object", "properties": {"targetLanguage": {"default": "English"}}}
         content = {"text": "Into {{targetLanguage}}, {{tone}}.", "variables": declared}
-        await world.centre.registry.register(world.acme, Draft(type="prompts", name="into", content=content))
+        await world.centre.registry.register(world.acme, NewVersion(type="prompts", name="into", content=content))
         found = await world.resolve("resource://prompts/into", args={"targetLanguge": "Latin", "tone": "kindly"})
         assert [(one.code, one.message) for one in found.warnings] == [
             ("argument", "There is no variable targetLanguge; did you mean targetLanguage?")
@@ -281,7 +283,7 @@ async def test_an_argument_that_is_probably_misspelt_is_a_warning() -> None:
 async def declare(world: World, *names: str) -> str:
     declared = {"type": "object", "properties": {name: {"default": "x"} for name in names}}
     content = {"text": " ".join(f"{{{{{name}}}}}" for name in names), "variables": declared}
-    await world.centre.registry.register(world.acme, Draft(type="prompts", name="declared", content=content))
+    await world.centre.registry.register(world.acme, NewVersion(type="prompts", name="declared", content=content))
     return "resource://prompts/declared"
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.resources.template import Include, Part, Variable, parse
+from agentvm.resources.template import Include, TemplatePart, Variable, parse
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from agentvm.resources.template import Include, Part, Variable, parse
         ("{ {a} }", ["{ {a} }"]),
     ],
 )
-def test_a_text_is_read_as_its_parts(text: str, parts: list[Part]) -> None:
+def test_a_text_is_read_as_its_parts(text: str, parts: list[TemplatePart]) -> None:
     assert parse(text) == parts
 
 

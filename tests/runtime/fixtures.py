@@ -17,15 +17,15 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     ToolSpec,
     UsageReported,
 )
@@ -59,14 +59,14 @@ reasons: st.SearchStrategy[StopReason] = st.sampled_from(["end_turn", "tool_use"
 
 
 def _cut(text: str, at: int) -> list[ModelOutput]:
-    return [ToolInputDelta(text[:at]), ToolInputDelta(text[at:])]
+    return [ToolInputChunk(text[:at]), ToolInputChunk(text[at:])]
 
 
 text_blocks: st.SearchStrategy[list[ModelOutput]] = st.lists(texts, max_size=4).map(
-    lambda deltas: [TextStarted(), *map(TextDelta, deltas), TextStopped()]
+    lambda deltas: [TextStarted(), *map(TextChunk, deltas), TextStopped()]
 )
 thinking_blocks: st.SearchStrategy[list[ModelOutput]] = st.builds(
-    lambda deltas, signature: [ThinkingStarted(), *map(ThinkingDelta, deltas), ThinkingStopped(signature)],
+    lambda deltas, signature: [ThinkingStarted(), *map(ThinkingChunk, deltas), ThinkingStopped(signature)],
     st.lists(texts, max_size=3),
     st.none() | texts,
 )
@@ -75,7 +75,7 @@ tool_blocks: st.SearchStrategy[list[ModelOutput]] = st.builds(
     st.sampled_from(["calculator", "nobody"]),
     st.builds(_cut, json_objects.map(lambda value: msgspec.json.encode(value).decode()), st.integers(0, 20))
     | st.just([])
-    | st.just([ToolInputDelta("not json")]),
+    | st.just([ToolInputChunk("not json")]),
 )
 
 

@@ -2,7 +2,7 @@ import anyio
 import pytest
 
 from agentvm.errors import InboxFull, ProviderBadRequest, ProviderOverloaded
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
 from agentvm.runtime import turn
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_turn_takes_as_long_as_the_loop_says_and_what_it_took_before() -> None:
-    scope = Scope(turn_id=TurnId("turn_1"))
+    scope = EventScope(turn_id=TurnId("turn_1"))
     state = turn.begin(TurnId("turn_1"), MessageId("m"), 1)
     accepted = Accepted(state, scope, Bill(Unmetered(), lambda: 1, DEFAULT_TENANT, None, scope))
     accepted.since = anyio.current_time() - 2.0

@@ -4,8 +4,8 @@ import anyio
 import pytest
 from tests.runtime.fixtures import open_world, tool, types
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, ToolsAnswered, UserSaid
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, last_user_text, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted, ToolResultsEntry, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, in_turn, last_user_text, reply, tool_calls
 from agentvm.errors import AgentBusy, AgentNotRunning, InboxFull
 from agentvm.model.limits import Limits
 from agentvm.model.message import AssistantMessage, UserMessage
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.anyio
 INTERRUPTED = ["message_stop", "conversation_end", "turn_response"]
 
 
-def held(gate: anyio.Event, *before: Step) -> ScriptedDriver:
+def held(gate: anyio.Event, *before: ScriptStep) -> ScriptedDriver:
     """Says what is given, then waits for the gate, then answers."""
     return ScriptedDriver(lambda prompt: [*before, Pause(gate), *reply(last_user_text(prompt))])
 
 
 def saying(gate: anyio.Event, text: str) -> ScriptedDriver:
-    return held(gate, MessageStarted("", "scripted"), TextStarted(), TextDelta(text))
+    return held(gate, MessageStarted("", "scripted"), TextStarted(), TextChunk(text))
 
 
 async def test_a_turn_is_accepted_answered_and_stored() -> None:
@@ -91,7 +91,7 @@ async def test_messages_during_a_turn_wait_and_run_in_order() -> None:
         heard = await world.hear("turn_response", times=3)
         ends = [event["context"]["turnId"] for event in heard if event["type"] == "turn_response"]
         assert ends == turns
-        asked = [[said.content for said in prompt.conversation if isinstance(said, UserSaid)] for prompt in driver.prompts]
+        asked = [[said.content for said in prompt.conversation if isinstance(said, UserEntry)] for prompt in driver.prompts]
         assert asked == [["one"], ["one", "two"], ["one", "two", "three"]]
         assert types(heard, turns[1])[-1] == "turn_response"
 
@@ -204,7 +204,7 @@ async def test_an_interrupt_while_a_tool_runs_cancels_the_tool() -> None:
         await world.say(agent, "and now?")
         await world.hear("turn_response", times=2)
         # The call that has no result is told to the model as lost.
-        assert any(isinstance(said, ToolsAnswered) for said in driver.prompts[-1].conversation)
+        assert any(isinstance(said, ToolResultsEntry) for said in driver.prompts[-1].conversation)
 
 
 async def test_an_interrupt_of_an_idle_agent_is_told_and_changes_nothing() -> None:

@@ -7,8 +7,8 @@ import anyio
 import pytest
 from tests.runtime.fixtures import World, open_world, tool, types
 
-from agentvm.drivers.base import MessageStarted, MessageStopped, ModelOutput, Prompt, TextDelta, TextStarted, ToolInputDelta
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, MessageStopped, ModelOutput, Prompt, TextChunk, TextStarted, ToolInputChunk
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, in_turn, reply, tool_calls
 from agentvm.errors import AgentVMError, ProviderAuthFailed, ProviderOverloaded, StoreFailed, ToolFailed
 from agentvm.model.limits import Limits
 from agentvm.model.message import AssistantMessage, ErrorMessage, ToolResultMessage
@@ -73,7 +73,7 @@ async def check_ended(world: World, *, code: str, outcome: str = "failed") -> No
 
 @pytest.mark.parametrize("position", range(7))
 async def test_a_provider_error_anywhere_in_the_answer_ends_the_turn(position: int) -> None:
-    broken: list[Step] = [*reply("some", " text")[:position], ProviderOverloaded("come back later")]
+    broken: list[ScriptStep] = [*reply("some", " text")[:position], ProviderOverloaded("come back later")]
     async with open_world(ScriptedDriver(in_turn(broken, reply("fine")))) as world:
         await world.say(world.start(), "hi")
         await check_ended(world, code="provider_overloaded")
@@ -127,7 +127,7 @@ async def test_a_turn_that_had_ended_before_its_driver_failed_is_not_logged_as_f
     ],
 )
 async def test_an_exception_of_any_kind_in_a_driver_ends_only_that_turn(error: Exception) -> None:
-    async with open_world(Misbehaving(error, MessageStarted("m", "x"), TextStarted(), TextDelta("par"))) as world:
+    async with open_world(Misbehaving(error, MessageStarted("m", "x"), TextStarted(), TextChunk("par"))) as world:
         await world.say(world.start(), "hi")
         await check_ended(world, code="internal_error")
         told = next(event["data"] for event in world.heard if event["type"] == "error_occurred")
@@ -156,7 +156,7 @@ async def test_half_of_a_surrogate_pair_in_an_error_is_told_and_stored() -> None
     [
         (),
         (MessageStarted("m", "x"),),
-        (MessageStarted("m", "x"), TextStarted(), TextDelta("par")),
+        (MessageStarted("m", "x"), TextStarted(), TextChunk("par")),
         tuple(
             step for step in tool_calls(("c1", "ok", {}), text="let me see")[:-1] if not isinstance(step, Pause | AgentVMError)
         ),
@@ -170,7 +170,7 @@ async def test_an_answer_that_ends_without_saying_why_is_the_providers_fault(out
 
 
 async def test_what_a_driver_says_after_the_end_is_not_told() -> None:
-    late = (TextDelta("late"), MessageStarted("m2", "x"), MessageStopped("end_turn"))
+    late = (TextChunk("late"), MessageStarted("m2", "x"), MessageStopped("end_turn"))
     driver = Misbehaving(None, MessageStarted("m", "x"), MessageStopped("end_turn"), *late)
     async with open_world(driver) as world:
         agent = world.start()
@@ -207,7 +207,7 @@ async def test_whatever_a_tool_does_the_model_gets_a_result_and_goes_on(name: st
 
 
 async def test_input_that_is_no_json_is_told_to_the_model_and_the_tool_is_not_run() -> None:
-    broken = [ToolInputDelta("{oops") if isinstance(step, ToolInputDelta) else step for step in tool_calls(("c1", "crash", {}))]
+    broken = [ToolInputChunk("{oops") if isinstance(step, ToolInputChunk) else step for step in tool_calls(("c1", "crash", {}))]
     driver = ScriptedDriver(in_turn(broken, reply("done")))
     async with open_world(driver, tools=[tool("crash", crash)]) as world:
         await world.say(world.start(), "hi")

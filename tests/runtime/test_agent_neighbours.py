@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.fixtures import left, open_world
 
 from agentvm.blueprint.image import new_session
-from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextDelta, TextStarted, UsageReported
+from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextChunk, TextStarted, UsageReported
 from agentvm.drivers.scripted import Pause, ScriptedDriver, last_user_text, reply
 from agentvm.errors import WritesRefused
 from agentvm.model.ids import DEFAULT_TENANT, SessionId
@@ -19,7 +19,7 @@ from agentvm.runtime.recovery import Done
 
 pytestmark = pytest.mark.anyio
 
-HEAD = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 
 class Cancelling(ScriptedDriver):

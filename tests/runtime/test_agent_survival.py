@@ -9,7 +9,7 @@ import pytest
 from tests.runtime.fixtures import World, left, open_world, types
 
 from agentvm.blueprint.image import new_session
-from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, ModelOutput, Prompt, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TurnId
@@ -19,7 +19,7 @@ from agentvm.runtime.recovery import Done
 pytestmark = pytest.mark.anyio
 
 TURN = TurnId("turn_before")
-HEAD = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 
 def held() -> ScriptedDriver:

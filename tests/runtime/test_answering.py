@@ -3,7 +3,7 @@
 import pytest
 from tests.runtime.fixtures import left, open_world, tool, types
 
-from agentvm.drivers.base import ToolsAnswered
+from agentvm.drivers.base import ToolResultsEntry
 from agentvm.drivers.scripted import ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.errors import SessionQuarantined
 from agentvm.model.definition import Definition
@@ -36,7 +36,7 @@ async def test_results_of_tools_are_in_the_next_prompt() -> None:
         await world.say(world.start(), "go")
         await world.hear("turn_response")
         answered = driver.prompts[1].conversation[-1]
-        assert isinstance(answered, ToolsAnswered)
+        assert isinstance(answered, ToolResultsEntry)
         assert [(one.output.type, one.output.value) for one in answered.results] == [("text", "fine")] * 2
 
 

@@ -8,9 +8,9 @@ import pytest
 from tests.runtime.fixtures import World, left, open_world, tool, types
 from tests.runtime.test_billing import Till, entries
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, UsageReported
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted, UsageReported
 from agentvm.drivers.models import Models
-from agentvm.drivers.scripted import Pause, Script, ScriptedDriver, Step, echo, in_turn, reply, tool_calls
+from agentvm.drivers.scripted import Pause, Script, ScriptedDriver, ScriptStep, echo, in_turn, reply, tool_calls
 from agentvm.errors import (
     ModelUnpriced,
     ProviderAuthFailed,
@@ -94,7 +94,7 @@ async def test_a_refused_request_fails_the_turn_as_it_is() -> None:
 
 
 async def test_once_something_was_said_the_failure_is_the_turns() -> None:
-    spoken: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("so "), ProviderOverloaded("busy")]
+    spoken: list[ScriptStep] = [MessageStarted("", "m"), TextStarted(), TextChunk("so "), ProviderOverloaded("busy")]
     a, b, till = Named("a", in_turn(spoken)), Named("b"), Till()
     async with open_world(a, models=pair(a, b), meter=till) as world:
         await world.say(world.start(), "hello")
@@ -212,11 +212,11 @@ async def test_a_silent_provider_is_given_up_while_there_is_time_for_another() -
 
 async def crashed_on(path: Path, till: Till) -> tuple[Named, Named]:
     """A process that died while who stands in was answering, as far as the disk knows."""
-    spoken: list[Step] = [
+    spoken: list[ScriptStep] = [
         MessageStarted("", "m"),
         UsageReported(Usage(input_tokens=20, output_tokens=1)),
         TextStarted(),
-        TextDelta("some words"),
+        TextChunk("some words"),
         Pause(anyio.Event()),
     ]
     a, b = Named("a", down(ProviderOverloaded("busy"))), Named("b", in_turn(spoken))

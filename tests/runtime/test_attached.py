@@ -9,8 +9,8 @@ import anyio
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
-from agentvm.drivers.base import AssistantSaid, Prompt, UserSaid
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, echo
+from agentvm.drivers.base import AssistantEntry, Prompt, UserEntry
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, echo
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentInUse, AttachmentNotFound
 from agentvm.model.attachment import reference_to
@@ -33,7 +33,7 @@ def picture(body: bytes = BODY, name: str = "a.png") -> dict[str, str]:
 
 
 def files(desk: Desk, container: str = "c1") -> AttachmentStore:
-    return desk.vm.office.store.tenant(desk.peer.tenant_id).container(ContainerId(container)).attachments
+    return desk.vm.tenancy.store.tenant(desk.peer.tenant_id).container(ContainerId(container)).attachments
 
 
 async def upload(store: AttachmentStore, body: bytes = BODY, now: int = 1) -> None:
@@ -41,7 +41,7 @@ async def upload(store: AttachmentStore, body: bytes = BODY, now: int = 1) -> No
 
 
 def shown(driver: ScriptedDriver, number: int = -1) -> list[UserContent]:
-    return [said.content for said in driver.prompts[number].conversation if isinstance(said, UserSaid)]
+    return [said.content for said in driver.prompts[number].conversation if isinstance(said, UserEntry)]
 
 
 async def say(desk: Desk, image_id: str, *parts: Any, **about: Any) -> Any:
@@ -110,7 +110,7 @@ async def test_what_is_gone_is_told_to_the_model_in_its_place() -> None:
     driver = ScriptedDriver()
     async with open_desk(driver) as desk:
         made = await desk.create_image()
-        home = desk.vm.office.store.tenant(desk.peer.tenant_id).container(ContainerId("c1"))
+        home = desk.vm.tenancy.store.tenant(desk.peer.tenant_id).container(ContainerId("c1"))
         await home.log(made["sessionId"]).record(messages=[referring("m0", b"never there")], now=1)
         await desk.ask("message_send", imageId=made["imageId"], content="well?")
         heard = await desk.hear("turn_response")
@@ -132,14 +132,14 @@ async def test_only_what_is_kept_is_read_the_newest_first_and_each_once(monkeypa
         for body in (b"12345678", b"1234", b"12"):
             await upload(home.attachments, body)
         old, middle, new = (
-            UserSaid(content=(FilePart(data=reference_to(digest_of(body)), media_type="a/b", filename="f"),))
+            UserEntry(content=(FilePart(data=reference_to(digest_of(body)), media_type="a/b", filename="f"),))
             for body in (b"12345678", b"1234", b"12")
         )
-        said = AssistantSaid(text="ok")
+        said = AssistantEntry(text="ok")
         prompt = Prompt(model="m", conversation=(old, said, middle, new, new), max_tokens=1)
         sizes = {digest_of(body): len(body) for body in (b"12345678", b"1234", b"12")}
         filled = await attached.fill(Counting(), prompt, sizes)  # type: ignore[arg-type]
-        contents = [one.content[0] for one in filled.conversation if isinstance(one, UserSaid)]
+        contents = [one.content[0] for one in filled.conversation if isinstance(one, UserEntry)]
         assert isinstance(contents[0], TextPart)
         assert contents[0].text.startswith("[f: left out")
         assert [part.data for part in contents[1:] if isinstance(part, FilePart)] == ["MTIzNA==", "MTI=", "MTI="]
@@ -208,7 +208,7 @@ async def test_files_are_free_again_when_the_provider_has_begun_to_answer(monkey
     monkeypatch.setattr(attached, "MOST_AT_ONCE", 2 * len(BODY))
     go = anyio.Event()
 
-    def answer(prompt: Prompt) -> Sequence[Step]:
+    def answer(prompt: Prompt) -> Sequence[ScriptStep]:
         first, *rest = echo(prompt)
         return [first, Pause(go), *rest]
 
@@ -226,7 +226,7 @@ async def test_files_are_free_again_when_the_provider_has_begun_to_answer(monkey
 async def test_a_prompt_without_references_is_left_alone() -> None:
     async with open_store(None) as store:
         files = (await settle(store)).attachments
-        prompt = Prompt(model="m", conversation=(UserSaid(content="x"), AssistantSaid(text="y")), max_tokens=1)
+        prompt = Prompt(model="m", conversation=(UserEntry(content="x"), AssistantEntry(text="y")), max_tokens=1)
         assert await attached.fill(files, prompt, {}) is prompt
         assert await attached.weigh(files, [referring("m", b"absent")]) == {}
 

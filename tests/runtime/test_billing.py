@@ -5,10 +5,10 @@ import anyio.lowlevel
 import pytest
 from tests.runtime.fixtures import World, left, open_world, tool
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted, UsageReported
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, in_turn, reply, tool_calls
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted, UsageReported
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, in_turn, reply, tool_calls
 from agentvm.errors import ProviderOverloaded, QuotaExceeded
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
@@ -19,7 +19,7 @@ from agentvm.runtime.recovery import Cut, Done
 
 pytestmark = pytest.mark.anyio
 
-SCOPE = Scope(container_id=ContainerId("c"), image_id=ImageId("i"), session_id=SessionId("s"), turn_id=TurnId("turn_1"))
+SCOPE = EventScope(container_id=ContainerId("c"), image_id=ImageId("i"), session_id=SessionId("s"), turn_id=TurnId("turn_1"))
 
 
 @dataclass
@@ -115,13 +115,13 @@ async def test_a_turns_price_is_that_of_its_calls_and_the_ledger_has_each() -> N
 @pytest.mark.parametrize("how", ["interrupted", "failed"])
 async def test_a_call_that_was_cut_off_is_billed_for_what_it_used(how: str) -> None:
     gate = anyio.Event()
-    head: list[Step] = [
+    head: list[ScriptStep] = [
         MessageStarted("", "m"),
         UsageReported(Usage(input_tokens=20, output_tokens=1)),
         TextStarted(),
-        TextDelta("some words"),
+        TextChunk("some words"),
     ]
-    last: Step = Pause(gate) if how == "interrupted" else ProviderOverloaded("busy")
+    last: ScriptStep = Pause(gate) if how == "interrupted" else ProviderOverloaded("busy")
     till = Till()
     async with open_world(ScriptedDriver(lambda prompt: [*head, last]), meter=till) as world:
         agent = world.start()

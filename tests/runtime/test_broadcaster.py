@@ -1,6 +1,6 @@
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import ContainerCreated
-from agentvm.events.message import SilentMessage
+from agentvm.events.message import SilentMessageEvent
 from agentvm.events.stream import TextDelta
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import AssistantMessage
@@ -20,13 +20,13 @@ def attach(broadcaster: Broadcaster, tenant: TenantId = A) -> Channel:
 
 
 def in_session(session_id: SessionId = S1, tenant: TenantId = A, data: EventData | None = None, seq: int = 0) -> Event:
-    scope = Scope(container_id=C1, session_id=session_id)
+    scope = EventScope(container_id=C1, session_id=session_id)
     return Event(data=data or TextDelta(text="x"), scope=scope, timestamp=1, tenant_id=tenant, seq=seq)
 
 
 def in_container(container_id: ContainerId, tenant: TenantId = A) -> Event:
     data = ContainerCreated(container_id=container_id, created_at=1)
-    return Event(data=data, scope=Scope(container_id=container_id), timestamp=1, tenant_id=tenant)
+    return Event(data=data, scope=EventScope(container_id=container_id), timestamp=1, tenant_id=tenant)
 
 
 def heard(channel: Channel) -> int:
@@ -76,7 +76,7 @@ def test_an_event_of_nobody_goes_to_nobody() -> None:
     broadcaster = Broadcaster()
     channel = attach(broadcaster)
     broadcaster.join(channel, C1)
-    broadcaster.react(Event(data=TextDelta(text="x"), scope=Scope(), timestamp=1, tenant_id=A))
+    broadcaster.react(Event(data=TextDelta(text="x"), scope=EventScope(), timestamp=1, tenant_id=A))
     assert heard(channel) == 0
 
 
@@ -95,7 +95,7 @@ def test_what_is_only_stored_is_not_told() -> None:
     channel = attach(broadcaster)
     broadcaster.subscribe(channel, C1, S1)
     record = AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
-    broadcaster.react(in_session(data=SilentMessage(message=record)))
+    broadcaster.react(in_session(data=SilentMessageEvent(message=record)))
     assert heard(channel) == 0
 
 

@@ -2,7 +2,7 @@ import pytest
 from tests.runtime.fixtures import open_world, tool
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import ScriptedDriver, Step, reply, tool_calls
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.errors.bounds import TurnLimitReached
 from agentvm.model.limits import Limits
 from agentvm.model.money import NANO
@@ -45,7 +45,7 @@ def test_what_is_used_up_is_named(done: Done, cost: int, reason: str) -> None:
         budget.check(LIMITS, done, cost)
 
 
-def looping(prompt: Prompt) -> list[Step]:
+def looping(prompt: Prompt) -> list[ScriptStep]:
     """A model that never stops asking the same."""
     number = len(prompt.conversation)
     return list(tool_calls((f"c{number}", "look", {"at": "it", "how": [1, 2]}), text="Let me look."))
@@ -80,7 +80,7 @@ async def test_a_turn_that_has_used_its_tokens_makes_no_further_call() -> None:
 
     calls: list[int] = []
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         calls.append(1)
         return list(tool_calls((f"c{len(calls)}", "look", {"n": len(calls)}))) if len(calls) < 9 else reply("done")
 

@@ -8,7 +8,7 @@ from tests.runtime.fixtures import Ticking, json_objects, model_calls, texts
 
 from agentvm.drivers.base import ModelOutput
 from agentvm.drivers.scripted import reply
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.events.state import ToolCompleted
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta
@@ -32,7 +32,7 @@ TURN = TurnId("turn_1")
 
 
 def numbered(told: list[EventData], first: int = 1, clock: Ticking | None = None, step: int = 1) -> list[Event]:
-    scope = Scope(session_id=SessionId("s"), turn_id=TURN)
+    scope = EventScope(session_id=SessionId("s"), turn_id=TURN)
     return [
         Event(data=data, scope=scope, timestamp=1_000 + at * step, tenant_id=DEFAULT_TENANT, seq=first + at)
         for at, data in enumerate(told)

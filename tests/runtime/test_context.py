@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.drivers.fixtures import FAILURES
 
 from agentvm.drivers.anthropic_body import messages_body
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.chat_body import chat_body
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import (
@@ -73,17 +73,19 @@ def error(turn: int) -> ErrorMessage:
     )
 
 
-def conversation(history: list[Message], current: int, budget: int = PLENTY, system: str | None = None) -> tuple[Said, ...]:
+def conversation(
+    history: list[Message], current: int, budget: int = PLENTY, system: str | None = None
+) -> tuple[ConversationEntry, ...]:
     return build(history, TurnId(f"turn_{current}"), system=system, tools=(), budget=budget)
 
 
-def asked(said: tuple[Said, ...]) -> list[UserContent]:
-    return [one.content for one in said if isinstance(one, UserSaid)]
+def asked(said: tuple[ConversationEntry, ...]) -> list[UserContent]:
+    return [one.content for one in said if isinstance(one, UserEntry)]
 
 
 def test_a_conversation_is_what_was_said_in_order() -> None:
     history: list[Message] = [user(1, "hi"), assistant(1, "hello"), user(2, "bye")]
-    assert conversation(history, 2) == (UserSaid(content="hi"), AssistantSaid(text="hello"), UserSaid(content="bye"))
+    assert conversation(history, 2) == (UserEntry(content="hi"), AssistantEntry(text="hello"), UserEntry(content="bye"))
 
 
 def test_calls_stand_with_their_message_and_all_results_follow_it() -> None:
@@ -92,33 +94,33 @@ def test_calls_stand_with_their_message_and_all_results_follow_it() -> None:
         result(1, "c2"), result(1, "c1"), assistant(1, "done", "b"),
     ]  # fmt: skip
     _, said, answered, done = conversation(history, 1)
-    assert isinstance(said, AssistantSaid)
+    assert isinstance(said, AssistantEntry)
     assert [one.id for one in said.tool_calls] == ["c1", "c2"]
     assert said.thinking == (ThinkingPart(reasoning="hm"),)
-    assert isinstance(answered, ToolsAnswered)
+    assert isinstance(answered, ToolResultsEntry)
     assert [(one.id, one.output.value) for one in answered.results] == [("c1", "of c1"), ("c2", "of c2")]
-    assert done == AssistantSaid(text="done")
+    assert done == AssistantEntry(text="done")
 
 
 def test_a_call_without_a_result_is_told_to_be_lost() -> None:
     answered = conversation([user(1, "go"), call(1, "c1"), assistant(1, "")], 1)[-1]
-    assert isinstance(answered, ToolsAnswered)
+    assert isinstance(answered, ToolResultsEntry)
     assert answered.results[0].output.type == "error-text"
 
 
 def test_calls_of_a_step_that_was_never_finished_did_not_happen() -> None:
-    assert conversation([user(1, "go"), call(1, "c1")], 1) == (UserSaid(content="go"),)
+    assert conversation([user(1, "go"), call(1, "c1")], 1) == (UserEntry(content="go"),)
 
 
 def test_errors_and_empty_answers_are_not_said() -> None:
     history: list[Message] = [user(1, "hi"), assistant(1, "", "a", ThinkingPart(reasoning="hm")), error(1), user(2, "again")]
-    assert conversation(history, 2) == (UserSaid(content="hi"), UserSaid(content="again"))
+    assert conversation(history, 2) == (UserEntry(content="hi"), UserEntry(content="again"))
 
 
 def test_a_message_that_waits_behind_this_turn_is_left_out() -> None:
     history: list[Message] = [user(1, "first"), user(2, "second"), user(3, "third"), assistant(1, "one")]
     assert asked(conversation(history, 1)) == ["first"]
-    assert conversation(history, 2) == (UserSaid(content="first"), AssistantSaid(text="one"), UserSaid(content="second"))
+    assert conversation(history, 2) == (UserEntry(content="first"), AssistantEntry(text="one"), UserEntry(content="second"))
 
 
 def test_messages_from_before_there_were_turns_come_first() -> None:
@@ -173,19 +175,19 @@ def test_the_window_policy_holds_for_every_history(given: tuple[list[Message], i
     whole, kept = conversation(history, current), conversation(history, current, budget)
     # Whole exchanges are dropped, oldest first: what is kept is the end of the whole, and begins with a user's message.
     assert whole[len(whole) - len(kept) :] == kept
-    assert isinstance(kept[0], UserSaid)
+    assert isinstance(kept[0], UserEntry)
     assert [str(content)[:2] for content in asked(whole)] == [f"u{turn}" for turn in range(1, current + 1)]
     assert str(asked(kept)[-1]).startswith(f"u{current}")
     for before, said in zip((None, *kept), kept, strict=False):
-        if isinstance(said, ToolsAnswered):
-            assert isinstance(before, AssistantSaid)
+        if isinstance(said, ToolResultsEntry):
+            assert isinstance(before, AssistantEntry)
             assert [one.id for one in before.tool_calls] == [one.id for one in said.results]
     followed = [
         after
         for said, after in zip(kept, (*kept[1:], None), strict=True)
-        if isinstance(said, AssistantSaid) and said.tool_calls
+        if isinstance(said, AssistantEntry) and said.tool_calls
     ]
-    assert all(isinstance(after, ToolsAnswered) for after in followed)
+    assert all(isinstance(after, ToolResultsEntry) for after in followed)
 
 
 @given(histories(), st.integers(0, 400), st.integers(0, 400))

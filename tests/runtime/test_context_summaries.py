@@ -6,7 +6,7 @@ import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolResultsEntry, UserEntry
 from agentvm.drivers.conversation import tell, weigh
 from agentvm.model.exchange import by_turn, ended, extent, size_of
 from agentvm.model.ids import MessageId, RewindId, SummaryId, TurnId
@@ -135,7 +135,7 @@ class Conversation:
         said = build(recalled.messages, current, system=None, tools=(), budget=PLENTY, summary=text)
         self.check_prompt(said, rest, current, text)
 
-    def check_prompt(self, said: tuple[Said, ...], rest: list[Message], current: TurnId, text: str | None) -> None:
+    def check_prompt(self, said: tuple[ConversationEntry, ...], rest: list[Message], current: TurnId, text: str | None) -> None:
         whole = build(self.stands, current, system=None, tools=(), budget=PLENTY)
         begins = 0 if text is None else 2
         if text is not None:
@@ -145,11 +145,11 @@ class Conversation:
         shown = by_turn(rest)
         until = next((place + 1 for place, one in enumerate(shown) if one[0].turn_id == current), len(shown))
         assert said[begins:] == tuple(one for exchange in shown[:until] for one in tell(exchange))
-        asked = [one.content for one in said if isinstance(one, UserSaid)]
+        asked = [one.content for one in said if isinstance(one, UserEntry)]
         assert len(asked) == len(set(map(str, asked)))
         for one, following in zip(said, (*said[1:], None), strict=False):
-            if isinstance(one, AssistantSaid) and one.tool_calls:
-                assert isinstance(following, ToolsAnswered)
+            if isinstance(one, AssistantEntry) and one.tool_calls:
+                assert isinstance(following, ToolResultsEntry)
                 assert [call.id for call in one.tool_calls] == [result.id for result in following.results]
         for budget in (0, weigh(said) // 2):
             short = build(rest, current, system=None, tools=(), budget=budget, summary=text)

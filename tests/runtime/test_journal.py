@@ -11,8 +11,8 @@ from tests.runtime.fixtures import FlakyStore, Ticking
 
 from agentvm.blueprint.image import build, new_session
 from agentvm.errors import SessionNotFound, ShuttingDown, StoreFailed
-from agentvm.events.base import Event, EventData, Scope
-from agentvm.events.message import SilentMessage, UserMessage
+from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.message import SilentMessageEvent, UserMessageEvent
 from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
@@ -67,9 +67,9 @@ class Desk:
     async def open(self, session_id: SessionId | None = None) -> SessionLog:
         return await self.journal.open(DEFAULT_TENANT, C1, session_id or self.image.session_id)
 
-    def scope(self, turn_id: TurnId | None = ONE, session_id: SessionId | None = None) -> Scope:
+    def scope(self, turn_id: TurnId | None = ONE, session_id: SessionId | None = None) -> EventScope:
         session_id = session_id or self.image.session_id
-        return Scope(container_id=C1, image_id=self.image.image_id, session_id=session_id, turn_id=turn_id)
+        return EventScope(container_id=C1, image_id=self.image.image_id, session_id=session_id, turn_id=turn_id)
 
     async def emit(self, log: SessionLog, *told: EventData, turn_id: TurnId | None = ONE) -> None:
         await self.journal.emit(log, told, self.scope(turn_id, log.session_id))
@@ -118,11 +118,11 @@ async def test_messages_and_turns_are_rows_when_their_events_are_told() -> None:
     async with open_desk() as desk:
         container = desk.store.tenant(DEFAULT_TENANT).container(C1)
         log = await desk.open()
-        await desk.emit(log, UserMessage(message=HELLO), begin())
+        await desk.emit(log, UserMessageEvent(message=HELLO), begin())
         (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.turn_id, turn.outcome, turn.attempts, turn.accepted_at) == (ONE, None, 0, 10)
         again = TurnResumed(turn_id=ONE, message_id=MessageId("m1"), attempt=2, timestamp=20)
-        await desk.emit(log, again, TextDelta(text="x"), SilentMessage(message=EMPTY), end())
+        await desk.emit(log, again, TextDelta(text="x"), SilentMessageEvent(message=EMPTY), end())
         (turn,) = await container.log(log.session_id).list_turns()
         assert (turn.outcome, turn.attempts, turn.usage, turn.ended_at) == ("completed", 2, USAGE, 25)
         assert await container.list_messages(log.session_id) == (HELLO, EMPTY)
@@ -132,7 +132,7 @@ async def test_messages_and_turns_are_rows_when_their_events_are_told() -> None:
 async def test_a_turn_is_in_the_journal_while_it_runs_and_in_the_log_when_it_has_ended() -> None:
     async with open_desk() as desk:
         log = await desk.open()
-        await desk.emit(log, UserMessage(message=HELLO), begin())
+        await desk.emit(log, UserMessageEvent(message=HELLO), begin())
         await desk.emit(log, TextDelta(text="a"))
         assert (await desk.logged(), len(await desk.store.read_journal())) == ([], 2)
         (left,) = await read_tails(desk.store)
@@ -385,6 +385,6 @@ async def test_a_turn_without_a_session_is_a_bug_of_its_poster_only() -> None:
     async with open_desk() as desk:
         log = await desk.open()
         with pytest.raises(StoreFailed):
-            await desk.journal.emit(log, [begin()], Scope())
+            await desk.journal.emit(log, [begin()], EventScope())
         await desk.emit(log, begin())
         assert desk.cursors() == [1]

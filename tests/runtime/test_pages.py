@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.runtime import pages
@@ -11,7 +11,9 @@ S1, S2, S3, S4 = (SessionId(f"s{n}") for n in range(1, 5))
 
 
 def page(first: int, last: int, content: int = 0) -> Page:
-    events = [Event(data=TextDelta(text="x"), scope=Scope(), timestamp=1, tenant_id=A, seq=n) for n in range(first, last + 1)]
+    events = [
+        Event(data=TextDelta(text="x"), scope=EventScope(), timestamp=1, tenant_id=A, seq=n) for n in range(first, last + 1)
+    ]
     return Page(events, content)
 
 

@@ -3,7 +3,7 @@ import pytest
 from tests.commands.fixtures import open_desk
 from tests.runtime.fixtures import open_world, tool
 
-from agentvm.drivers.base import UserSaid
+from agentvm.drivers.base import UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.limits import Compaction, Limits
@@ -19,7 +19,7 @@ async def test_a_summary_is_recalled_where_the_tenant_wants_one(by: str) -> None
     async with open_desk(limits=Limits(compaction=Compaction(by=by))) as desk:  # type: ignore[arg-type]
         image = await desk.create_image()
         tenant, home, session_id = desk.peer.tenant_id, ContainerId("c1"), SessionId(image["sessionId"])
-        log = desk.vm.office.store.tenant(tenant).container(home).log(session_id)
+        log = desk.vm.tenancy.store.tenant(tenant).container(home).log(session_id)
         await log.record(messages=exchanges(1, 2), now=1)
         assert await sum_up(log, "s1", 1)
         recalled = await desk.vm.runtime._ports.recall(tenant, home, session_id)
@@ -68,7 +68,7 @@ async def test_a_message_that_is_more_than_a_model_can_be_told_fails_its_own_tur
         turn_id = await world.say(agent, "small")
         heard = await world.hear("turn_response", turn_id=turn_id)
         assert heard[-1]["data"]["outcome"] == "completed"
-        assert driver.prompts[-1].conversation == (UserSaid(content="small"),)
+        assert driver.prompts[-1].conversation == (UserEntry(content="small"),)
 
 
 async def test_messages_that_wait_behind_a_turn_are_no_burden_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

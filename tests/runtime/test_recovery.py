@@ -1,4 +1,4 @@
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.stream import MessageStart, MessageStop, TextDelta, ToolUseStop
 from agentvm.events.turn import TurnResumed
 from agentvm.model.ids import DEFAULT_TENANT, MessageId, TurnId
@@ -76,7 +76,7 @@ def test_every_finished_step_was_paid_for() -> None:
 
 
 def told(*said: EventData, turn_id: TurnId = ONE) -> list[Event]:
-    return [Event(data=data, scope=Scope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT) for data in said]
+    return [Event(data=data, scope=EventScope(turn_id=turn_id), timestamp=1, tenant_id=DEFAULT_TENANT) for data in said]
 
 
 def start(message_id: str, text: str | None = None) -> EventData:

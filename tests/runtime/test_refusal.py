@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentvm.drivers.base import UserSaid
+from agentvm.drivers.base import UserEntry
 from agentvm.drivers.conversation import tell
 from agentvm.drivers.refusal import explain
 from agentvm.errors import ProviderBadRequest
@@ -165,7 +165,7 @@ def test_what_was_refused_before_or_is_in_no_message_changes_nothing() -> None:
     assert decide(refused("no", (0, 1)), told, U4, (part("u1", 1),), 0) is None
     summed = compose(HISTORY[-1:], TurnId("t4"), system=None, tools=(), budget=ALL, summary="before")
     assert decide(refused("no", (0, None)), summed, U4, (), 0) is None
-    assert decide(refused("no", (99, None)), [(UserSaid(content="x"), U4)], U4, (), 0) is None
+    assert decide(refused("no", (99, None)), [(UserEntry(content="x"), U4)], U4, (), 0) is None
 
 
 def test_a_note_stands_for_what_was_refused() -> None:

@@ -2,7 +2,7 @@ import anyio
 import pytest
 from tests.runtime.fixtures import World, open_world
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import SessionNotFound
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
@@ -40,7 +40,7 @@ async def test_ended_turns_are_read_from_the_log_and_the_running_one_from_memory
 ) -> None:
     monkeypatch.setattr(replay, "PAGE", page)
     gate = anyio.Event()
-    script = [MessageStarted("", "x"), TextStarted(), TextDelta("partial"), Pause(gate), *reply("whole")[2:]]
+    script = [MessageStarted("", "x"), TextStarted(), TextChunk("partial"), Pause(gate), *reply("whole")[2:]]
     async with open_world(ScriptedDriver(lambda prompt: script)) as world:
         agent = world.start()
         gate.set()

@@ -13,7 +13,7 @@ from tests.runtime.fixtures import World, left, open_world, types
 
 from agentvm.blueprint.image import new_session
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, last_user_text, reply
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, last_user_text, reply
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TurnId
 from agentvm.model.limits import Limits
@@ -140,7 +140,7 @@ async def test_one_that_is_to_blame_is_set_aside_before_it_is_looked_at(prepared
 
 
 def gated(gates: dict[str, anyio.Event], *, begun: list[str]) -> ScriptedDriver:
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         name = last_user_text(prompt)
         begun.append(name)
         return [*reply("x")[:3], Pause(gates[name]), *reply("x")[3:]]

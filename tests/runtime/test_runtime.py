@@ -3,7 +3,7 @@ import pytest
 from msgspec.structs import replace
 from tests.runtime.fixtures import World, open_world, tool, types
 
-from agentvm.drivers.base import MessageStarted, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import AgentNotRunning, DriverNotFound, ShuttingDown, ToolNotFound
 from agentvm.model.definition import Definition
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 def held(gate: anyio.Event) -> ScriptedDriver:
-    head = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+    head = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
     return ScriptedDriver(lambda prompt: [*head, Pause(gate), *reply("whole")[2:]])
 
 

@@ -10,9 +10,9 @@ import pytest
 from tests.runtime.fixtures import World, open_world, tool, types
 
 from agentvm.blueprint.image import new_session
-from agentvm.drivers.base import MessageStarted, Prompt, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted
 from agentvm.drivers.models import Models
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply, tool_calls
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply, tool_calls
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, id_factory
 from agentvm.model.limits import Limits
@@ -25,7 +25,7 @@ from agentvm.storage.sqlite import open_store
 
 pytestmark = pytest.mark.anyio
 
-HEAD = (MessageStarted("", "scripted"), TextStarted(), TextDelta("partial"))
+HEAD = (MessageStarted("", "scripted"), TextStarted(), TextChunk("partial"))
 
 
 def held() -> ScriptedDriver:
@@ -219,7 +219,7 @@ async def test_after_a_lost_journal_an_answer_gets_an_id_of_its_own_and_is_bille
     async def look(arguments: dict[str, object]) -> object:
         return "seen"
 
-    def script(prompt: Prompt) -> list[Step]:
+    def script(prompt: Prompt) -> list[ScriptStep]:
         return [Pause(anyio.Event())] if len(prompt.conversation) > 1 else list(tool_calls(("c1", "look", {})))
 
     driver = ScriptedDriver(script)

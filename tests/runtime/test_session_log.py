@@ -2,9 +2,9 @@ import pytest
 from tests.runtime.fixtures import open_world
 
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import Interrupted
-from agentvm.events.message import SilentMessage, UserMessage
+from agentvm.events.message import SilentMessageEvent, UserMessageEvent
 from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed
 from agentvm.model import message as model
@@ -43,7 +43,7 @@ def fresh(head: int = 0) -> SessionLog:
 def test_events_are_numbered_without_a_gap_and_what_is_only_stored_is_not() -> None:
     log = fresh(41)
     record = model.AssistantMessage(id=MessageId("m"), timestamp=1, role="assistant", content=())
-    told = log.number([begin(ONE), SilentMessage(message=record), TextDelta(text="x")], Scope(), 5)
+    told = log.number([begin(ONE), SilentMessageEvent(message=record), TextDelta(text="x")], EventScope(), 5)
     assert [event.seq for event in told] == [42, 0, 43]
     assert [event.seq for event in log.tail] == [42, 43]
     assert (log.head, log.committed) == (43, 41)
@@ -51,27 +51,27 @@ def test_events_are_numbered_without_a_gap_and_what_is_only_stored_is_not() -> N
 
 def test_turns_are_open_from_their_beginning_to_their_end() -> None:
     log = fresh()
-    log.number([begin(ONE), begin(TWO)], Scope(), 1)
+    log.number([begin(ONE), begin(TWO)], EventScope(), 1)
     assert list(log.open_turns) == [ONE, TWO]
-    log.number([end(ONE), end(TWO)], Scope(), 1)
+    log.number([end(ONE), end(TWO)], EventScope(), 1)
     assert not log.open_turns
-    log.number([TurnResumed(turn_id=ONE, message_id=MessageId("m"), attempt=1, timestamp=1)], Scope(), 1)
+    log.number([TurnResumed(turn_id=ONE, message_id=MessageId("m"), attempt=1, timestamp=1)], EventScope(), 1)
     assert list(log.open_turns) == [ONE]
 
 
 def test_what_is_taken_back_leaves_no_trace() -> None:
     log = fresh()
-    log.number([begin(ONE), TextDelta(text="kept")], Scope(), 1)
+    log.number([begin(ONE), TextDelta(text="kept")], EventScope(), 1)
     log.committed = 2
-    log.number([end(ONE), begin(TWO), TextDelta(text="x")], Scope(), 1)
+    log.number([end(ONE), begin(TWO), TextDelta(text="x")], EventScope(), 1)
     log.take_back()
     assert (log.head, list(log.open_turns), [event.seq for event in log.tail]) == (2, [ONE], [1, 2])
-    assert log.number([end(ONE)], Scope(), 1)[0].seq == 3
+    assert log.number([end(ONE)], EventScope(), 1)[0].seq == 3
 
 
 def test_a_stop_that_was_told_is_remembered_for_the_turn_that_ran() -> None:
     before = fresh()
-    events = before.number([begin(ONE), begin(TWO), end(ONE), stop(TWO)], Scope(), 1)
+    events = before.number([begin(ONE), begin(TWO), end(ONE), stop(TWO)], EventScope(), 1)
     log = fresh()
     log.restore(events, 7)
     assert (log.entry, log.stopped, list(log.open_turns)) == (7, {TWO}, [TWO])
@@ -79,37 +79,37 @@ def test_a_stop_that_was_told_is_remembered_for_the_turn_that_ran() -> None:
 
 def test_a_stop_that_came_too_late_does_not_hit_the_next_turn() -> None:
     log = fresh()
-    log.restore(fresh().number([begin(ONE), begin(TWO), end(ONE), stop(ONE), stop(None)], Scope(), 1), 7)
+    log.restore(fresh().number([begin(ONE), begin(TWO), end(ONE), stop(ONE), stop(None)], EventScope(), 1), 7)
     assert TWO not in log.stopped
 
 
 def test_a_long_tail_with_a_stop_waits_for_the_end_of_the_turn() -> None:
     log = fresh()
-    log.number([begin(ONE), TextDelta(text="x")], Scope(), 1)
+    log.number([begin(ONE), TextDelta(text="x")], EventScope(), 1)
     assert (log.foldable(1), log.foldable(2)) == (True, False)
     log.committed = log.head
-    log.number([stop(ONE)], Scope(), 1)
+    log.number([stop(ONE)], EventScope(), 1)
     assert not log.foldable(1)
     log.take_back()
     assert log.foldable(1)
-    log.number([stop(ONE), end(ONE)], Scope(), 1)
+    log.number([stop(ONE), end(ONE)], EventScope(), 1)
     assert log.foldable(1_000)
 
 
 def said(size: int) -> EventData:
-    return UserMessage(message=model.UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * size))
+    return UserMessageEvent(message=model.UserMessage(id=MessageId("m"), timestamp=1, role="user", content="x" * size))
 
 
 def test_a_heavy_tail_does_not_wait_for_the_end_of_the_turn() -> None:
     log = fresh()
-    log.number([begin(ONE), said(TAIL_MAX_BYTES)], Scope(), 1)
+    log.number([begin(ONE), said(TAIL_MAX_BYTES)], EventScope(), 1)
     assert not log.foldable(1_000)
     log.committed = log.head
-    log.number([said(1)], Scope(), 1)
+    log.number([said(1)], EventScope(), 1)
     assert log.foldable(1_000)
     log.take_back()
     assert not log.foldable(1_000)
-    log.number([said(1), said(5)], Scope(), 1)
+    log.number([said(1), said(5)], EventScope(), 1)
     log.fold(3)
     assert ([event.seq for event in log.tail], log.weight) == ([4], 5)
 
@@ -119,7 +119,7 @@ async def test_a_journal_entry_comes_back_as_the_logs_it_carried() -> None:
     async with open_world(ScriptedDriver()) as world:
         here, gone = fresh(), SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("sess_gone"), 0)
         here.session_id = world.image.session_id
-        scope = Scope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
+        scope = EventScope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
         first = here.number([begin(ONE), TextDelta(text="a")], scope, 1)
         await world.store.commit([], entry=pack({here: first, gone: gone.number([begin(TWO)], scope, 1)}))
         second = here.number([TextDelta(text="b")], scope, 1)
@@ -134,7 +134,7 @@ async def test_an_unreadable_journal_entry_does_not_keep_the_others_from_coming_
     async with open_world(ScriptedDriver()) as world:
         here = fresh()
         here.session_id = world.image.session_id
-        scope = Scope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
+        scope = EventScope(container_id=ContainerId("c1"), session_id=here.session_id, turn_id=ONE)
         await world.store.commit([], entry=b"torn")
         whole = here.number([begin(ONE), TextDelta(text="a")], scope, 1)
         await world.store.commit([], entry=pack({here: whole}))
@@ -145,7 +145,7 @@ async def test_an_unreadable_journal_entry_does_not_keep_the_others_from_coming_
 def test_what_follows_a_part_that_cannot_be_read_stands_by_itself() -> None:
     log = SessionLog(DEFAULT_TENANT, ContainerId("c1"), SessionId("s1"), 0)
     data = TextDelta(text="x")
-    told = [Event(data=data, scope=Scope(), timestamp=1, tenant_id=DEFAULT_TENANT, seq=seq) for seq in (1, 2, 4)]
+    told = [Event(data=data, scope=EventScope(), timestamp=1, tenant_id=DEFAULT_TENANT, seq=seq) for seq in (1, 2, 4)]
     log.restore(told[:2], 1)
     log.restore(told[2:], 3)
     assert ([event.seq for event in log.tail], log.head, log.entry) == ([4], 4, 1)

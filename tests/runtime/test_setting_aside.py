@@ -11,7 +11,7 @@ from tests.runtime.fixtures import World, open_world
 from agentvm.drivers import anthropic, openai
 from agentvm.drivers.base import Driver, DriverSettings, Prompt
 from agentvm.drivers.refusal import explain
-from agentvm.drivers.scripted import ScriptedDriver, Step, reply
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import DEFAULT_TENANT, MessageId
 from agentvm.model.message import ImagePart, TextPart, UserContent
@@ -113,7 +113,7 @@ def has_picture(prompt: Prompt) -> bool:
 async def test_an_older_picture_that_is_refused_now_is_set_aside_within_the_turn() -> None:
     picky = False
 
-    def script(prompt: Prompt) -> Iterable[Step]:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
         return [refused("Could not process image")] if picky and has_picture(prompt) else reply("fine")
 
     driver = ScriptedDriver(script)

@@ -8,9 +8,9 @@ import pytest
 from tests.runtime.fixtures import World, open_world
 
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import Interrupted
-from agentvm.events.message import UserMessage as UserMessageEvent
+from agentvm.events.message import UserMessageEvent
 from agentvm.events.stream import TextDelta
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
 from agentvm.model import message as model
@@ -60,7 +60,7 @@ def fresh(world: World) -> SessionLog:
 
 async def carry(world: World, log: SessionLog, *told: EventData) -> list[Event]:
     """One commit of a process that has died since."""
-    scope = Scope(container_id=ContainerId("c1"), session_id=log.session_id, turn_id=ONE)
+    scope = EventScope(container_id=ContainerId("c1"), session_id=log.session_id, turn_id=ONE)
     events = log.number(told, scope, 7)
     await world.store.commit([], entry=pack({log: events}))
     return events
@@ -154,7 +154,7 @@ async def test_after_a_gap_what_follows_stands_by_itself() -> None:
     async with open_world(ScriptedDriver()) as world:
         log = fresh(world)
         await carry(world, log, begin(ONE))
-        log.number([TextDelta(text="lost")], Scope(), 7)
+        log.number([TextDelta(text="lost")], EventScope(), 7)
         (last,) = await carry(world, log, TextDelta(text="b"))
         await fold_tails(world.store, {ONE}, NOW)
         stored = world.store.tenant(DEFAULT_TENANT).container(ContainerId("c1")).log(world.image.session_id)

@@ -11,15 +11,15 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
 )
 from agentvm.events import EventData, error, message, state, stream
@@ -33,8 +33,8 @@ ACCEPTED_AT = 100
 START = MessageStarted("msg_provider", "fake-model-1")
 LS: list[ModelOutput] = [
     ToolCallStarted("toolu_1", "Bash"),
-    ToolInputDelta('{"comm'),
-    ToolInputDelta('and":"ls"}'),
+    ToolInputChunk('{"comm'),
+    ToolInputChunk('and":"ls"}'),
     ToolCallStopped(),
 ]
 
@@ -44,7 +44,7 @@ def begin() -> turn.TurnState:
 
 
 def text(*deltas: str) -> list[ModelOutput]:
-    return [TextStarted(), *map(TextDelta, deltas), TextStopped()]
+    return [TextStarted(), *map(TextChunk, deltas), TextStopped()]
 
 
 def play(now: turn.TurnState, outputs: Sequence[ModelOutput]) -> tuple[turn.TurnState, list[EventData]]:
@@ -88,7 +88,7 @@ def test_t1_a_plain_text_turn() -> None:
     )
     assert told[-4:] == [
         stream.MessageStop(stop_reason="end_turn"),
-        message.AssistantMessage(message=said),
+        message.AssistantMessageEvent(message=said),
         state.ConversationEnd(reason="completed"),
         TurnResponse(
             turn_id=TurnId("turn_7"),
@@ -112,8 +112,8 @@ def test_t2_a_turn_with_one_tool_call() -> None:
         "tool_use_start", "tool_planned", "tool_executing", "input_json_delta", "input_json_delta",
         "tool_use_stop", "tool_call_message", "message_stop", "assistant_message",
     ]  # fmt: skip
-    call = only(told, message.ToolCallMessage)
-    assert isinstance(call, message.ToolCallMessage)
+    call = only(told, message.ToolCallMessageEvent)
+    assert isinstance(call, message.ToolCallMessageEvent)
     assert isinstance(call.message, ToolCallMessage)
     assert call.message.parent_id == "msg_7_1"
     assert call.message.tool_call.input == {"command": "ls"}
@@ -125,20 +125,20 @@ def test_t2_a_turn_with_one_tool_call() -> None:
     (pending,) = now.pending
     now, answered = turn.tool_finished(now, pending.call, "a.txt\nb.txt", False, 200)
     assert names(answered) == ["tool_result", "tool_result_message", "tool_completed"]
-    assert answered[0] == stream.ToolResult(tool_call_id="toolu_1", result="a.txt\nb.txt", is_error=False)
+    assert answered[0] == stream.ToolResultEvent(tool_call_id="toolu_1", result="a.txt\nb.txt", is_error=False)
     now, rest = play(now, [START, *text("Two files."), MessageStopped("end_turn")])
     assert names(rest)[:2] == ["message_start", "conversation_start"]
     assert names(rest)[-4:] == ["message_stop", "assistant_message", "conversation_end", "turn_response"]
 
 
 def test_t3_an_interrupted_turn_keeps_what_was_said() -> None:
-    now, _ = play(begin(), [START, TextStarted(), TextDelta("w0 "), TextDelta("w1 ")])
+    now, _ = play(begin(), [START, TextStarted(), TextChunk("w0 "), TextChunk("w1 ")])
     now, events = turn.interrupted(now, 150)
     told = heard(events)
     assert names(told) == ["message_stop", "assistant_message", "conversation_end", "turn_response"]
     assert told[0] == stream.MessageStop(stop_reason="end_turn")
-    said = only(told, message.AssistantMessage)
-    assert isinstance(said, message.AssistantMessage)
+    said = only(told, message.AssistantMessageEvent)
+    assert isinstance(said, message.AssistantMessageEvent)
     assert isinstance(said.message, AssistantMessage)
     assert said.message.text == "w0 w1 "
     end = told[-1]
@@ -167,7 +167,7 @@ def test_t4_a_failed_turn_ends_with_the_three_errors_and_its_end() -> None:
     )
     assert tuple(told[:3]) == (
         error.ErrorReceived(message="try later", error_code="provider_overloaded"),
-        message.ErrorMessage(message=record),
+        message.ErrorMessageEvent(message=record),
         error.ErrorOccurred(code="provider_overloaded", message="try later", recoverable=True),
     )
     assert isinstance(told[3], TurnResponse)
@@ -175,7 +175,7 @@ def test_t4_a_failed_turn_ends_with_the_three_errors_and_its_end() -> None:
 
 
 def test_t4_partial_text_is_kept_before_the_errors() -> None:
-    now, _ = play(begin(), [START, TextStarted(), TextDelta("Partial")])
+    now, _ = play(begin(), [START, TextStarted(), TextChunk("Partial")])
     assert names(heard(turn.failed(now, "x", "y", False, 150)[1])) == [
         "assistant_message", "error_received", "error_message", "error_occurred", "turn_response",
     ]  # fmt: skip
@@ -193,19 +193,19 @@ def test_blank_text_is_no_message() -> None:
 
 
 def test_thinking_is_kept_with_its_signature_before_the_text() -> None:
-    thought: list[ModelOutput] = [ThinkingStarted(), ThinkingDelta("h"), ThinkingDelta("m"), ThinkingStopped("sig")]
+    thought: list[ModelOutput] = [ThinkingStarted(), ThinkingChunk("h"), ThinkingChunk("m"), ThinkingStopped("sig")]
     _, told = play(begin(), [START, *thought, *text("Yes"), MessageStopped("end_turn")])
     assert names(told)[2:5] == ["conversation_thinking", "thinking_delta", "thinking_delta"]
-    said = only(told, message.AssistantMessage)
-    assert isinstance(said, message.AssistantMessage)
+    said = only(told, message.AssistantMessageEvent)
+    assert isinstance(said, message.AssistantMessageEvent)
     assert isinstance(said.message, AssistantMessage)
     assert said.message.content == (ThinkingPart(reasoning="hm", signature="sig"), TextPart(text="Yes"))
 
 
 def test_thinking_that_was_cut_off_is_kept_without_a_signature() -> None:
-    now, _ = play(begin(), [START, ThinkingStarted(), ThinkingDelta("h")])
-    said = only(turn.interrupted(now, 150)[1], message.SilentMessage)
-    assert isinstance(said, message.SilentMessage)
+    now, _ = play(begin(), [START, ThinkingStarted(), ThinkingChunk("h")])
+    said = only(turn.interrupted(now, 150)[1], message.SilentMessageEvent)
+    assert isinstance(said, message.SilentMessageEvent)
     assert isinstance(said.message, AssistantMessage)
     assert said.message.content == (ThinkingPart(reasoning="h"),)
 
@@ -232,8 +232,8 @@ def test_calls_run_unless_the_answer_was_cut_off(reason: StopReason, calls: bool
 def test_a_result_that_is_no_text_is_stored_as_json(result: object, value: str) -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
     _, told = turn.tool_finished(now, now.pending[0].call, result, False, 200)
-    record = only(told, message.ToolResultMessage)
-    assert isinstance(record, message.ToolResultMessage)
+    record = only(told, message.ToolResultMessageEvent)
+    assert isinstance(record, message.ToolResultMessageEvent)
     assert isinstance(record.message, ToolResultMessage)
     assert (record.message.tool_result.output.type, record.message.tool_result.output.value) == ("text", value)
     assert record.message.tool_call_id == record.message.tool_result.id == "toolu_1"
@@ -243,12 +243,12 @@ def test_a_failed_tool_is_an_error_text() -> None:
     now, _ = play(begin(), [START, *LS, MessageStopped("tool_use")])
     _, told = turn.tool_finished(now, now.pending[0].call, "no such file", True, 200)
     assert names(told) == ["tool_result", "tool_result_message", "tool_failed"]
-    assert told[2] == state.ToolFailed(tool_id="toolu_1", tool_name="Bash", error="no such file")
+    assert told[2] == state.ToolFailedEvent(tool_id="toolu_1", tool_name="Bash", error="no such file")
 
 
 @pytest.mark.parametrize("json", ["[1]", "{", '"text"', "{" * 5_000, '{"a":' * 5_000 + "1" + "}" * 5_000, '{"a":"\\ud800"}'])
 def test_input_that_is_no_json_object_is_a_problem_of_the_call_not_of_the_turn(json: str) -> None:
-    asked: list[ModelOutput] = [ToolCallStarted("t", "Bash"), ToolInputDelta(json), ToolCallStopped()]
+    asked: list[ModelOutput] = [ToolCallStarted("t", "Bash"), ToolInputChunk(json), ToolCallStopped()]
     now, told = play(begin(), [START, *asked, MessageStopped("tool_use")])
     (pending,) = now.pending
     assert pending.problem is not None
@@ -257,7 +257,7 @@ def test_input_that_is_no_json_object_is_a_problem_of_the_call_not_of_the_turn(j
 
 
 def test_a_tool_block_that_was_never_opened_is_nothing() -> None:
-    _, told = play(begin(), [START, ToolInputDelta("{}"), ToolCallStopped()])
+    _, told = play(begin(), [START, ToolInputChunk("{}"), ToolCallStopped()])
     assert names(told)[2:] == ["input_json_delta"]
 
 
@@ -275,7 +275,7 @@ def test_a_later_usage_report_replaces_an_earlier_one_and_a_new_call_adds() -> N
 
 def test_nothing_follows_the_end() -> None:
     ended, _ = play(begin(), [START, *text("a"), MessageStopped("end_turn")])
-    after, told = play(ended, [TextDelta("late"), START, *LS, MessageStopped("end_turn")])
+    after, told = play(ended, [TextChunk("late"), START, *LS, MessageStopped("end_turn")])
     assert (after, told) == (ended, [])
     assert turn.interrupted(ended, 300) == (ended, ())
     assert turn.failed(ended, "x", "y", True, 300) == (ended, ())
@@ -289,8 +289,8 @@ def test_an_output_the_catalogue_does_not_know_is_not_passed_over_in_silence() -
 
 def test_half_of_a_surrogate_pair_becomes_text_that_json_can_carry() -> None:
     outputs: list[ModelOutput] = [MessageStarted("m", "a\ud800"), *text("ok\ud83d", "\udc00"), ThinkingStarted()]
-    outputs += [ThinkingDelta("\ud800"), ThinkingStopped("\udfff"), ToolCallStarted("t\ud800", "n\ud800")]
-    outputs += [ToolInputDelta('{"a":"\ud800"}'), ToolCallStopped(), MessageStopped("tool_use")]
+    outputs += [ThinkingChunk("\ud800"), ThinkingStopped("\udfff"), ToolCallStarted("t\ud800", "n\ud800")]
+    outputs += [ToolInputChunk('{"a":"\ud800"}'), ToolCallStopped(), MessageStopped("tool_use")]
     now, told = play(begin(), outputs)
     _, errors = turn.failed(now, "x", "broken \ud800", True, 300)
     said = "".join(map(repr, [*told, *errors, now.pending]))
@@ -301,7 +301,7 @@ def test_half_of_a_surrogate_pair_becomes_text_that_json_can_carry() -> None:
 
 def test_a_call_that_is_cut_off_before_its_usage_was_reported_is_estimated() -> None:
     now = msgspec.structs.replace(begin(), prompt_tokens=40)
-    for output in (START, TextStarted(), TextDelta("twelve bytes")):
+    for output in (START, TextStarted(), TextChunk("twelve bytes")):
         now, _ = turn.step(now, output, 1)
     _, told = turn.interrupted(now, 2)
     end = told[-1]
@@ -310,7 +310,7 @@ def test_a_call_that_is_cut_off_before_its_usage_was_reported_is_estimated() -> 
 
 
 def called_with(json: str) -> tuple[turn.TurnState, list[EventData]]:
-    asked: list[ModelOutput] = [ToolCallStarted("t", "Bash"), ToolInputDelta(json), ToolCallStopped()]
+    asked: list[ModelOutput] = [ToolCallStarted("t", "Bash"), ToolInputChunk(json), ToolCallStopped()]
     return play(begin(), [START, *asked, MessageStopped("tool_use")])
 
 
@@ -329,8 +329,8 @@ def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
         now, told = called_with(json)
         assert now.pending[0].problem is not None
         assert f"more than {tool_input.MAX_DEPTH} levels" in now.pending[0].problem
-        record = only(told, message.ToolCallMessage)
-        assert isinstance(record, message.ToolCallMessage)
+        record = only(told, message.ToolCallMessageEvent)
+        assert isinstance(record, message.ToolCallMessageEvent)
         assert isinstance(record.message, ToolCallMessage)
         assert (now.pending[0].call.input, record.message.tool_call.input) == ({}, {})
 
@@ -338,8 +338,8 @@ def test_input_is_taken_to_a_depth_and_no_deeper() -> None:
 @pytest.mark.parametrize(("reported", "counted"), [(1, 2_001), (2_000, 2_001), (5_000, 5_000)])
 def test_a_call_cut_off_counts_what_was_reported_or_produced_whichever_is_more(reported: int, counted: int) -> None:
     early = UsageReported(Usage(input_tokens=9, output_tokens=reported))
-    now, _ = play(begin(), [START, early, ThinkingStarted(), ThinkingDelta("abc" * 1_000), TextStarted()])
-    now, _ = play(now, [TextDelta("abc" * 1_000)])
+    now, _ = play(begin(), [START, early, ThinkingStarted(), ThinkingChunk("abc" * 1_000), TextStarted()])
+    now, _ = play(now, [TextChunk("abc" * 1_000)])
     end = turn.failed(now, "x", "y", True, 150)[1][-1]
     assert isinstance(end, TurnResponse)
     assert end.usage == Usage(input_tokens=9, output_tokens=counted, estimated=counted != reported)
@@ -350,13 +350,13 @@ def ids_of(told: Sequence[EventData]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in told:
         match event:
-            case stream.ToolUseStart() | stream.ToolUseStop() | stream.ToolResult():
+            case stream.ToolUseStart() | stream.ToolUseStop() | stream.ToolResultEvent():
                 found.setdefault(event.type, []).append(event.tool_call_id)
             case state.ToolPlanned() | state.ToolExecuting() | state.ToolCompleted():
                 found.setdefault(event.type, []).append(event.tool_id)
-            case message.ToolCallMessage(message=ToolCallMessage(tool_call=call)):
+            case message.ToolCallMessageEvent(message=ToolCallMessage(tool_call=call)):
                 found.setdefault(event.type, []).append(call.id)
-            case message.ToolResultMessage(message=ToolResultMessage(tool_call_id=call_id, tool_result=result)):
+            case message.ToolResultMessageEvent(message=ToolResultMessage(tool_call_id=call_id, tool_result=result)):
                 assert result.id == call_id
                 found.setdefault(event.type, []).append(call_id)
             case _:

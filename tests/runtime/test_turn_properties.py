@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.protocol.fixtures import event
 from tests.runtime.fixtures import model_calls
 
-from agentvm.drivers.base import MessageStarted, MessageStopped, ModelOutput, TextDelta, UsageReported
+from agentvm.drivers.base import MessageStarted, MessageStopped, ModelOutput, TextChunk, UsageReported
 from agentvm.events import EventData, message, state, stream
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import MessageId, TurnId
@@ -108,13 +108,13 @@ def texts(played: Played) -> list[str]:
     for item in played.given:
         if isinstance(item, MessageStarted):
             found.append("")
-        elif isinstance(item, TextDelta):
+        elif isinstance(item, TextChunk):
             found[-1] += item.text
     return found
 
 
 def check_the_text(played: Played) -> None:
-    told = [one.message for one in played.told if isinstance(one, message.AssistantMessage)]
+    told = [one.message for one in played.told if isinstance(one, message.AssistantMessageEvent)]
     said = [record.text for record in told if isinstance(record, AssistantMessage)]
     assert said == [text for text in texts(played) if text.strip()]
 
@@ -151,7 +151,7 @@ def test_a_turn_that_is_left_alone_completes(calls: list[list[ModelOutput]]) -> 
     assert played.end.outcome == "completed"
     assert isinstance(played.told[-2], state.ConversationEnd)
     called = [one for one in played.told if isinstance(one, stream.ToolUseStop)]
-    answered = [one for one in played.told if isinstance(one, stream.ToolResult)]
+    answered = [one for one in played.told if isinstance(one, stream.ToolResultEvent)]
     assert len(answered) <= len(called)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.runtime.test_turn import LS, START, begin, play, text
 
-from agentvm.drivers.base import MessageStopped, TextDelta, TextStarted
+from agentvm.drivers.base import MessageStopped, TextChunk, TextStarted
 from agentvm.events import EventData, message, stream
 from agentvm.events.turn import ModelCalled
 from agentvm.model.ids import MessageId
@@ -44,7 +44,7 @@ def test_a_message_goes_on_after_a_restart_and_tells_nothing_twice(told: str, sa
     assert isinstance(start, stream.MessageStart)
     assert start.text == told
     assert deltas(events) == rest
-    (record,) = [event.message for event in events if isinstance(event, message.AssistantMessage)]
+    (record,) = [event.message for event in events if isinstance(event, message.AssistantMessageEvent)]
     assert isinstance(record, AssistantMessage)
     assert (record.id, record.text) == (start.message_id, told + rest)
     assert now.ended
@@ -59,7 +59,7 @@ def test_only_the_first_message_after_a_restart_goes_on() -> None:
 
 
 def test_what_was_said_again_was_used_though_it_is_not_told() -> None:
-    now, _ = play(cut_off("x" * 300), [START, TextStarted(), TextDelta("x" * 200)])
+    now, _ = play(cut_off("x" * 300), [START, TextStarted(), TextChunk("x" * 200)])
     _, told = turn.interrupted(now, 500)
     (called,) = [event for event in told if isinstance(event, ModelCalled)]
     assert called.usage.output_tokens >= 60
@@ -68,7 +68,7 @@ def test_what_was_said_again_was_used_though_it_is_not_told() -> None:
 @pytest.mark.parametrize("told", ["Hello wor", "  "])
 def test_what_was_read_is_kept_when_the_turn_ends_without_going_on(told: str) -> None:
     for end in (turn.interrupted(cut_off(told), 500), turn.failed(cut_off(told), "code", "text", True, 500)):
-        kept = [event.message for event in end[1] if isinstance(event, message.AssistantMessage)]
+        kept = [event.message for event in end[1] if isinstance(event, message.AssistantMessageEvent)]
         assert [(one.id, getattr(one, "text", "")) for one in kept] == ([("msg_before", told)] if told.strip() else [])
 
 
@@ -79,5 +79,5 @@ def test_a_message_that_had_asked_for_tools_ends_with_them(told: str) -> None:
     assert (now.pending, now.told, now.told_id) == (calls, "", None)
     stop, kept = events
     assert stop == stream.MessageStop(stop_reason="tool_use")
-    assert isinstance(kept, message.AssistantMessage if told else message.SilentMessage)
+    assert isinstance(kept, message.AssistantMessageEvent if told else message.SilentMessageEvent)
     assert kept.message.id == "msg_before"

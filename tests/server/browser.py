@@ -7,7 +7,7 @@ import anyio
 from tests.server.fixtures import Socket
 
 from agentvm.drivers.base import Prompt
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 
 CLIENT = "client-0001"
 
@@ -59,7 +59,7 @@ class Browser:
         return [int(event["cursor"]) for event in self.events if "cursor" in event]
 
 
-def words(prompt: Prompt) -> list[Step]:
+def words(prompt: Prompt) -> list[ScriptStep]:
     return reply("one ", "two ", "three ")
 
 

@@ -42,12 +42,12 @@ class Site:
 
     async def key(self, tenant_id: TenantId = ACME, **rights: Any) -> tuple[str, str]:
         """Id and text of a new key."""
-        record, text = await self.vm.office.access.issue(tenant_id, name="test", granter=OPERATOR, **rights)
+        record, text = await self.vm.tenancy.access.issue(tenant_id, name="test", granter=OPERATOR, **rights)
         return record.key_id, text.reveal()
 
     async def user(self, name: str) -> UserId:
         user = User(user_id=UserId(f"user_{name}"), tenant_id=ACME, external_id=name, created_at=1, updated_at=1)
-        await self.vm.office.access.add_user(user)
+        await self.vm.tenancy.access.add_user(user)
         return user.user_id
 
 
@@ -58,7 +58,7 @@ async def open_site() -> AsyncIterator[Site]:
         assert server.first_key is not None
         site = Site(server, server.first_key.reveal())
         tenant = Tenant(tenant_id=ACME, slug="acme", name="Acme", created_at=1, updated_at=1)
-        await site.vm.office.store.directory.add_tenant(tenant)
+        await site.vm.tenancy.store.directory.add_tenant(tenant)
         yield site
 
 
@@ -107,8 +107,8 @@ async def test_three_ways_in_lead_to_the_same_place() -> None:
 
 async def test_a_ticket_lets_one_socket_in() -> None:
     async with open_site() as site:
-        principal = await site.vm.office.access.authenticate(site.operator)
-        ticket = site.vm.office.access.ws_token(principal)
+        principal = await site.vm.tenancy.access.authenticate(site.operator)
+        ticket = site.vm.tenancy.access.ws_token(principal)
         async with connect(f"{site.server.ws_url}?token={ticket}") as socket:
             assert "errorCode" not in await ask(socket, "container_list")
         with pytest.raises(InvalidStatus) as refused:
@@ -158,7 +158,7 @@ async def test_a_revoked_key_closes_its_sockets_and_opens_no_more() -> None:
         url = site.server.ws_url
         async with connect(f"{url}?token={key}") as socket, connect(f"{url}?token={other}") as neighbour:
             await ask(socket, "container_list")
-            await site.vm.office.access.revoke(ACME, key_id)  # type: ignore[arg-type]
+            await site.vm.tenancy.access.revoke(ACME, key_id)  # type: ignore[arg-type]
             assert await closed_with(socket) == 4401
             with pytest.raises(InvalidStatus):
                 await connect(f"{url}?token={key}")
@@ -171,7 +171,7 @@ async def test_a_suspended_tenant_is_shut_out_at_once() -> None:
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             await ask(socket, "container_list")
             tenant = Tenant(tenant_id=ACME, slug="acme", name="Acme", status="suspended", created_at=1, updated_at=2)
-            await site.vm.office.people.update_tenant(tenant)
+            await site.vm.tenancy.people.update_tenant(tenant)
             assert await closed_with(socket) == 4403
 
 
@@ -186,7 +186,7 @@ async def test_a_socket_does_not_outlive_its_key(monkeypatch: pytest.MonkeyPatch
 async def test_connections_have_a_quota() -> None:
     async with open_site() as site:
         _, key = await site.key()
-        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="connections", hard=1), 1)
+        await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="connections", hard=1), 1)
         url = site.server.ws_url
         async with connect(f"{url}?token={key}") as first:
             await ask(first, "container_list")
@@ -203,7 +203,7 @@ async def test_connections_have_a_quota() -> None:
 async def test_the_container_that_a_user_finds_counts_as_any_other() -> None:
     async with open_site() as site:
         keys = [(await site.key(user_id=await site.user(name)))[1] for name in ("alice", "bob")]
-        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="containers", hard=1), 1)
+        await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="containers", hard=1), 1)
         found = []
         # Who has a container keeps it.
         for key in (*keys, keys[0]):
@@ -215,7 +215,7 @@ async def test_the_container_that_a_user_finds_counts_as_any_other() -> None:
 async def test_requests_have_a_quota() -> None:
     async with open_site() as site:
         _, key = await site.key()
-        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             codes = [(await ask(socket, "container_list")).get("errorCode") for _ in range(5)]
             assert codes == [None] * 3 + ["quota_exceeded"] * 2
@@ -232,7 +232,7 @@ async def test_a_large_frame_is_counted_once_and_before_it_is_decoded(monkeypatc
     monkeypatch.setattr(connection, "decode_command", note)
     async with open_site() as site:
         _, key = await site.key()
-        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             codes = [(await ask(socket, "container_list", padding="x" * 200_000)).get("errorCode") for _ in range(5)]
             assert codes == [None] * 3 + ["quota_exceeded"] * 2
@@ -244,7 +244,7 @@ async def test_frames_that_are_no_commands_are_counted_too(frame: str, monkeypat
     monkeypatch.setattr(websocket, "TELLING", 60.0)
     async with open_site() as site:
         _, key = await site.key()
-        await site.vm.office.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
+        await site.vm.tenancy.store.accounts(ACME).quotas.put(Quota(metric="requests_per_minute", hard=3), 1)
         async with connect(f"{site.server.ws_url}?token={key}") as socket:
             for _ in range(20):
                 await socket.send('{"__ack":"x"}')

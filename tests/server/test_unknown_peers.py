@@ -10,7 +10,7 @@ from anyio.abc import SocketStream
 from tests.server.test_authentication import ask, bearer, closed_with, open_site
 from websockets.asyncio.client import connect
 
-from agentvm.server import anteroom, rooms
+from agentvm.server import handshake, pending_sockets
 from agentvm.server.transport import MAX_UNKNOWN
 
 pytestmark = pytest.mark.anyio
@@ -78,7 +78,7 @@ async def test_whoever_is_known_may_send_a_large_frame_right_after_the_credentia
 
 
 async def test_patience_ends_with_the_connection_whatever_the_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anteroom, "PATIENCE", 0.05)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_SECONDS", 0.05)
     async with open_site() as site:
         # Less than the time that a close which nobody answers takes.
         with anyio.fail_after(5):
@@ -88,9 +88,9 @@ async def test_patience_ends_with_the_connection_whatever_the_peer_does(monkeypa
                 assert await closed_with(socket) == 4401
 
 
-@pytest.mark.parametrize("limit", ["MAX_ROOMS_PER_ORIGIN", "MAX_ROOMS"])
+@pytest.mark.parametrize("limit", ["PENDING_PER_ORIGIN_MAX", "PENDING_MAX"])
 async def test_whoever_waited_longest_makes_way_for_the_newcomer(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, limit, 1)
+    monkeypatch.setattr(pending_sockets, limit, 1)
     async with open_site() as site:
         _, key = await site.key()
         url = site.server.ws_url

@@ -171,4 +171,4 @@ async def test_whoever_is_being_closed_is_no_longer_obeyed() -> None:
             await socket.send({"type": "container_create_request", "data": {"containerId": "after"}})
             await anyio.wait_all_tasks_blocked()
             await socket.leave()
-        assert await vm.office.store.tenant(DEFAULT_TENANT).list_containers() == (ContainerId("before"),)
+        assert await vm.tenancy.store.tenant(DEFAULT_TENANT).list_containers() == (ContainerId("before"),)

@@ -5,9 +5,9 @@ import anyio
 import pytest
 
 from agentvm.drivers.account_health import AccountHealth
-from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextDelta, TextStarted, TextStopped, UserSaid
+from agentvm.drivers.base import MessageStarted, MessageStopped, Prompt, TextChunk, TextStarted, TextStopped, UserEntry
 from agentvm.drivers.models import Chosen
-from agentvm.drivers.scripted import Pause, ScriptedDriver, Step, reply
+from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.errors import ProviderBadRequest, ProviderError, ProviderProtocolError, ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Charge, LedgerEntry, Planned
@@ -54,7 +54,7 @@ class Purse:
         self.open -= 1
 
 
-def candidate(name: str, *steps: Step) -> Chosen:
+def candidate(name: str, *steps: ScriptStep) -> Chosen:
     return Chosen(ScriptedDriver(lambda _: steps), "m", AccountHealth(name, lambda: 1).of(None), provider=name)
 
 
@@ -64,7 +64,7 @@ def asked(one: Chosen) -> int:
 
 
 def write(one: Chosen) -> Prompt:
-    return Prompt(model=one.model, conversation=(UserSaid(content="hi"),), max_tokens=10)
+    return Prompt(model=one.model, conversation=(UserEntry(content="hi"),), max_tokens=10)
 
 
 @asynccontextmanager
@@ -97,10 +97,10 @@ async def test_what_was_said_is_billed_once_under_its_own_key() -> None:
 
 
 @pytest.mark.parametrize("end", [(), (TextStopped(), MessageStopped("refusal"))], ids=["breaks off", "refuses"])
-async def test_half_an_answer_and_a_refusal_are_billed_and_are_no_answer(end: tuple[Step, ...]) -> None:
+async def test_half_an_answer_and_a_refusal_are_billed_and_are_no_answer(end: tuple[ScriptStep, ...]) -> None:
     purse = Purse()
     async with opened(purse) as (asking, store):
-        one = candidate("a", MessageStarted("p", "m"), TextStarted(), TextDelta("I cannot"), *end)
+        one = candidate("a", MessageStarted("p", "m"), TextStarted(), TextChunk("I cannot"), *end)
         with pytest.raises(ProviderProtocolError):
             await asking.ask(ERRAND, [one], write)
         assert [entry.key for entry in await owed(store)] == ["summary_1"]
@@ -141,7 +141,12 @@ async def test_a_request_that_is_refused_is_not_put_to_others() -> None:
 
 async def test_what_was_cut_off_is_paid_for_by_an_estimate() -> None:
     purse = Purse()
-    begun: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("three words here"), ProviderUnreachable("gone")]
+    begun: list[ScriptStep] = [
+        MessageStarted("", "m"),
+        TextStarted(),
+        TextChunk("three words here"),
+        ProviderUnreachable("gone"),
+    ]
     async with opened(purse) as (asking, store):
         other = candidate("b", *reply("yes"))
         with pytest.raises(ProviderUnreachable):
@@ -153,7 +158,7 @@ async def test_what_was_cut_off_is_paid_for_by_an_estimate() -> None:
 
 async def test_who_goes_away_pays_for_what_was_said() -> None:
     purse = Purse()
-    begun: list[Step] = [MessageStarted("", "m"), TextStarted(), TextDelta("word"), Pause(anyio.Event())]
+    begun: list[ScriptStep] = [MessageStarted("", "m"), TextStarted(), TextChunk("word"), Pause(anyio.Event())]
     async with opened(purse) as (asking, store):
         one = candidate("a", *begun)
         async with anyio.create_task_group() as tasks:

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.commands.fixtures import Desk, ask_at_once, open_desk
 
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, echo
 from agentvm.runtime import agent
 from agentvm.runtime import history as history_module
@@ -33,7 +33,7 @@ def said(messages: list[Any]) -> list[str]:
 
 
 def asked(prompt: Prompt) -> list[object]:
-    return [one.content for one in prompt.conversation if isinstance(one, UserSaid)]
+    return [one.content for one in prompt.conversation if isinstance(one, UserEntry)]
 
 
 async def test_a_fork_begins_as_the_other_did_and_goes_its_own_way() -> None:

@@ -17,11 +17,11 @@ TEAM = ContainerId("team")
 
 def containers_of(desk: Desk, principal: Principal) -> Containers:
     return Containers(
-        store=ScopedStore(desk.vm.office.store.tenant(desk.peer.tenant_id), principal),
+        store=ScopedStore(desk.vm.tenancy.store.tenant(desk.peer.tenant_id), principal),
         principal=principal,
         tenant_id=desk.peer.tenant_id,
         runtime=desk.vm.runtime,
-        office=desk.vm.office,
+        tenancy=desk.vm.tenancy,
         clock=desk.vm.clock,
     )
 
@@ -29,9 +29,9 @@ def containers_of(desk: Desk, principal: Principal) -> Containers:
 async def bind(desk: Desk, name: str, *containers: ContainerId) -> UserId:
     user_id = UserId(f"usr_{name}")
     user = User(user_id=user_id, tenant_id=desk.peer.tenant_id, external_id=name, role="member", created_at=1, updated_at=1)
-    await desk.vm.office.access.add_user(user)
+    await desk.vm.tenancy.access.add_user(user)
     for container_id in containers:
-        await desk.vm.office.people.bind(desk.peer.tenant_id, user_id, container_id)
+        await desk.vm.tenancy.people.bind(desk.peer.tenant_id, user_id, container_id)
     return user_id
 
 

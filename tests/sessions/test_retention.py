@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentvm.errors import StoreFailed
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionDeleted, SessionTitleUpdated, SessionUpdated
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId
@@ -48,7 +48,7 @@ class Memory:
     async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
         self.ended.append(session_id)
 
-    def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
+    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         self.told.append(data)
         self.watch()
 

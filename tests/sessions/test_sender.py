@@ -77,10 +77,10 @@ async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
         call = Call(desk.peer)
         _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
-        quotas = desk.vm.office.store.accounts(desk.peer.tenant_id).quotas
+        quotas = desk.vm.tenancy.store.accounts(desk.peer.tenant_id).quotas
         await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)
-        await desk.vm.office.quotas.reread(desk.peer.tenant_id)
+        await desk.vm.tenancy.quotas.reread(desk.peer.tenant_id)
         with pytest.raises(QuotaExceeded, match=r"Daily token limit: 300 of 300 left .* at least 356"):
             await call.sender.say(agent, "x" * 100, None, nobody_is_in_the_way)
         assert not agent.busy
-        assert await desk.vm.office.store.list_unfinished() == ()
+        assert await desk.vm.tenancy.store.list_unfinished() == ()

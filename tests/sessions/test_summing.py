@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from agentvm.drivers.account_health import AccountHealth
-from agentvm.drivers.base import UserSaid
+from agentvm.drivers.base import UserEntry
 from agentvm.drivers.models import Chosen
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.exchange import Extent
@@ -80,7 +80,7 @@ def test_one_call_is_shown_what_its_window_holds_and_what_was_summed_up_before()
     assert piece is not None
     assert piece.covered.message_id == "a2"
     (said,) = piece.prompt.conversation
-    assert isinstance(said, UserSaid)
+    assert isinstance(said, UserEntry)
     assert f"<summary>\n{before.text}\n</summary>" in str(said.content)
     assert "question 2" in str(said.content)
     assert "question 3" not in str(said.content)
@@ -103,5 +103,5 @@ def test_what_is_said_cannot_end_the_quotation() -> None:
     piece = piece_for(chosen(100_000), Recalled(messages=(evil, *exchanges(1))), 1, 100)
     assert piece is not None
     (said,) = piece.prompt.conversation
-    assert isinstance(said, UserSaid)
+    assert isinstance(said, UserEntry)
     assert str(said.content).count("</conversation>") == 1

@@ -6,9 +6,9 @@ import pytest
 from tests.commands.fixtures import Desk, open_desk
 
 from agentvm.drivers.base import ModelOutput, Prompt
-from agentvm.drivers.scripted import ScriptedDriver, Step, echo
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo
 from agentvm.errors import WalletEmpty
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.ledger import Planned
@@ -78,7 +78,7 @@ class Namer(ScriptedDriver):
 async def test_a_driver_that_crashes_over_a_title_takes_nobody_along() -> None:
     crashed = anyio.Event()
 
-    def script(prompt: Prompt) -> Iterable[Step]:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
         if prompt.system != SYSTEM:
             return echo(prompt)
         crashed.set()
@@ -129,12 +129,14 @@ async def test_over_the_quota_the_first_words_must_do() -> None:
     driver = Namer()
     async with open_desk(driver) as desk:
         vm = desk.vm
-        store = vm.office.store
-        asking = Asking(store, vm.clock, choose=vm.office.own_keys.choose, meter=Poor())
+        store = vm.tenancy.store
+        asking = Asking(store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=Poor())
         titles = Titles(store, vm.clock, asking, by=lambda _: "model")
         session_id = await exchange(desk)
         (turn,) = await store.tenant(desk.peer.tenant_id).container(ContainerId("c1")).log(SessionId(session_id)).list_turns()
-        scope = Scope(container_id=turn.container_id, image_id=turn.image_id, session_id=turn.session_id, turn_id=turn.turn_id)
+        scope = EventScope(
+            container_id=turn.container_id, image_id=turn.image_id, session_id=turn.session_id, turn_id=turn.turn_id
+        )
         data = TurnResponse(
             turn_id=turn.turn_id,
             message_id=turn.message_id,

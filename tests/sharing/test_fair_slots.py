@@ -6,7 +6,7 @@ from anyio import wait_all_tasks_blocked
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentvm.sharing.fair_slots import MAX_PASSES, FairSlots, Held
+from agentvm.sharing.fair_slots import MAX_PASSES, FairSlots, HeldSlots
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ class Crowd:
         self._slots = slots
         self._tasks = tasks
         self.served: list[str] = []
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, HeldSlots] = {}
 
     async def come(self, name: str, size: int = 1) -> None:
         self._tasks.start_soon(self._wait, name, size)

@@ -24,7 +24,7 @@ from agentvm.errors import AgentVMError
 from agentvm.live import Resident
 from agentvm.model.ids import DEFAULT_TENANT, Clock, ContainerId, NewId, SessionId, TenantId
 from agentvm.model.limits import Compaction, Limits
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.redact import Redactor
@@ -39,20 +39,20 @@ from agentvm.storage.base import Store
 from agentvm.storage.sqlite import SqliteStore
 from agentvm.tenants.access import Access
 from agentvm.tenants.metering import Metering
-from agentvm.tenants.office import Office
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
+from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox
 
-RATE = Rate(input=Decimal(1), output=Decimal(5))
+RATE = ModelRate(input=Decimal(1), output=Decimal(5))
 SPARE = "spare"
 """Who stands in for the model while that one is out, at another price."""
-SPARE_RATE = Rate(input=Decimal(2), output=Decimal(7))
+SPARE_RATE = ModelRate(input=Decimal(2), output=Decimal(7))
 COMPACTION = Compaction(share=0.0004, keep=2, max_tokens=40)
 """What is said soon fills so small a share of the window; so it is summed up often, and nothing has to be left out."""
 LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5, compaction=COMPACTION)
@@ -170,7 +170,7 @@ class Process:
                 config=ServerConfig(data_dir=None),
                 store=store,
                 runtime=runtime,
-                office=Office(
+                tenancy=Tenancy(
                     access=access,
                     people=People(store, access, clock=hardware.clock),
                     quotas=quotas,

@@ -14,19 +14,19 @@ from agentvm.drivers.base import (
     ModelOutput,
     Prompt,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
-    ToolsAnswered,
+    ToolInputChunk,
+    ToolResultsEntry,
     ToolSpec,
     UsageReported,
-    UserSaid,
+    UserEntry,
 )
 from agentvm.drivers.scripted import last_user_text
 from agentvm.errors import (
@@ -136,7 +136,7 @@ class SimulatedDriver:
             return call, _summary(provider, call, prompt)
         provider.begins(said)
         provider.asked(said, prompt)
-        return call, _script(provider, call, sum(isinstance(one, ToolsAnswered) for one in prompt.conversation))
+        return call, _script(provider, call, sum(isinstance(one, ToolResultsEntry) for one in prompt.conversation))
 
 
 def is_summing(prompt: Prompt) -> bool:
@@ -151,7 +151,7 @@ def numbers_in(text: str) -> set[int]:
 
 def told_in(prompt: Prompt) -> set[int]:
     """The messages of users that a prompt tells of, word for word or summed up."""
-    return {number for said in prompt.conversation if isinstance(said, UserSaid) for number in numbers_in(str(said.content))}
+    return {number for said in prompt.conversation if isinstance(said, UserEntry) for number in numbers_in(str(said.content))}
 
 
 def open_toolbox(provider: Provider, alive: Callable[[], bool], *, repeatable: Sequence[str] = (REPEATABLE,)) -> Toolbox:
@@ -183,7 +183,7 @@ def _script(provider: Provider, call: ModelCall, rounds: int) -> list[Step]:
     if dice.happens(0.3):
         steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=1)))
     if dice.happens(0.1):
-        steps += [ThinkingStarted(), ThinkingDelta("hm"), ThinkingDelta(" hm"), ThinkingStopped("signed")]
+        steps += [ThinkingStarted(), ThinkingChunk("hm"), ThinkingChunk(" hm"), ThinkingStopped("signed")]
     calls = dice.choice((1, 1, 2, 3)) if rounds < 3 and dice.happens(0.2) else 0
     if not calls or dice.happens(0.6):
         steps += _text(dice, call)
@@ -202,7 +202,7 @@ def _summary(provider: Provider, call: ModelCall, prompt: Prompt) -> list[Step]:
     text = f"sum:{','.join(str(number) for number in sorted(told_in(prompt)))};"
     middle = dice.randrange(len(text))
     steps: list[Step] = [dice.pause(0.1), MessageStarted(f"provider_{call.number}", "simulated-1"), TextStarted()]
-    steps += [TextDelta(text[:middle]), dice.pause(0.3), TextDelta(text[middle:]), TextStopped()]
+    steps += [TextChunk(text[:middle]), dice.pause(0.3), TextChunk(text[middle:]), TextStopped()]
     if dice.happens(0.9):
         steps.append(UsageReported(Usage(input_tokens=FIRST_CALL + call.number, output_tokens=dice.randint(100, 300))))
     steps.append(MessageStopped("end_turn"))
@@ -224,11 +224,11 @@ def _spoil(provider: Provider, steps: list[Step]) -> list[Step]:
 
 
 def _text(dice: Dice, call: ModelCall) -> list[Step]:
-    steps: list[Step] = [TextStarted(), TextDelta(f"#{call.number} ")]
+    steps: list[Step] = [TextStarted(), TextChunk(f"#{call.number} ")]
     for _ in range(dice.choice((0, 1, 2, 4))):
         if dice.happens(0.3):
             steps.append(dice.pause(0.05))
-        steps.append(TextDelta(dice.choice(("word ", "Wörter ", "字", "🙂", "", "\n"))))
+        steps.append(TextChunk(dice.choice(("word ", "Wörter ", "字", "🙂", "", "\n"))))
     return [*steps, TextStopped()]
 
 
@@ -239,4 +239,4 @@ def _tool_call(dice: Dice, call: ModelCall, number: int) -> list[Step]:
     body = msgspec.json.encode(arguments).decode()
     name = dice.choice((ONCE, ONCE, REPEATABLE, "nobody"))
     middle = len(body) // 2
-    return [ToolCallStarted(call_id, name), ToolInputDelta(body[:middle]), ToolInputDelta(body[middle:]), ToolCallStopped()]
+    return [ToolCallStarted(call_id, name), ToolInputChunk(body[:middle]), ToolInputChunk(body[middle:]), ToolCallStopped()]

@@ -14,7 +14,7 @@ import anyio.abc
 
 from agentvm.drivers.base import Prompt
 from agentvm.events.base import Event
-from agentvm.events.message import UserMessage
+from agentvm.events.message import UserMessageEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
 from agentvm.model.retention import Retention
@@ -84,7 +84,7 @@ class Tap:
         turn_id = event.scope.turn_id
         if turn_id is None or not event.seq:
             return
-        if isinstance(event.data, UserMessage):
+        if isinstance(event.data, UserMessageEvent):
             self.accepted += 1
             self.said[turn_id] = str(getattr(event.data.message, "content", ""))
             if event.scope.session_id in self.thinned:

@@ -16,7 +16,7 @@ import anyio
 from tests.support.wire import Client19, Json, client_of
 
 from agentvm.drivers import base as model
-from agentvm.drivers.scripted import Pause, Script, Step, in_turn
+from agentvm.drivers.scripted import Pause, Script, ScriptStep, in_turn
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.usage import Usage
 
@@ -62,7 +62,7 @@ def load(name: str) -> list[Json]:
 
 def recorded_model(records: Iterable[Json]) -> Script:
     """A script that gives, call by call, the outputs behind the recorded events."""
-    calls: list[list[Step]] = []
+    calls: list[list[ScriptStep]] = []
     for frame in (record["json"] for record in records if record.get("dir") == "s->c" and "json" in record):
         data = frame.get("data") if isinstance(frame, dict) else None
         if not isinstance(data, dict):
@@ -78,20 +78,20 @@ def recorded_model(records: Iterable[Json]) -> Script:
     return in_turn(*calls)
 
 
-def _outputs(kind: str, data: Json) -> Iterator[Step]:
+def _outputs(kind: str, data: Json) -> Iterator[ScriptStep]:
     match kind:
         case "message_start":
             yield model.MessageStarted(data["messageId"], data["model"])
         case "text_content_block_start":
             yield model.TextStarted()
         case "text_delta":
-            yield model.TextDelta(data["text"])
+            yield model.TextChunk(data["text"])
         case "text_content_block_stop":
             yield model.TextStopped()
         case "tool_use_start":
             yield model.ToolCallStarted(data["toolCallId"], data["toolName"])
         case "input_json_delta":
-            yield model.ToolInputDelta(data["partialJson"])
+            yield model.ToolInputChunk(data["partialJson"])
         case "tool_use_stop":
             yield model.ToolCallStopped()
         case "message_stop":

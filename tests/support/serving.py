@@ -10,8 +10,8 @@ import anyio.abc
 
 from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
 from agentvm.config.server import TitlesBy
-from agentvm.drivers.base import Prompt, UserSaid
-from agentvm.drivers.scripted import Pause, Script, Step, echo, last_user_text, reply, tool_calls
+from agentvm.drivers.base import Prompt, UserEntry
+from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.limits import Limits
 from agentvm.server.local import RunningServer
@@ -95,9 +95,9 @@ class Play:
     def __init__(self) -> None:
         self.gate = anyio.Event()
 
-    def __call__(self, prompt: Prompt) -> Iterable[Step]:
+    def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
         word, _, rest = last_user_text(prompt).partition(" ")
-        asked = isinstance(prompt.conversation[-1], UserSaid)
+        asked = isinstance(prompt.conversation[-1], UserEntry)
         match word:
             case "tool" if asked:
                 return tool_calls(("call_1", "calculator", {"expression": "2+3*4"}), text="Let me check.")

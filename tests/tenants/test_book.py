@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from agentvm.model.account import METRICS, Quota
 from agentvm.model.ids import UserId
-from agentvm.tenants.book import Book, Counter, QuotaHold, window_of
+from agentvm.tenants.book import Counter, QuotaBook, QuotaHold, window_of
 
 ALICE = UserId("alice")
 
@@ -18,7 +18,7 @@ def test_a_moment_is_in_its_window_and_the_next_begins_where_it_ends(window: str
 
 
 def test_a_new_limit_counts_what_is_set_aside_and_settled_by_whom_it_is_for() -> None:
-    book = Book()
+    book = QuotaBook()
     hold = QuotaHold(book, lambda: 5, ALICE, 30, 0, [])
     hold.take()
     book.settle(ALICE, 7, 0, 5)
@@ -32,7 +32,7 @@ def test_a_new_limit_counts_what_is_set_aside_and_settled_by_whom_it_is_for() ->
 
 
 def test_a_window_that_ended_while_a_limit_was_read_is_not_counted() -> None:
-    book, tomorrow = Book(), 86_400_000
+    book, tomorrow = QuotaBook(), 86_400_000
     book.settle(None, 7, 0, tomorrow + 1)
     counter = Counter(Quota(metric="tokens_per_day", hard=1), begins=0, used=50)
     book.add(counter)

@@ -9,7 +9,7 @@ from agentvm.errors import ModelUnpriced, QuotaExceeded, WalletEmpty
 from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId
 from agentvm.model.ledger import Charge, Credit, Planned
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.usage import Usage
 from agentvm.storage.sqlite import open_store
 from agentvm.tenants.metering import Metering, Terms
@@ -19,7 +19,7 @@ from agentvm.tenants.quota import Quotas
 pytestmark = pytest.mark.anyio
 
 ACME = TenantId("acme")
-OWN = {"scripted": Rate(input=Decimal(1), output=Decimal(10)), "free": Rate(input=Decimal(0), output=Decimal(0))}
+OWN = {"scripted": ModelRate(input=Decimal(1), output=Decimal(10)), "free": ModelRate(input=Decimal(0), output=Decimal(0))}
 
 
 def planned(*, driver: str = "scripted", most_input: int = 100, most_output: int = 50, own_key: bool = False) -> Planned:
@@ -53,7 +53,7 @@ async def test_the_price_is_the_cost_and_five_percent() -> None:
 async def test_a_call_is_charged_with_the_prices_it_was_admitted_with() -> None:
     async with opened(credits=(1_000_000,)) as metering:
         held = await metering.admit(planned())
-        metering._prices.replace({"scripted": Rate(input=Decimal(1_000), output=Decimal(1_000))})
+        metering._prices.replace({"scripted": ModelRate(input=Decimal(1_000), output=Decimal(1_000))})
         metering.configure(markup=Decimal(2), allow_unpriced=False)
         assert held.settle(Usage(input_tokens=100, output_tokens=50)) == Charge(600_000, 630_000)
         assert metering.charge(planned(), Usage(input_tokens=100, output_tokens=50)).price == 300_000_000
@@ -85,7 +85,7 @@ async def test_a_call_with_the_tenants_own_key_costs_nothing_here() -> None:
 
 
 async def test_a_call_with_the_tenants_own_key_costs_what_the_operator_asks_for_its_endpoint() -> None:
-    rates = {"vllm": Rate(input=Decimal(10), output=Decimal(30)), "openai": Rate(input=Decimal(1), output=Decimal(1))}
+    rates = {"vllm": ModelRate(input=Decimal(10), output=Decimal(30)), "openai": ModelRate(input=Decimal(1), output=Decimal(1))}
     used = Usage(input_tokens=1_000, output_tokens=0)
 
     def cost(provider: str, *, hosted: bool) -> int | None:
@@ -125,7 +125,7 @@ async def test_an_empty_wallet_refuses_only_what_costs_something() -> None:
 
 
 async def test_a_prompt_that_may_be_written_to_a_cache_is_set_aside_at_that_price() -> None:
-    rate = Rate(input=Decimal(1), output=Decimal(0), cache_write=Decimal("1.25"))
+    rate = ModelRate(input=Decimal(1), output=Decimal(0), cache_write=Decimal("1.25"))
     async with opened(credits=(124_000,)) as metering:
         metering._prices.replace({"scripted": rate})
         metering.configure(markup=Decimal(1), allow_unpriced=False)

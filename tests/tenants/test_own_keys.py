@@ -10,7 +10,7 @@ from agentvm.drivers.models import Models, Provider
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, ProviderRateLimited
 from agentvm.model.ids import TenantId
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 from agentvm.storage.sqlite import open_store
 from agentvm.tenants import own_keys
@@ -253,7 +253,7 @@ async def test_who_pays_the_provider_itself_is_not_sent_to_one_that_the_server_w
 
 
 async def test_a_model_of_this_machine_that_the_operator_charges_for_is_no_free_stand_in() -> None:
-    prices = Prices({"local": Rate(input=Decimal(0), output=Decimal("0.01"))})
+    prices = Prices({"local": ModelRate(input=Decimal(0), output=Decimal("0.01"))})
     async with chain("local") as (keys, vault, _):
         keys._free = lambda one: prices.is_free(one.driver.name, one.model, one.provider)
         await vault.put(ACME, secret_name("openai"), Secret("own"))

@@ -15,7 +15,7 @@ from agentvm.errors import Conflict, InvalidInput, Refused
 from agentvm.model.account import Tenant, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.tenants.people import STANDING_MS
+from agentvm.tenants.people import STATUS_CACHE_MS
 
 
 async def someone() -> tuple[World, User, str, Principal, Principal]:
@@ -174,7 +174,7 @@ async def test_what_another_process_changes_is_noticed_within_five_seconds() -> 
     standing = world.people.standing
     await standing.check(ACME, None)
     del world.store.tenants[ACME]
-    world.clock.now += STANDING_MS - 1
+    world.clock.now += STATUS_CACHE_MS - 1
     await standing.check(ACME, None)
     world.clock.now += 1
     with pytest.raises(Refused, match="suspended or deleted"):
@@ -204,8 +204,8 @@ async def test_turns_of_a_tenant_that_is_gone_end_and_nothing_more_is_spent(dele
     pause = anyio.Event()
     driver = ScriptedDriver(lambda prompt: [Pause(pause), *reply("hi")])
     async with open_desk(driver) as desk:
-        people = desk.vm.office.people
-        await desk.vm.office.store.directory.add_tenant(acme())
+        people = desk.vm.tenancy.people
+        await desk.vm.tenancy.store.directory.add_tenant(acme())
         theirs, image = desk.another(ACME), await desk.create_image()
         their_image = await theirs.create_image()
         for one, about in ((desk, image), (theirs, their_image), (theirs, their_image)):
@@ -227,18 +227,18 @@ async def test_turns_that_are_resumed_for_a_tenant_that_is_gone_end_without_a_ca
     config, pause = ServerConfig(data_dir=tmp_path), anyio.Event()
     first = ScriptedDriver(lambda prompt: [Pause(pause), *reply("hi")])
     async with open_agentvm(config, drivers={"scripted": first}) as vm:
-        await vm.office.store.directory.add_tenant(acme())
+        await vm.tenancy.store.directory.add_tenant(acme())
         desk = Desk(vm, vm.attach(Principal(tenant_id=ACME, permissions=EVERYTHING)))
         image = await desk.create_image()
         for _ in range(3):
             await desk.ask("message_send", imageId=image["imageId"], content="q")
         # As another process would: nobody here is told.
-        await vm.office.store.directory.delete_tenant(ACME, 2)
+        await vm.tenancy.store.directory.delete_tenant(ACME, 2)
     second = ScriptedDriver()
     async with open_agentvm(config, drivers={"scripted": second}) as vm:
         with anyio.fail_after(5):
             # Its turns end, and then it is erased.
-            while await vm.office.store.list_unfinished():
+            while await vm.tenancy.store.list_unfinished():
                 await anyio.lowlevel.checkpoint()
         assert second.prompts == []
 

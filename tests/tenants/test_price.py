@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.tenants.price import Prices
 
@@ -34,18 +34,21 @@ def test_models_that_run_here_are_free(driver: str) -> None:
 
 
 def test_the_operators_own_price_goes_before_the_table() -> None:
-    own = {"openai/gpt-4o": Rate(input=Decimal(1), output=Decimal(2)), "local": Rate(input=Decimal("0.5"), output=Decimal(1))}
+    own = {
+        "openai/gpt-4o": ModelRate(input=Decimal(1), output=Decimal(2)),
+        "local": ModelRate(input=Decimal("0.5"), output=Decimal(1)),
+    }
     prices = Prices(own)
     # What was read from and written to the cache is input, where nothing else is said.
     assert prices.cost("openai", "gpt-4o", SPENT, NOW) == (3_100 * 1 + 500 * 2) * 1_000
     assert prices.cost("local", "whatever", SPENT, NOW) == (3_100 * 500 + 500 * 1_000)
-    whole = Rate(input=Decimal(1), output=Decimal(2), cache_read=Decimal("0.1"), cache_write=Decimal("1.25"))
+    whole = ModelRate(input=Decimal(1), output=Decimal(2), cache_read=Decimal("0.1"), cache_write=Decimal("1.25"))
     assert whole.cost(SPENT) == 1_000_000 + 1_000_000 + 200_000 + 125_000
 
 
 def test_a_named_providers_price_goes_before_its_drivers() -> None:
-    def flat(dollars: int) -> Rate:
-        return Rate(input=Decimal(dollars), output=Decimal(0))
+    def flat(dollars: int) -> ModelRate:
+        return ModelRate(input=Decimal(dollars), output=Decimal(0))
 
     prices = Prices({"corp/gpt-4o": flat(1), "corp": flat(2), "openai/gpt-4o": flat(3), "local": flat(4)})
     one = Usage(input_tokens=1_000, output_tokens=0)
@@ -59,7 +62,7 @@ def test_a_named_providers_price_goes_before_its_drivers() -> None:
 
 
 def test_a_price_is_rounded_once_and_to_the_even_side() -> None:
-    rate = Rate(input=Decimal("0.0005"), output=Decimal(0))
+    rate = ModelRate(input=Decimal("0.0005"), output=Decimal(0))
     assert [rate.cost(Usage(input_tokens=count, output_tokens=0)) for count in (1, 2, 3, 5)] == [0, 1, 2, 2]
 
 

@@ -9,7 +9,7 @@ from agentvm.model.account import EACH_USER, Quota
 from agentvm.model.ids import UserId
 from agentvm.model.ledger import Credit
 from agentvm.tenants import quota
-from agentvm.tenants.quota import Quotas, Room
+from agentvm.tenants.quota import QuotaRemaining, Quotas
 
 pytestmark = pytest.mark.anyio
 
@@ -45,11 +45,11 @@ async def test_there_is_as_much_room_as_the_tightest_limit_leaves() -> None:
     )
     async with opened(*limits, credit=700) as (quotas, _, _):
         held = await quotas.hold(ACME, ALICE, 10, 200, force=False)
-        assert await quotas.room(ACME, ALICE) == Room(tokens=50, money=500)
-        assert await quotas.room(ACME, BOB) == Room(tokens=90, money=500)
+        assert await quotas.room(ACME, ALICE) == QuotaRemaining(tokens=50, money=500)
+        assert await quotas.room(ACME, BOB) == QuotaRemaining(tokens=90, money=500)
         held.settle(150, 900)
-        assert await quotas.room(ACME, BOB) == Room(tokens=-50, money=-200)
-        assert await quotas.room(RIVAL, BOB) == Room()
+        assert await quotas.room(ACME, BOB) == QuotaRemaining(tokens=-50, money=-200)
+        assert await quotas.room(RIVAL, BOB) == QuotaRemaining()
 
 
 async def test_a_clock_that_was_set_forward_and_back_keeps_no_window_from_being_renewed() -> None:
@@ -75,7 +75,7 @@ async def test_a_limit_of_each_user_is_counted_for_each_and_knows_what_they_used
         assert (await quotas.room(ACME, ALICE)).tokens == 40
         assert (await quotas.room(ACME, UserId("carl"))).tokens == 100
         assert (await quotas.room(ACME, BOB)).tokens == 30
-        assert await quotas.room(ACME, None) == Room()
+        assert await quotas.room(ACME, None) == QuotaRemaining()
         (await quotas.hold(ACME, ALICE, 40, 0, force=False)).settle(40, 0)
         with pytest.raises(QuotaExceeded):
             await quotas.hold(ACME, ALICE, 1, 0, force=False)

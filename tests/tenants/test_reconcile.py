@@ -6,7 +6,7 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.usage import Usage
 from agentvm.tenants.exports import Exported
-from agentvm.tenants.reconcile import Group, Report, base_model, days_of, reconcile
+from agentvm.tenants.reconcile import ReconciledGroup, ReconcileReport, base_model, days_of, reconcile
 
 NOON = "2026-11-15T12:00:00"
 
@@ -40,7 +40,7 @@ def billed(tokens: int, *, day: str = "2026-11-15", model: str = "claude-sonnet-
     return Exported(day=day, model=model, usage=Usage(input_tokens=tokens, output_tokens=output))
 
 
-def only(report: Report) -> Group:
+def only(report: ReconcileReport) -> ReconciledGroup:
     (group,) = report.groups
     return group
 

@@ -16,7 +16,7 @@ BOUND = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING, containers=(
 async def test_only_what_is_within_reach_is_found() -> None:
     async with open_desk() as desk:
         own, team, foreign = [await desk.create_image(name) for name in ("user-alice", "team-a", "user-bob")]
-        reach = ScopedStore(desk.vm.office.store.tenant(DEFAULT_TENANT), BOUND)
+        reach = ScopedStore(desk.vm.tenancy.store.tenant(DEFAULT_TENANT), BOUND)
         assert await reach.list_containers() == ("user-alice", "team-a")
         for record, found in ((own, "user-alice"), (team, "team-a"), (foreign, None)):
             assert await reach.find_image(ImageId(record["imageId"])) == found

@@ -14,7 +14,7 @@ from agentvm.cli.when import past
 from agentvm.errors import InvalidInput
 from agentvm.model.ledger import LedgerEntry
 from agentvm.tenants.exports import read_export
-from agentvm.tenants.reconcile import Report, days_of, reconcile
+from agentvm.tenants.reconcile import ReconcileReport, days_of, reconcile
 
 EXAMPLES = """\b
 Examples:
@@ -132,7 +132,7 @@ def _tenants(api: Api) -> list[str | None]:
     return [str(item["tenantId"]) for item in api.pages("tenants")]
 
 
-def _show_report(report: Report) -> None:
+def _show_report(report: ReconcileReport) -> None:
     rows = [
         [
             group.day,

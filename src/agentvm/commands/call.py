@@ -25,10 +25,10 @@ from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.reservation import Reservation
+from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import ContainerStore, TenantStore
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 
 class Answered(Protocol):
@@ -46,7 +46,7 @@ class Peer:
     runtime: Runtime
     definitions: Definitions
     resources: ResourceCentre
-    office: Office
+    tenancy: Tenancy
     clock: Clock
     new_id: NewId
     answered: Answered | None = None
@@ -62,7 +62,7 @@ class Peer:
 
     @property
     def accounts(self) -> Accounts:
-        return self.office.store.accounts(self.tenant_id)
+        return self.tenancy.store.accounts(self.tenant_id)
 
     @property
     def tenant_id(self) -> TenantId:
@@ -70,7 +70,7 @@ class Peer:
 
     async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
         """`QuotaExceeded` when there may not be so much more of it; counted only if there is a limit."""
-        await self.office.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
+        await self.tenancy.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
         """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
@@ -106,13 +106,13 @@ class Call:
 
     peer: Peer
     after: list[Callable[[], None]] = field(default_factory=list)
-    _room: Reservation | None = None
+    _room: RequestReservation | None = None
 
     @property
-    def room(self) -> Reservation:
+    def room(self) -> RequestReservation:
         """What the reply holds of the byte budget until it is queued."""
         if self._room is None:
-            self._room = Reservation(self.peer.budget, self.peer.tenant_id)
+            self._room = RequestReservation(self.peer.budget, self.peer.tenant_id)
         return self._room
 
     @property
@@ -172,7 +172,7 @@ class Call:
             principal=peer.principal,
             tenant_id=peer.tenant_id,
             runtime=peer.runtime,
-            office=peer.office,
+            tenancy=peer.tenancy,
             clock=peer.clock,
             new_id=peer.new_id,
             compactor=peer.compactor,

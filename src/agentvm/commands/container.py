@@ -1,7 +1,7 @@
 """Container commands — a user's isolation boundary."""
 
 from agentvm.commands.call import Call
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import ContainerCreated
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
@@ -34,7 +34,7 @@ async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDelet
         principal=peer.principal,
         tenant_id=peer.tenant_id,
         runtime=peer.runtime,
-        office=peer.office,
+        tenancy=peer.tenancy,
         clock=peer.clock,
     )
     if command.dry_run:
@@ -54,10 +54,10 @@ async def ensure(call: Call, wanted: str) -> ContainerId:
         return -1 if await container.get() is not None else await peer.accounts.quotas.count_containers()
 
     now = peer.clock()
-    async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "containers", count):
+    async with peer.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "containers", count):
         peer.join(container_id)
         created = await container.create(now)
     if created:
-        scope = Scope(container_id=container_id)
+        scope = EventScope(container_id=container_id)
         peer.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
     return container_id

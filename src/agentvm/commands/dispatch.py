@@ -22,8 +22,8 @@ from agentvm.commands import (
 )
 from agentvm.commands.call import Call, Peer
 from agentvm.errors import AgentVMError, StoreFailed
-from agentvm.events.base import Event, Scope
-from agentvm.events.error import SystemError
+from agentvm.events.base import Event, EventScope
+from agentvm.events.error import CommandError
 from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, ContainerId, ImageId
 from agentvm.protocol.commands import Command, R_co, Reply
@@ -142,7 +142,7 @@ def handling(peer: Peer, command: Command[Reply], request_id: str | None) -> Abs
     )
 
 
-def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope, reply: Reply) -> Reply:
+def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: EventScope, reply: Reply) -> Reply:
     """Tells the asker, and nobody else, what went wrong; returns the reply that says so too."""
     text = str(error)
     # What is no command is refused where nothing is bound.
@@ -150,7 +150,7 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope
     # The store's are no fault of the asker's, and nothing that it can do anything about.
     log = logger.error if isinstance(error, StoreFailed) else logger.info
     log("command_refused", code=error.code, error=text, **({} if concerned() else about))
-    told = SystemError(message=text, request_id=request_id, severity="error", code=error.code)
+    told = CommandError(message=text, request_id=request_id, severity="error", code=error.code)
     event = Event(data=told, scope=scope, timestamp=peer.clock(), tenant_id=peer.tenant_id)
     frame = encode_event(event)
     if frame is not None:
@@ -160,7 +160,7 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Scope
 
 def refuse_unreadable(peer: Peer, name: str, request_id: str | None, error: AgentVMError) -> None:
     """Answers a request that is no command, under the name it gave itself."""
-    reply = refuse(peer, error, request_id, Scope(), Reply())
+    reply = refuse(peer, error, request_id, EventScope(), Reply())
     peer.channel.send(encode_reply(name, request_id, reply, peer.clock()))
 
 
@@ -168,7 +168,7 @@ def _request_name(given: str | None) -> str:
     return given if given is not None and _NAME.fullmatch(given) else f"req_{secrets.token_hex(8)}"
 
 
-def _named(command: Command[Reply]) -> Scope:
+def _named(command: Command[Reply]) -> EventScope:
     """The ids a request named, as 1.x puts them into the error's context."""
     named: dict[str, object] = msgspec.structs.asdict(command)
 
@@ -177,7 +177,7 @@ def _named(command: Command[Reply]) -> Scope:
         return value if isinstance(value, str) else None
 
     container_id, image_id, agent_id = text("container_id"), text("image_id"), text("agent_id")
-    return Scope(
+    return EventScope(
         container_id=ContainerId(container_id) if container_id else None,
         image_id=ImageId(image_id) if image_id else None,
         agent_id=AgentId(agent_id) if agent_id else None,

@@ -13,7 +13,7 @@ from agentvm.commands.call import Call, Peer
 from agentvm.commands.definition import find_base
 from agentvm.commands.references import Pins, freeze, locked_roots
 from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
 from agentvm.model.definition import Definition, Rendered
 from agentvm.model.ids import ImageId, SessionId
@@ -181,7 +181,7 @@ async def _build(call: Call, wanted: str, source: Definition | None, config: Ima
     async def count() -> int:
         return len(await store.list_images())
 
-    async with peer.office.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
+    async with peer.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
         await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
         image, session = build(
             frozen.source,
@@ -264,7 +264,7 @@ async def _check(peer: Peer, definition: Definition) -> None:
         peer.runtime.check(definition)
     except DriverNotFound:
         # The server has no key for that provider, but the tenant may.
-        if not await peer.office.own_keys.has(peer.tenant_id, definition.model):
+        if not await peer.tenancy.own_keys.has(peer.tenant_id, definition.model):
             raise
 
 
@@ -272,15 +272,15 @@ def _listen(peer: Peer, images: Sequence[Image]) -> tuple[SessionId, ...]:
     return tuple(heard for image in images for heard in peer.listen(image.container_id, image.session_id))
 
 
-def _scope(image: Image) -> Scope:
-    return Scope(container_id=image.container_id, image_id=image.image_id)
+def _scope(image: Image) -> EventScope:
+    return EventScope(container_id=image.container_id, image_id=image.image_id)
 
 
 def _effective(peer: Peer, image: Image) -> EffectiveConfig:
     """What a turn of the image would be run with now."""
     definition, rendered = image.definition, image.definition.rendered or Rendered()
     return EffectiveConfig(
-        model=peer.runtime.model_name(definition.model or peer.office.own_keys.default_of(peer.tenant_id)),
+        model=peer.runtime.model_name(definition.model or peer.tenancy.own_keys.default_of(peer.tenant_id)),
         max_tokens=definition.max_tokens or peer.runtime.limits_of(peer.tenant_id).max_tokens,
         tools=peer.runtime.tool_names if definition.tools is None else definition.tools,
         system_prompt=definition.system_prompt,

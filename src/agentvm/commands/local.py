@@ -9,7 +9,7 @@ import msgspec
 from agentvm.commands.call import Call, Peer
 from agentvm.commands.dispatch import carry_out, handling, refuse
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.protocol.codec import decode_command, decode_event, encode
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
@@ -45,10 +45,10 @@ class LocalLink:
         with handling(self._peer, checked, None), Call(self._peer) as call:
             try:
                 who = self._peer.principal
-                await self._peer.office.quotas.hit(who.tenant_id, who.user_id)
+                await self._peer.tenancy.quotas.hit(who.tenant_id, who.user_id)
                 reply = await carry_out(call, checked)
             except AgentVMError as error:
-                refuse(self._peer, error, None, Scope(), Reply())
+                refuse(self._peer, error, None, EventScope(), Reply())
                 raise
             finally:
                 for then in call.after:

@@ -31,7 +31,7 @@ from agentvm.model.resource import (
 from agentvm.resources.agent import to_definition
 from agentvm.resources.kind import decode, exact_uri
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.resolver import LIGHT, Found, lock_of, warnings_of
+from agentvm.resources.resolver import LIGHT, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
@@ -52,7 +52,7 @@ async def freeze(peer: Peer, source: Definition | None, config: ImageConfig, pin
     `ResourceNotFound` for what is absent or not the asker's, `PromptUnresolved` for a prompt that lacks a value.
     """
     followed = _Following(peer, pins or {})
-    agent: Found | None = None
+    agent: VersionClosure | None = None
     if config.definition is not None and is_reference(config.definition):
         agent = await followed.find(Reference(place="definition", type="agents", uri=config.definition))
         source = as_written(agent.root.resource.name, agent.root.content)
@@ -101,14 +101,14 @@ class _Following:
         """What of it does nothing here."""
         self._size = 0
 
-    async def find(self, wanted: Reference, agent: Found | None = None) -> Found:
+    async def find(self, wanted: Reference, agent: VersionClosure | None = None) -> VersionClosure:
         gate.require(self._peer.principal, READ)
         uri = _checked(wanted)
         if wanted.inherited and agent is not None:
             return _within(agent, wanted.uri)
         if wanted.uri in self._roots:
             root = self._roots[wanted.uri]
-            return Found(root, self._nodes)
+            return VersionClosure(root, self._nodes)
         try:
             found = await self._look_up(wanted.uri, uri)
         except ResourceNotFound as error:
@@ -121,7 +121,7 @@ class _Following:
             raise ResourceTooLarge(f"All that an image refers to may have {MAX_CLOSURE} bytes; with {wanted.uri} it has more")
         return found
 
-    async def _look_up(self, text: str, uri: ResourceUri) -> Found:
+    async def _look_up(self, text: str, uri: ResourceUri) -> VersionClosure:
         version_id = self._pins.get(text)
         if version_id is None:
             return await self._peer.resources.resolver.find(self._peer.tenant_id, uri)
@@ -129,15 +129,15 @@ class _Following:
         if version_id not in nodes:
             raise ResourceNotFound(text)
         check_nodes(nodes, version_id, text)
-        return Found(nodes[version_id], nodes)
+        return VersionClosure(nodes[version_id], nodes)
 
-    async def render(self, merged: Definition, found: Mapping[Reference, Found]) -> Definition:
+    async def render(self, merged: Definition, found: Mapping[Reference, VersionClosure]) -> Definition:
         """The snapshot."""
         if sum(there.weight for there in found.values()) <= LIGHT:
             return self._render(merged, found)
         return await anyio.to_thread.run_sync(self._render, merged, found)
 
-    def _render(self, merged: Definition, found: Mapping[Reference, Found]) -> Definition:
+    def _render(self, merged: Definition, found: Mapping[Reference, VersionClosure]) -> Definition:
         at, args = {one.place: (one, there) for one, there in found.items()}, merged.variables or {}
         prompt = merged.system_prompt
         if "systemPrompt" in at:
@@ -161,7 +161,9 @@ class _Following:
             rendered=None if rendered == Rendered() else rendered,
         )
 
-    def _tools(self, written: Sequence[str], at: Mapping[str, tuple[Reference, Found]], args: Args) -> tuple[Names, Specs]:
+    def _tools(
+        self, written: Sequence[str], at: Mapping[str, tuple[Reference, VersionClosure]], args: Args
+    ) -> tuple[Names, Specs]:
         """Those that can run here, by name, and the specs of the others."""
         names: list[str] = []
         others: list[dict[str, object]] = []
@@ -176,12 +178,12 @@ class _Following:
                 others.append(spec)
         return tuple(dict.fromkeys(names)), _once(others)
 
-    def _spec(self, wanted: Reference, found: Found, args: Args) -> dict[str, object]:
+    def _spec(self, wanted: Reference, found: VersionClosure, args: Args) -> dict[str, object]:
         rendered = self._rendered(wanted, found, args)
         assert isinstance(rendered, dict), "only prompts have another form"
         return {"uri": exact_uri(found.root, self._peer.tenant_id), **rendered}
 
-    def _rendered(self, wanted: Reference, found: Found, args: Args) -> object:
+    def _rendered(self, wanted: Reference, found: VersionClosure, args: Args) -> object:
         try:
             rendered = self._peer.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
         except PromptUnresolved as error:
@@ -219,8 +221,8 @@ class _Following:
             for entry in lock_of(self._all(), self._peer.tenant_id)
         )
 
-    def _all(self) -> Found:
-        return Found(next(iter(self._roots.values())), self._nodes)
+    def _all(self) -> VersionClosure:
+        return VersionClosure(next(iter(self._roots.values())), self._nodes)
 
 
 def _checked(wanted: Reference) -> ResourceUri:
@@ -234,10 +236,10 @@ def _checked(wanted: Reference) -> ResourceUri:
     return uri
 
 
-def _within(agent: Found, text: str) -> Found:
+def _within(agent: VersionClosure, text: str) -> VersionClosure:
     """What a URI of the agent was locked to when the agent was published."""
     target = next(link.target for link in agent.root.links if link.uri == text)
-    return Found(agent.nodes[target], agent.nodes)
+    return VersionClosure(agent.nodes[target], agent.nodes)
 
 
 def _once(specs: Iterable[dict[str, object]]) -> Specs:

@@ -19,15 +19,15 @@ from agentvm.resources.agent import to_definition
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import accept
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.registry import Author, Draft, Revision
+from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Changes, Published, Search
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 
 async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceRegisterReply:
     peer = call.peer
-    draft = Draft(
+    draft = NewVersion(
         type=parse_type(command.type),
         name=command.resource_name,
         content=command.content,
@@ -39,7 +39,7 @@ async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceReg
         visibility=command.visibility,
         pointer=command.tag,
     )
-    done = await add(peer.office, peer.resources, peer.definitions, _author(peer), peer.principal.user_id, draft)
+    done = await add(peer.tenancy, peer.resources, peer.definitions, _author(peer), peer.principal.user_id, draft)
     return await _written(peer, "resource.register", done, command.content)
 
 
@@ -53,7 +53,7 @@ async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegis
             f"uri must name the resource alone, unlike {shorten(command.uri)!r}; its new number goes into version"
         )
     resource = await registry.find(peer.tenant_id, command.uri)
-    revision = Revision(
+    revision = VersionChange(
         content=command.content,
         schema=UNSET if command.schema is None else command.schema,
         dependencies=command.dependencies,
@@ -63,7 +63,7 @@ async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegis
         pointer=command.tag,
     )
     who = peer.principal.user_id
-    done = await add_version(peer.office, peer.resources, _author(peer), who, resource.resource_id, revision)
+    done = await add_version(peer.tenancy, peer.resources, _author(peer), who, resource.resource_id, revision)
     return await _written(peer, "resource.change", done, command.content)
 
 
@@ -95,7 +95,12 @@ async def resolve(call: Call, command: ask.ResourceResolve) -> ask.ResourceResol
 
 
 async def add(
-    office: Office, centre: ResourceCentre, definitions: Definitions, author: Author, user_id: UserId | None, draft: Draft
+    tenancy: Tenancy,
+    centre: ResourceCentre,
+    definitions: Definitions,
+    author: Author,
+    user_id: UserId | None,
+    draft: NewVersion,
 ) -> Published:
     """Registers within the tenant's limits, whoever asks on whichever way."""
     tenant_id = author.tenant_id
@@ -103,18 +108,23 @@ async def add(
         content: Any = accept(KINDS["agents"], draft.content)
         await check_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
     count = centre.store.resources(tenant_id).count
-    async with office.quotas.adding(tenant_id, user_id, "resources", count):
+    async with tenancy.quotas.adding(tenant_id, user_id, "resources", count):
         stored = centre.store.accounts(tenant_id).quotas.storage_bytes
-        await office.quotas.check(tenant_id, user_id, "storage_bytes", stored)
+        await tenancy.quotas.check(tenant_id, user_id, "storage_bytes", stored)
         return await centre.registry.register(author, draft)
 
 
 async def add_version(
-    office: Office, centre: ResourceCentre, author: Author, user_id: UserId | None, resource_id: ResourceId, revision: Revision
+    tenancy: Tenancy,
+    centre: ResourceCentre,
+    author: Author,
+    user_id: UserId | None,
+    resource_id: ResourceId,
+    revision: VersionChange,
 ) -> Published:
     """Publishes a version of an own resource within the tenant's limits, whoever asks on whichever way."""
     stored = centre.store.accounts(author.tenant_id).quotas.storage_bytes
-    await office.quotas.check(author.tenant_id, user_id, "storage_bytes", stored)
+    await tenancy.quotas.check(author.tenant_id, user_id, "storage_bytes", stored)
     return await centre.registry.revise(author, resource_id, revision)
 
 

@@ -17,7 +17,7 @@ from agentvm.config.together import PROVIDERS, conflicts, entries_of
 from agentvm.drivers.registry import DRIVERS
 from agentvm.model.account import Allowance, Plan
 from agentvm.model.limits import Compaction, Limits
-from agentvm.model.money import NANO, Rate, to_nano
+from agentvm.model.money import NANO, ModelRate, to_nano
 from agentvm.model.retention import FOREVER, Retention
 from agentvm.model.secret import Secret
 
@@ -66,7 +66,7 @@ def build(values: Values, *, layers: tuple[Layer, ...] = ()) -> ServerConfig:
         oidc_jwks_url=flat.get("system.oidc.jwksUrl"),
         oidc_tenant_claim=flat["system.oidc.tenantClaim"],
         markup=flat["billing.markup"],
-        prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, Rate)},
+        prices={key.removeprefix(PRICES): rate for key, rate in flat.items() if isinstance(rate, ModelRate)},
         allow_unpriced={"on": True, "off": False, "auto": None}[flat["billing.allowUnpriced"]],
         plans=_plans(flat),
         titles=flat["sessions.titles"],

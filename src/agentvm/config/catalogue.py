@@ -19,10 +19,10 @@ from agentvm.config.declarations import About, Group, Root
 from agentvm.config.document import Unreadable, parse_value
 from agentvm.errors import shorten
 from agentvm.model.account import Allowance
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
 
-Value = str | int | float | Decimal | Secret | Rate | Allowance | tuple[str, ...]
+Value = str | int | float | Decimal | Secret | ModelRate | Allowance | tuple[str, ...]
 
 MASK = "***"
 PRICES = "billing.prices."
@@ -157,7 +157,7 @@ def convert(setting: Setting, value: object, *, text: bool = False) -> Value:
 
 def _opening(setting: Setting) -> tuple[str, ...]:
     """How a text begins that is a whole list, or a price."""
-    return ("[",) if setting.about.kind == "list" else ("{",) if setting.kind in (Rate, Allowance) else ()
+    return ("[",) if setting.about.kind == "list" else ("{",) if setting.kind in (ModelRate, Allowance) else ()
 
 
 def _convert(setting: Setting, value: object, text: bool) -> Value:
@@ -169,11 +169,11 @@ def _convert(setting: Setting, value: object, text: bool) -> Value:
         return Secret(msgspec.convert(_encodable(value), setting.type))
     if kind is Decimal:
         return _money(setting, value)
-    if kind is Rate:
+    if kind is ModelRate:
         if not isinstance(value, Mapping):
             raise Unfit(f"it must be {expects(setting)}")
         rate = msgspec.convert({name: str(_money(setting, one)) for name, one in value.items() if one is not None}, _Rate)
-        return Rate(input=rate.input, output=rate.output, cache_read=rate.cache_read, cache_write=rate.cache_write)
+        return ModelRate(input=rate.input, output=rate.output, cache_read=rate.cache_read, cache_write=rate.cache_write)
     if kind is Allowance:
         try:
             return read_allowance(value, of_users=setting.key.endswith(".users"))
@@ -239,7 +239,7 @@ def expects(setting: Setting) -> str:
         return f"{what} from {meta['ge']:g} to {meta['le']}" if isinstance(meta["le"], int) else what
     if kind is Decimal:
         return "an amount like 1.05, not negative"
-    if kind is Rate:
+    if kind is ModelRate:
         return "dollars per million tokens like {input: 3, output: 15}, with cacheRead and cacheWrite if they differ"
     if kind is Allowance:
         return "limits by metric like {tokens_per_day: 100000, budget_per_month: {soft: 20, hard: 25}}"
@@ -272,7 +272,7 @@ def plain(value: Value) -> object:
             raise TypeError("a secret is sealed, not shown")
         case Decimal():
             return f"{value.normalize():f}"
-        case Rate():
+        case ModelRate():
             members = msgspec.structs.asdict(value)
             return {_camel(name): f"{one.normalize():f}" for name, one in members.items() if one is not None}
         case Allowance():

@@ -13,7 +13,7 @@ from msgspec import Meta
 from agentvm.model.account import Allowance
 from agentvm.model.attachment import MAX_BYTES
 from agentvm.model.limits import MAX_INLINE_BYTES, MAX_MESSAGE_BYTES
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.retention import FOREVER
 
 Applies = Literal["live", "restart", "boot"]
@@ -255,7 +255,9 @@ class BillingGroup(Group, frozen=True, kw_only=True):
     ] = "auto"
     prices: dict[
         str,
-        Annotated[Rate, setting("A price of your own by `<driver>/<model>` or `<driver>`, in dollars per million tokens.")],
+        Annotated[
+            ModelRate, setting("A price of your own by `<driver>/<model>` or `<driver>`, in dollars per million tokens.")
+        ],
     ] = msgspec.field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from agentvm.config.catalogue import MOST_MONEY, NAME, SETTINGS, Setting, bounds_of, shown
 from agentvm.model.account import METRICS, OF_USERS, Allowance
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 
 Schema = dict[str, Any]
 
@@ -89,7 +89,7 @@ def _type(setting: Setting) -> Schema:
         return {"anyOf": [number, REFERENCE]}
     if kind is Decimal:
         return _MONEY
-    if kind is Rate:
+    if kind is ModelRate:
         return _RATE
     if kind is Allowance:
         known = OF_USERS if setting.key.endswith(".users") else METRICS

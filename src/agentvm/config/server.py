@@ -27,7 +27,7 @@ from agentvm.errors import ConfigInvalid
 from agentvm.model.account import Plan
 from agentvm.model.address import is_loopback
 from agentvm.model.limits import Limits
-from agentvm.model.money import Rate
+from agentvm.model.money import ModelRate
 from agentvm.model.retention import Retention
 from agentvm.model.secret import Secret
 
@@ -119,7 +119,7 @@ class ServerConfig:
     oidc_tenant_claim: str = "tenant"
     markup: Decimal = Decimal("1.05")
     """What is charged for a dollar of a provider's tokens."""
-    prices: Mapping[str, Rate] = field(default_factory=dict)
+    prices: Mapping[str, ModelRate] = field(default_factory=dict)
     """Prices of your own, by `<driver>/<model>` or `<driver>`; they go before the table."""
     allow_unpriced: bool | None = None
     """Whether a model may be used whose price nobody knows. None: when nobody has to say who they are."""

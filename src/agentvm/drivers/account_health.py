@@ -12,7 +12,7 @@ from contextvars import ContextVar
 
 import anyio
 
-from agentvm.drivers.health import Attempt, Health, is_outage
+from agentvm.drivers.health import Attempt, HealthTracker, is_outage
 from agentvm.errors import ProviderError, ProviderTimeout
 from agentvm.model.ids import Clock, TenantId
 
@@ -37,17 +37,17 @@ class AccountHealth:
         self.name = name
         self.silence_seconds = silence_seconds
         """How long the operator lets this provider be silent; None for what `defaults.timeout` says."""
-        self.everybody = Health(name, clock)
+        self.everybody = HealthTracker(name, clock)
         self._clock = clock
         self._tenants: OrderedDict[TenantId | None, TenantHealth] = OrderedDict()
-        self._last_failed: Health | None = None
+        self._last_failed: HealthTracker | None = None
         """Whose outage was the last news; None since somebody was answered."""
 
     def of(self, tenant_id: TenantId | None) -> "TenantHealth":
         """The view of one tenant; None for calls that belong to no tenant."""
         health = self._tenants.get(tenant_id)
         if health is None:
-            health = self._tenants[tenant_id] = TenantHealth(self, Health(self.name, self._clock))
+            health = self._tenants[tenant_id] = TenantHealth(self, HealthTracker(self.name, self._clock))
             if len(self._tenants) > TENANTS_MAX:
                 self._tenants.popitem(last=False)
         else:
@@ -55,7 +55,7 @@ class AccountHealth:
         return health
 
     @property
-    def shown(self) -> Health:
+    def shown(self) -> HealthTracker:
         """State for the operator: the outage of a single tenant is shown while nobody has been answered since."""
         return self.everybody if self._last_failed is None or self.everybody.is_out else self._last_failed
 
@@ -63,7 +63,7 @@ class AccountHealth:
         self._last_failed = None
         attempt.answered()
 
-    def note_failure(self, own: Health, attempt: Attempt, error: ProviderError) -> None:
+    def note_failure(self, own: HealthTracker, attempt: Attempt, error: ProviderError) -> None:
         """A failure of the tenant whose own experience is `own`."""
         outage = is_outage(error) and not attempt.spoken
         if outage and (self._last_failed is None or self._last_failed is own):
@@ -74,7 +74,7 @@ class AccountHealth:
         if outage:
             self._last_failed = own
 
-    def note_rate_limit(self, own: Health, seconds: float) -> None:
+    def note_rate_limit(self, own: HealthTracker, seconds: float) -> None:
         if self._last_failed is not None and self._last_failed is not own:
             self.everybody.limited(seconds)
         self._last_failed = own
@@ -85,7 +85,7 @@ class TenantHealth:
 
     __slots__ = ("_account", "own")
 
-    def __init__(self, account: AccountHealth, own: Health) -> None:
+    def __init__(self, account: AccountHealth, own: HealthTracker) -> None:
         self._account = account
         self.own = own
 
@@ -111,7 +111,7 @@ class TenantHealth:
         return self.shown.retry_at
 
     @property
-    def shown(self) -> Health:
+    def shown(self) -> HealthTracker:
         """The experience that holds calls back longest: the tenant's own, or everybody's."""
         own, everybody = self.own, self._account.everybody
         return everybody if everybody.is_out and everybody.wait >= own.wait else own
@@ -144,7 +144,7 @@ class TenantAttempt:
 
     __slots__ = ("_account", "_everybody", "_own", "_own_health")
 
-    def __init__(self, account: AccountHealth, own: Health) -> None:
+    def __init__(self, account: AccountHealth, own: HealthTracker) -> None:
         self._account = account
         self._own_health = own
         self._own = own.begin()

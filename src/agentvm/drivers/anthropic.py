@@ -22,18 +22,18 @@ from agentvm.drivers.base import (
     ModelOutput,
     Prompt,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
 )
-from agentvm.drivers.chat_body import Json
+from agentvm.drivers.chat_body import RequestJson
 from agentvm.drivers.exchange import CallIds, exchange
 from agentvm.drivers.failures import Failures, find_error
 from agentvm.drivers.sdk import Sdk, StreamedResponse, check_base_url, check_key, http_client, key_remedy, load_sdk, place_of
@@ -64,25 +64,25 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class _OutputDetails(msgspec.Struct):
+class _ThinkingDetails(msgspec.Struct):
     thinking_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _MessageUsage(msgspec.Struct):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
-    output_tokens_details: _OutputDetails | None = None
+    output_tokens_details: _ThinkingDetails | None = None
 
 
-class _Message(msgspec.Struct):
+class _MessageStart(msgspec.Struct):
     id: str = ""
     model: str = ""
-    usage: _Usage | None = None
+    usage: _MessageUsage | None = None
 
 
-class _Block(msgspec.Struct):
+class _ContentBlock(msgspec.Struct):
     type: str
     id: str = ""
     name: str = ""
@@ -92,7 +92,7 @@ class _Block(msgspec.Struct):
     input: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Delta(msgspec.Struct):
+class _ContentDelta(msgspec.Struct):
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -105,10 +105,10 @@ class _Event(msgspec.Struct):
     """Every event in one shape: a type we do not know is skipped, not refused."""
 
     type: str
-    delta: _Delta | None = None
-    content_block: _Block | None = None
-    message: _Message | None = None
-    usage: _Usage | None = None
+    delta: _ContentDelta | None = None
+    content_block: _ContentBlock | None = None
+    message: _MessageStart | None = None
+    usage: _MessageUsage | None = None
     error: object = None
 
 
@@ -123,7 +123,7 @@ class MessagesDecoder:
         self._model = model
         self._ids = CallIds()
         self._begun = False
-        self._block: _Block | None = None
+        self._block: _ContentBlock | None = None
         self._signature = ""
         self._whole_input = ""
         self._usage = Usage(input_tokens=0, output_tokens=0)
@@ -153,7 +153,7 @@ class MessagesDecoder:
     def end(self) -> Iterable[ModelOutput]:
         raise self._failures.protocol("the stream ended before the message did")
 
-    def _start(self, message: _Message) -> Iterable[ModelOutput]:
+    def _start(self, message: _MessageStart) -> Iterable[ModelOutput]:
         if self._begun:
             raise self._failures.protocol("two messages in one answer")
         self._begun = True
@@ -164,15 +164,15 @@ class MessagesDecoder:
         self._usage = _merge(self._usage, message.usage)
         return started, UsageReported(self._usage)
 
-    def _open_block(self, block: _Block) -> Iterable[ModelOutput]:
+    def _open_block(self, block: _ContentBlock) -> Iterable[ModelOutput]:
         if not self._begun:
             raise self._failures.protocol("content before the message began")
         self._block, self._signature, self._whole_input = block, "", ""
         match block.type:
             case "text":
-                return (TextStarted(), TextDelta(block.text)) if block.text else (TextStarted(),)
+                return (TextStarted(), TextChunk(block.text)) if block.text else (TextStarted(),)
             case "thinking":
-                return (ThinkingStarted(), ThinkingDelta(block.thinking)) if block.thinking else (ThinkingStarted(),)
+                return (ThinkingStarted(), ThinkingChunk(block.thinking)) if block.thinking else (ThinkingStarted(),)
             case "redacted_thinking":
                 self._signature = redacted_mark(block.data)
                 return (ThinkingStarted(),)
@@ -182,20 +182,20 @@ class MessagesDecoder:
             case _:
                 return ()
 
-    def _delta(self, delta: _Delta) -> Iterable[ModelOutput]:
+    def _delta(self, delta: _ContentDelta) -> Iterable[ModelOutput]:
         block = self._block
         if block is None:
             raise self._failures.protocol("a delta outside a block")
         match block.type, delta.type:
             case "text", "text_delta" if delta.text:
-                return (TextDelta(delta.text),)
+                return (TextChunk(delta.text),)
             case "thinking", "thinking_delta" if delta.thinking:
-                return (ThinkingDelta(delta.thinking),)
+                return (ThinkingChunk(delta.thinking),)
             case "thinking", "signature_delta":
                 self._signature += delta.signature
             case "tool_use", "input_json_delta" if delta.partial_json:
                 self._whole_input = ""
-                return (ToolInputDelta(delta.partial_json),)
+                return (ToolInputChunk(delta.partial_json),)
         return ()
 
     def _close_block(self) -> Iterator[ModelOutput]:
@@ -209,7 +209,7 @@ class MessagesDecoder:
                 yield ThinkingStopped(signature=self._signature or None)
             case "tool_use":
                 if self._whole_input:
-                    yield ToolInputDelta(self._whole_input)
+                    yield ToolInputChunk(self._whole_input)
                 yield ToolCallStopped()
             case _:
                 return
@@ -229,7 +229,7 @@ class MessagesDecoder:
         return (*self._close_block(), UsageReported(self._usage), MessageStopped(reason))
 
 
-def _merge(known: Usage, told: _Usage) -> Usage:
+def _merge(known: Usage, told: _MessageUsage) -> Usage:
     """Counts are cumulative, and a count left out has not changed; one below zero says nothing."""
 
     def newest(now: int | None, before: int) -> int:
@@ -272,7 +272,7 @@ class AnthropicDriver:
         request = self._request(messages_body(prompt, self._failures))
         return self._sdk.send(request, self._failures), MessagesDecoder(self._failures, model=prompt.model)
 
-    def _request(self, body: Json) -> AbstractAsyncContextManager[StreamedResponse]:
+    def _request(self, body: RequestJson) -> AbstractAsyncContextManager[StreamedResponse]:
         request: AbstractAsyncContextManager[StreamedResponse]
         request = self._client.messages.with_streaming_response.create(**body)
         return request

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Sequence
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
-from agentvm.drivers.chat_body import GO_ON, Json, Reader, file_text, newest_user
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
+from agentvm.drivers.chat_body import GO_ON, PartRenderer, RequestJson, file_text, newest_user
 from agentvm.drivers.conversation import thinking_tokens
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.refusal import Origin
+from agentvm.drivers.refusal import MessageOrigin
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolResult, UserContent, UserPart
 
-_CACHED: Json = {"type": "ephemeral"}
-_NOTHING: Json = {"type": "text", "text": "(nothing)"}
+_CACHED: RequestJson = {"type": "ephemeral"}
+_NOTHING: RequestJson = {"type": "text", "text": "(nothing)"}
 
 # Anthropic takes no other characters in an id; ids made by another provider may come with a moved conversation.
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
@@ -25,7 +25,7 @@ def redacted_mark(data: str) -> str:
     return f"{_REDACTED}{data}"
 
 
-def messages_body(prompt: Prompt, failures: Failures) -> Json:
+def messages_body(prompt: Prompt, failures: Failures) -> RequestJson:
     """The whole request.
 
     The prefix that every call of an agent shares is marked for the provider's cache: tools and system prompt. The mark on
@@ -33,7 +33,9 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     """
     newest = newest_user(prompt.conversation)
     messages = [
-        message for said in prompt.conversation for message in _message(said, Reader(failures, lenient=said is not newest))
+        message
+        for said in prompt.conversation
+        for message in _message(said, PartRenderer(failures, lenient=said is not newest))
     ]
     if messages and messages[0]["role"] == "assistant":
         # The provider wants the user to begin; a conversation that came from elsewhere may begin with a greeting.
@@ -43,7 +45,7 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
         messages.append({"role": "assistant", "content": [{"type": "text", "text": prompt.begun.rstrip()}]})
         messages.append({"role": "user", "content": [{"type": "text", "text": GO_ON}]})
     _mark_last(messages)
-    body: Json = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
+    body: RequestJson = {"model": prompt.model, "max_tokens": prompt.max_tokens, "messages": messages, "stream": True}
     if prompt.thinking and not _goes_on_without_thinking(prompt.conversation):
         # The budget is part of what may be answered.
         budget = thinking_tokens(prompt.thinking) or 0
@@ -55,7 +57,7 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     if prompt.system:
         body["system"] = [{"type": "text", "text": prompt.system, "cache_control": _CACHED}]
     if prompt.tools:
-        tools: list[Json] = [
+        tools: list[RequestJson] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in prompt.tools
         ]
         tools[-1]["cache_control"] = _CACHED
@@ -63,51 +65,51 @@ def messages_body(prompt: Prompt, failures: Failures) -> Json:
     return body
 
 
-def origins(prompt: Prompt) -> list[Origin]:
+def origins(prompt: Prompt) -> list[MessageOrigin]:
     """Where each of the request's messages came from."""
-    found: list[Origin] = []
+    found: list[MessageOrigin] = []
     for number, said in enumerate(prompt.conversation):
         match said:
-            case UserSaid(content=tuple(parts)):
+            case UserEntry(content=tuple(parts)):
                 kept = tuple(place for place, part in enumerate(parts) if not _is_blank(part))
                 found.append((number, kept or (None,)))
-            case AssistantSaid() if not _assistant_blocks(said):
+            case AssistantEntry() if not _assistant_blocks(said):
                 pass
             case _:
                 found.append((number, ()))
-    begins_late = found and isinstance(prompt.conversation[found[0][0] or 0], AssistantSaid)
+    begins_late = found and isinstance(prompt.conversation[found[0][0] or 0], AssistantEntry)
     return [(None, ()), *found] if begins_late else found
 
 
-def _goes_on_without_thinking(conversation: Sequence[Said]) -> bool:
+def _goes_on_without_thinking(conversation: Sequence[ConversationEntry]) -> bool:
     """Whether the tools that are being answered were asked for by another provider.
 
     With thinking on, Anthropic refuses results of calls that its own signed thinking does not precede.
     """
-    asked = next((said for said in reversed(conversation) if not isinstance(said, ToolsAnswered)), None)
-    return isinstance(asked, AssistantSaid) and bool(asked.tool_calls) and not any(map(_thinking, asked.thinking))
+    asked = next((said for said in reversed(conversation) if not isinstance(said, ToolResultsEntry)), None)
+    return isinstance(asked, AssistantEntry) and bool(asked.tool_calls) and not any(map(_thinking, asked.thinking))
 
 
-def _mark_last(messages: list[Json]) -> None:
+def _mark_last(messages: list[RequestJson]) -> None:
     if messages and isinstance(blocks := messages[-1]["content"], list) and blocks:
         blocks[-1]["cache_control"] = _CACHED
 
 
-def _message(said: Said, reader: Reader) -> list[Json]:
+def _message(said: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
     match said:
-        case UserSaid(content=content):
+        case UserEntry(content=content):
             return [{"role": "user", "content": _user_blocks(content, reader)}]
-        case AssistantSaid():
+        case AssistantEntry():
             blocks = _assistant_blocks(said)
             return [{"role": "assistant", "content": blocks}] if blocks else []
-        case ToolsAnswered(results=results):
+        case ToolResultsEntry(results=results):
             return [{"role": "user", "content": [_result(result) for result in results]}]
 
 
-def _assistant_blocks(said: AssistantSaid) -> list[Json]:
+def _assistant_blocks(said: AssistantEntry) -> list[RequestJson]:
     # A text block of white space alone is refused, and so is a message without blocks.
-    text: list[Json] = [{"type": "text", "text": said.text}] if said.text.strip() else []
-    calls: list[Json] = [
+    text: list[RequestJson] = [{"type": "text", "text": said.text}] if said.text.strip() else []
+    calls: list[RequestJson] = [
         {"type": "tool_use", "id": _FOREIGN.sub("_", call.id), "name": call.name, "input": call.input}
         for call in said.tool_calls
     ]
@@ -116,7 +118,7 @@ def _assistant_blocks(said: AssistantSaid) -> list[Json]:
     return [*(block for part in said.thinking for block in _thinking(part)), *text, *calls]
 
 
-def _thinking(part: ThinkingPart) -> list[Json]:
+def _thinking(part: ThinkingPart) -> list[RequestJson]:
     """Only what Anthropic signed: it refuses any other thinking, such as another provider's."""
     if not part.signature:
         return []
@@ -127,14 +129,14 @@ def _thinking(part: ThinkingPart) -> list[Json]:
     return [{"type": "thinking", "thinking": part.reasoning, "signature": part.signature}]
 
 
-def _result(result: ToolResult) -> Json:
-    block: Json = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": result.output.value}
+def _result(result: ToolResult) -> RequestJson:
+    block: RequestJson = {"type": "tool_result", "tool_use_id": _FOREIGN.sub("_", result.id), "content": result.output.value}
     if result.output.type == "error-text":
         block["is_error"] = True
     return block
 
 
-def _user_blocks(content: UserContent, reader: Reader) -> list[Json]:
+def _user_blocks(content: UserContent, reader: PartRenderer) -> list[RequestJson]:
     parts = (TextPart(text=content),) if isinstance(content, str) else content
     # A blank text block is refused, and so is a message without blocks.
     said = [part for part in parts if not _is_blank(part)]
@@ -145,14 +147,14 @@ def _is_blank(part: UserPart) -> bool:
     return isinstance(part, TextPart) and not part.text.strip()
 
 
-def _user_block(part: UserPart, failures: Failures) -> Json:
+def _user_block(part: UserPart, failures: Failures) -> RequestJson:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
         case ImagePart(data=data, media_type=media_type):
             return {"type": "image", "source": _source(data, media_type)}
         case FilePart(data=data, media_type="application/pdf" as media_type, filename=filename):
-            document: Json = {"type": "document", "source": _source(data, media_type)}
+            document: RequestJson = {"type": "document", "source": _source(data, media_type)}
             return {**document, "title": filename} if filename else document
         case FilePart(data=data, media_type=media_type) if is_text(media_type) and not is_url(data):
             return {"type": "text", "text": file_text(part, failures)}
@@ -160,7 +162,7 @@ def _user_block(part: UserPart, failures: Failures) -> Json:
             raise failures.bad_request(f"a file of type {media_type}; attach a PDF or the content of a text file")
 
 
-def _source(data: str, media_type: str) -> Json:
+def _source(data: str, media_type: str) -> RequestJson:
     if is_url(data):
         return {"type": "url", "url": data}
     return {"type": "base64", "media_type": media_type, "data": data}

@@ -36,30 +36,30 @@ class ToolSpec(Record):
     input_schema: dict[str, object]
 
 
-class UserSaid(Record):
+class UserEntry(Record):
     content: UserContent
 
 
-class AssistantSaid(Record):
+class AssistantEntry(Record):
     text: str
     thinking: tuple[ThinkingPart, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
 
 
-class ToolsAnswered(Record):
-    """The results of every tool call of the `AssistantSaid` before it, never fewer."""
+class ToolResultsEntry(Record):
+    """The results of every tool call of the `AssistantEntry` before it, never fewer."""
 
     results: tuple[ToolResult, ...]
 
 
-Said = UserSaid | AssistantSaid | ToolsAnswered
+ConversationEntry = UserEntry | AssistantEntry | ToolResultsEntry
 
 
 class Prompt(Record):
     """One model call. `model` is the provider's own name for the model (no driver prefix)."""
 
     model: str
-    conversation: tuple[Said, ...]
+    conversation: tuple[ConversationEntry, ...]
     max_tokens: int
     system: str | None = None
     tools: tuple[ToolSpec, ...] = ()
@@ -86,7 +86,7 @@ class TextStarted(Output, frozen=True):
     pass
 
 
-class TextDelta(Output, frozen=True):
+class TextChunk(Output, frozen=True):
     text: str
 
 
@@ -98,7 +98,7 @@ class ThinkingStarted(Output, frozen=True):
     pass
 
 
-class ThinkingDelta(Output, frozen=True):
+class ThinkingChunk(Output, frozen=True):
     text: str
 
 
@@ -111,7 +111,7 @@ class ToolCallStarted(Output, frozen=True):
     name: str
 
 
-class ToolInputDelta(Output, frozen=True):
+class ToolInputChunk(Output, frozen=True):
     partial_json: str
 
 
@@ -132,13 +132,13 @@ class MessageStopped(Output, frozen=True):
 ModelOutput = (
     MessageStarted
     | TextStarted
-    | TextDelta
+    | TextChunk
     | TextStopped
     | ThinkingStarted
-    | ThinkingDelta
+    | ThinkingChunk
     | ThinkingStopped
     | ToolCallStarted
-    | ToolInputDelta
+    | ToolInputChunk
     | ToolCallStopped
     | UsageReported
     | MessageStopped

@@ -8,15 +8,15 @@ from typing import Literal
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
 from agentvm.drivers.data_url import taken_apart
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.refusal import Origin
+from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, ThinkingPart, ToolCall, UserContent, UserPart
 
-Json = dict[str, object]
+RequestJson = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
@@ -38,19 +38,21 @@ def reasoning_mark(field: str) -> str:
     return f"{_MARK}{field}"
 
 
-def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_tokens", speech_only: bool = False) -> Json:
+def chat_body(
+    prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_tokens", speech_only: bool = False
+) -> RequestJson:
     """The whole request. `speech_only` is for models that know neither tools nor files: what tools said becomes text."""
-    messages: list[Json] = []
+    messages: list[RequestJson] = []
     if prompt.system:
         messages.append({"role": "system", "content": prompt.system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
     newest = newest_user(prompt.conversation)
     for said in prompt.conversation:
-        reader = Reader(failures, lenient=said is not newest)
+        reader = PartRenderer(failures, lenient=said is not newest)
         messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
     if prompt.begun.strip():
         messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
-    body: Json = {
+    body: RequestJson = {
         "model": prompt.model,
         "messages": messages,
         limit: prompt.max_tokens,
@@ -64,40 +66,40 @@ def chat_body(prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_to
     return body
 
 
-def origins(prompt: Prompt) -> list[Origin]:
+def origins(prompt: Prompt) -> list[MessageOrigin]:
     """Where each of the request's messages came from."""
-    found: list[Origin] = [(None, ())] if prompt.system else []
+    found: list[MessageOrigin] = [(None, ())] if prompt.system else []
     for number, said in enumerate(prompt.conversation):
         match said:
-            case UserSaid(content=tuple(parts)):
+            case UserEntry(content=tuple(parts)):
                 found.append((number, tuple(range(len(parts)))))
-            case ToolsAnswered(results=results):
+            case ToolResultsEntry(results=results):
                 found += [(number, ())] * len(results)
-            case AssistantSaid(text="", tool_calls=()):
+            case AssistantEntry(text="", tool_calls=()):
                 pass
             case _:
                 found.append((number, ()))
     return found
 
 
-def estimate_prompt(body: Json) -> int:
+def estimate_prompt(body: RequestJson) -> int:
     """A guess for providers that do not count: four bytes of JSON a token, right within a third for prose and code."""
     return -(-len(msgspec.json.encode((body["messages"], body.get("tools")))) // 4)
 
 
-def newest_user(conversation: tuple[Said, ...]) -> UserSaid | None:
-    return next((said for said in reversed(conversation) if isinstance(said, UserSaid)), None)
+def newest_user(conversation: tuple[ConversationEntry, ...]) -> UserEntry | None:
+    return next((said for said in reversed(conversation) if isinstance(said, UserEntry)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class PartRenderer:
     """Renders parts of user content. What the provider cannot take is the current message's error, but must not make an
     older one, which nobody can change any more, an error for ever: there it becomes a note."""
 
     failures: Failures
     lenient: bool
 
-    def render(self, part: UserPart, how: Callable[[UserPart, Failures], Json]) -> Json:
+    def render(self, part: UserPart, how: Callable[[UserPart, Failures], RequestJson]) -> RequestJson:
         try:
             return how(taken_apart(part), self.failures)
         except ProviderBadRequest:
@@ -115,25 +117,25 @@ def note_of(part: UserPart) -> str:
             return f"[{name or media_type}: this model cannot read it]"
 
 
-def _tool(tool: ToolSpec) -> Json:
-    function: Json = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+def _tool(tool: ToolSpec) -> RequestJson:
+    function: RequestJson = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
     return {"type": "function", "function": function}
 
 
-def _messages(said: Said, reasoning_field: str | None, reader: Reader) -> list[Json]:
+def _messages(said: ConversationEntry, reasoning_field: str | None, reader: PartRenderer) -> list[RequestJson]:
     match said:
-        case UserSaid(content=content):
+        case UserEntry(content=content):
             return [{"role": "user", "content": _content(content, reader)}]
-        case AssistantSaid():
+        case AssistantEntry():
             return _assistant(said, reasoning_field)
-        case ToolsAnswered(results=results):
+        case ToolResultsEntry(results=results):
             return [{"role": "tool", "tool_call_id": result.id, "content": result.output.value} for result in results]
 
 
-def _assistant(said: AssistantSaid, reasoning_field: str | None) -> list[Json]:
+def _assistant(said: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
     if not said.text and not said.tool_calls:
         return []
-    message: Json = {"role": "assistant", "content": said.text}
+    message: RequestJson = {"role": "assistant", "content": said.text}
     if said.tool_calls:
         message["tool_calls"] = [_call(call) for call in said.tool_calls]
         if reasoning_field is not None:
@@ -142,7 +144,7 @@ def _assistant(said: AssistantSaid, reasoning_field: str | None) -> list[Json]:
     return [message]
 
 
-def _call(call: ToolCall) -> Json:
+def _call(call: ToolCall) -> RequestJson:
     arguments = msgspec.json.encode(call.input).decode()
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
@@ -151,21 +153,21 @@ def _field_of(part: ThinkingPart) -> str | None:
     return part.signature.removeprefix(_MARK) if part.signature and part.signature.startswith(_MARK) else None
 
 
-def _reasoning_field(conversation: tuple[Said, ...]) -> str | None:
+def _reasoning_field(conversation: tuple[ConversationEntry, ...]) -> str | None:
     """The member this conversation's provider gives its reasoning in; None when it gives none."""
     for said in reversed(conversation):
-        if isinstance(said, AssistantSaid):
+        if isinstance(said, AssistantEntry):
             for part in said.thinking:
                 if field := _field_of(part):
                     return field
     return None
 
 
-def _content(content: UserContent, reader: Reader) -> object:
+def _content(content: UserContent, reader: PartRenderer) -> object:
     return content if isinstance(content, str) else [reader.render(part, _part) for part in content]
 
 
-def _part(part: UserPart, failures: Failures) -> Json:
+def _part(part: UserPart, failures: Failures) -> RequestJson:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}
@@ -176,25 +178,25 @@ def _part(part: UserPart, failures: Failures) -> Json:
                 raise failures.bad_request(f"the file {filename or media_type} by URL; attach its content instead")
             if is_text(media_type):
                 return {"type": "text", "text": file_text(part, failures)}
-            file: Json = {"filename": filename or "file", "file_data": f"data:{media_type};base64,{data}"}
+            file: RequestJson = {"filename": filename or "file", "file_data": f"data:{media_type};base64,{data}"}
             return {"type": "file", "file": file}
 
 
-def _spoken(said: Said, reader: Reader) -> list[Json]:
+def _spoken(said: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
     match said:
-        case UserSaid(content=str(text)):
+        case UserEntry(content=str(text)):
             return [{"role": "user", "content": text}]
-        case UserSaid(content=parts):
+        case UserEntry(content=parts):
             blocks = [reader.render(part, _spoken_part) for part in parts if not isinstance(part, str)]
             return [{"role": "user", "content": "\n".join(str(block["text"]) for block in blocks)}]
-        case AssistantSaid(text=text):
+        case AssistantEntry(text=text):
             return [{"role": "assistant", "content": text}] if text else []
-        case ToolsAnswered(results=results):
+        case ToolResultsEntry(results=results):
             told = "\n".join(f"{result.name}: {result.output.value}" for result in results)
             return [{"role": "user", "content": told}]
 
 
-def _spoken_part(part: UserPart, failures: Failures) -> Json:
+def _spoken_part(part: UserPart, failures: Failures) -> RequestJson:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}

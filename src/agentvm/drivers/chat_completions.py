@@ -20,15 +20,15 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
 )
 from agentvm.drivers.chat_body import reasoning_mark
@@ -62,7 +62,7 @@ class _ToolCall(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Delta(msgspec.Struct):
+class _ChoiceDelta(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -72,7 +72,7 @@ class _Delta(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     index: int = 0
-    delta: _Delta | None = None
+    delta: _ChoiceDelta | None = None
     finish_reason: str | None = None
 
 
@@ -81,49 +81,49 @@ class _InputDetails(msgspec.Struct):
     cache_write_tokens: int | None = None
 
 
-class _OutputDetails(msgspec.Struct):
+class _CompletionDetails(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _CompletionUsage(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     prompt_tokens_details: _InputDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _CompletionChunk(msgspec.Struct):
     id: str | None = None
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: _CompletionUsage | None = None
     error: object = None
 
 
-_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+_decode_chunk = msgspec.json.Decoder(_CompletionChunk).decode
 
 
-class _Text:
+class _TextBlock:
     started: ModelOutput = TextStarted()
     stopped: ModelOutput = TextStopped()
-    delta = TextDelta
+    delta = TextChunk
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
 
 
-class _Thinking:
+class _ThinkingBlock:
     started: ModelOutput = ThinkingStarted()
-    delta = ThinkingDelta
+    delta = ThinkingChunk
 
     def __init__(self, field: str) -> None:
         self.waiting: list[str] = []
         self.stopped: ModelOutput = ThinkingStopped(signature=reasoning_mark(field))
 
 
-class _Call:
+class _CallBlock:
     stopped: ModelOutput = ToolCallStopped()
-    delta = ToolInputDelta
+    delta = ToolInputChunk
 
     def __init__(self, wire_id: str | None, call_id: str, name: str) -> None:
         self.waiting: list[str] = []
@@ -132,7 +132,7 @@ class _Call:
         self.started: ModelOutput = ToolCallStarted(call_id, name)
 
 
-_Block = _Text | _Thinking | _Call
+_OpenBlock = _TextBlock | _ThinkingBlock | _CallBlock
 
 
 class ChatDecoder:
@@ -144,10 +144,10 @@ class ChatDecoder:
         self._prompt_tokens = prompt_tokens
         self._ids = CallIds()
         self._begun = False
-        self._open: _Block | None = None
-        self._later: list[_Block] = []
-        self._calls: dict[int, _Call] = {}
-        self._last_call: _Call | None = None
+        self._open: _OpenBlock | None = None
+        self._later: list[_OpenBlock] = []
+        self._calls: dict[int, _CallBlock] = {}
+        self._last_call: _CallBlock | None = None
         self._finish: str | None = None
         self._refused = False
         self._usage: Usage | None = None
@@ -178,28 +178,28 @@ class ChatDecoder:
             raise self._failures.protocol("the stream ended before the message did")
         return self._close()
 
-    def _read(self, delta: _Delta, outputs: list[ModelOutput]) -> None:
+    def _read(self, delta: _ChoiceDelta, outputs: list[ModelOutput]) -> None:
         if delta.reasoning_content or delta.reasoning:
             field = "reasoning_content" if delta.reasoning_content else "reasoning"
-            block = self._current(_Thinking) or _Thinking(field)
+            block = self._current(_ThinkingBlock) or _ThinkingBlock(field)
             self._add(block, delta.reasoning_content or delta.reasoning or "", outputs)
         if delta.content:
-            self._add(self._current(_Text) or _Text(), delta.content, outputs)
+            self._add(self._current(_TextBlock) or _TextBlock(), delta.content, outputs)
         if delta.refusal:
             self._refused = True
-            self._add(self._current(_Text) or _Text(), delta.refusal, outputs)
+            self._add(self._current(_TextBlock) or _TextBlock(), delta.refusal, outputs)
         for part in delta.tool_calls or ():
             call = self._find_call(part)
             arguments = (part.function.arguments if part.function else None) or ""
             call.empty = call.empty and not arguments
             self._add(call, arguments, outputs)
 
-    def _current(self, kind: type[_Text] | type[_Thinking]) -> _Block | None:
+    def _current(self, kind: type[_TextBlock] | type[_ThinkingBlock]) -> _OpenBlock | None:
         """The block that text or reasoning goes on in: the open one, or the last that waits behind a call."""
         candidate = self._later[-1] if self._later else self._open
         return candidate if isinstance(candidate, kind) else None
 
-    def _find_call(self, part: _ToolCall) -> _Call:
+    def _find_call(self, part: _ToolCall) -> _CallBlock:
         known = self._last_call if part.index is None else self._calls.get(part.index)
         name = part.function.name if part.function else None
         # A name together with another id begins a call, also at an index already used: not every server counts.
@@ -207,15 +207,15 @@ class ChatDecoder:
             return known
         if not name:
             raise self._failures.protocol("a tool call without a name")
-        call = _Call(part.id, self._ids.take(part.id), name)
+        call = _CallBlock(part.id, self._ids.take(part.id), name)
         self._calls[len(self._calls) if part.index is None else part.index] = call
         self._last_call = call
         return call
 
-    def _add(self, block: _Block, text: str, outputs: list[ModelOutput]) -> None:
+    def _add(self, block: _OpenBlock, text: str, outputs: list[ModelOutput]) -> None:
         self._output_bytes += len(text.encode())
         if block is not self._open:
-            if isinstance(self._open, _Call):
+            if isinstance(self._open, _CallBlock):
                 if block not in self._later:
                     self._later.append(block)
                 block.waiting.append(text)
@@ -238,12 +238,12 @@ class ChatDecoder:
 
     def _finish_blocks(self) -> Iterator[ModelOutput]:
         if self._open is not None:
-            if isinstance(self._open, _Call) and self._open.empty:
-                yield ToolInputDelta("{}")
+            if isinstance(self._open, _CallBlock) and self._open.empty:
+                yield ToolInputChunk("{}")
             yield self._open.stopped
         for block in self._later:
             yield block.started
-            text = "".join(block.waiting) or ("{}" if isinstance(block, _Call) else "")
+            text = "".join(block.waiting) or ("{}" if isinstance(block, _CallBlock) else "")
             yield block.delta(text)
             yield block.stopped
 
@@ -260,7 +260,7 @@ class ChatDecoder:
         return Usage(input_tokens=self._prompt_tokens, output_tokens=-(-self._output_bytes // 4), estimated=True)
 
 
-def _read_usage(usage: _Usage) -> Usage:
+def _read_usage(usage: _CompletionUsage) -> Usage:
     """A count below zero says nothing: nobody is paid for being answered."""
     read, written, thought = 0, 0, 0
     if usage.prompt_tokens_details is not None:

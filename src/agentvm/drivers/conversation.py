@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.model.attachment import is_url, referred
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
@@ -27,7 +27,7 @@ from agentvm.model.message import (
 )
 from agentvm.model.usage import estimate_tokens
 
-Exchange = tuple[Said, ...]
+Exchange = tuple[ConversationEntry, ...]
 
 MIN_THINKING_TOKENS = 1_024
 """Anthropic refuses to be asked to think with fewer."""
@@ -49,7 +49,7 @@ def share_window(window: int, wanted: int, thinking: int | None) -> tuple[int, i
     return max_tokens, window - max_tokens - (thinking or 0)
 
 
-def weigh(said: Sequence[Said], sizes: Mapping[str, int] = {}) -> int:
+def weigh(said: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
     return sum(_weight(each, sizes) for each in said)
 
@@ -65,7 +65,7 @@ def tell(messages: Sequence[Message]) -> Exchange:
     return tuple(said for said, _ in trace(messages))
 
 
-def trace(messages: Sequence[Message]) -> list[tuple[Said, MessageId]]:
+def trace(messages: Sequence[Message]) -> list[tuple[ConversationEntry, MessageId]]:
     """One exchange, and the message that each thing was said in; results of tools are of the one that asked for them."""
     calls: dict[str, list[ToolCall]] = {}
     results: dict[str, ToolResult] = {}
@@ -77,11 +77,11 @@ def trace(messages: Sequence[Message]) -> list[tuple[Said, MessageId]]:
                 results[call_id] = result
             case UserMessage() | AssistantMessage() | ErrorMessage():
                 pass
-    said: list[tuple[Said, MessageId]] = []
+    said: list[tuple[ConversationEntry, MessageId]] = []
     for message in messages:
         match message:
             case UserMessage(id=message_id, content=content):
-                said.append((UserSaid(content=content), message_id))
+                said.append((UserEntry(content=content), message_id))
             case AssistantMessage(id=message_id, content=parts, text=text):
                 said += [(each, message_id) for each in _assistant(text, parts, calls.pop(message_id, []), results)]
             case ToolCallMessage() | ToolResultMessage() | ErrorMessage():
@@ -91,27 +91,27 @@ def trace(messages: Sequence[Message]) -> list[tuple[Said, MessageId]]:
 
 def _assistant(
     text: str, parts: Sequence[TextPart | ThinkingPart], calls: list[ToolCall], results: dict[str, ToolResult]
-) -> list[Said]:
+) -> list[ConversationEntry]:
     thinking = tuple(part for part in parts if isinstance(part, ThinkingPart))
     if not text and not calls:
         return []
-    said: list[Said] = [AssistantSaid(text=text, thinking=thinking, tool_calls=tuple(calls))]
+    said: list[ConversationEntry] = [AssistantEntry(text=text, thinking=thinking, tool_calls=tuple(calls))]
     if calls:
         answers = tuple(results.get(call.id) or ToolResult(id=call.id, name=call.name, output=_LOST) for call in calls)
-        said.append(ToolsAnswered(results=answers))
+        said.append(ToolResultsEntry(results=answers))
     return said
 
 
-def _weight(said: Said, sizes: Mapping[str, int]) -> int:
+def _weight(said: ConversationEntry, sizes: Mapping[str, int]) -> int:
     match said:
-        case UserSaid(content=str(text)):
+        case UserEntry(content=str(text)):
             return estimate_tokens(text)
-        case UserSaid(content=tuple(parts)):
+        case UserEntry(content=tuple(parts)):
             return sum(_part_weight(part, sizes) for part in parts)
-        case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
+        case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
             inputs = sum(estimate_tokens(str(call.input)) for call in calls)
             return estimate_tokens(text) + sum(estimate_tokens(part.reasoning) for part in thinking) + inputs
-        case ToolsAnswered(results=results):
+        case ToolResultsEntry(results=results):
             return sum(estimate_tokens(result.output.value) for result in results)
         case _:
             raise AssertionError(said)

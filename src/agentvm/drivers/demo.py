@@ -8,11 +8,11 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     Prompt,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
     UsageReported,
-    UserSaid,
+    UserEntry,
 )
 from agentvm.drivers.weights import DEFAULT_MODEL
 from agentvm.model.message import TextPart
@@ -48,7 +48,7 @@ def is_mostly_chinese(text: str) -> bool:
 def last_question(prompt: Prompt) -> str:
     """The text of the last user message."""
     for said in reversed(prompt.conversation):
-        if isinstance(said, UserSaid):
+        if isinstance(said, UserEntry):
             if isinstance(said.content, str):
                 return said.content
             return " ".join(part.text for part in said.content if isinstance(part, TextPart))
@@ -59,7 +59,7 @@ async def answer_with_notice(model: str) -> AsyncGenerator[ModelOutput, None]:
     """An answer that says why there is none; no model is asked, and nothing is counted."""
     yield MessageStarted(f"msg_{secrets.token_hex(12)}", model)
     yield TextStarted()
-    yield TextDelta(_CHINESE_NOTICE)
+    yield TextChunk(_CHINESE_NOTICE)
     yield TextStopped()
     yield UsageReported(NO_USAGE)
     yield MessageStopped("end_turn")

@@ -18,9 +18,9 @@ import anyio
 import httpx2
 import msgspec
 
-from agentvm.drivers.base import ModelOutput, TextDelta, ThinkingDelta, ToolInputDelta
+from agentvm.drivers.base import ModelOutput, TextChunk, ThinkingChunk, ToolInputChunk
 from agentvm.drivers.failures import Failures
-from agentvm.drivers.refusal import Origin, explain
+from agentvm.drivers.refusal import MessageOrigin, explain
 from agentvm.drivers.sending import will_report
 from agentvm.errors import ProviderBadRequest
 
@@ -64,7 +64,7 @@ class _Silent(Exception):
     """Nothing was heard for too long."""
 
 
-class _Heard(httpx2.AsyncByteStream):
+class _WatchedStream(httpx2.AsyncByteStream):
     """The bytes of an answer, as long as they keep coming."""
 
     def __init__(self, inner: AsyncIterable[bytes], seconds: float, *, patient: bool) -> None:
@@ -99,7 +99,7 @@ async def exchange(
     *,
     silence: float | None = None,
     patient: bool = False,
-    origins: Callable[[], Sequence[Origin]] = tuple,
+    origins: Callable[[], Sequence[MessageOrigin]] = tuple,
 ) -> AsyncGenerator[ModelOutput, None]:
     """Plays one call. Whatever ends the iteration, the response is closed before it has ended.
 
@@ -124,7 +124,7 @@ async def exchange(
             if waiting.cancelled_caught:
                 raise failures.timeout(seconds)
             for output in _decode(decoder, data, failures):
-                heard.begun = heard.begun or isinstance(output, TextDelta | ThinkingDelta | ToolInputDelta)
+                heard.begun = heard.begun or isinstance(output, TextChunk | ThinkingChunk | ToolInputChunk)
                 yield output
             if data is None:
                 return
@@ -132,11 +132,11 @@ async def exchange(
             await _drain(events)
 
 
-def _watch(response: httpx2.Response, quiet: float, *, patient: bool) -> _Heard:
+def _watch(response: httpx2.Response, quiet: float, *, patient: bool) -> _WatchedStream:
     inner = response.stream
     if not isinstance(inner, AsyncIterable):
         raise TypeError("an answer that is streamed has an asynchronous stream")
-    response.stream = heard = _Heard(inner, quiet, patient=patient)
+    response.stream = heard = _WatchedStream(inner, quiet, patient=patient)
     return heard
 
 

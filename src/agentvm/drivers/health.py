@@ -24,7 +24,7 @@ from agentvm.errors import (
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock
 
-State = Literal["ok", "limited", "down", "unknown"]
+HealthState = Literal["ok", "limited", "down", "unknown"]
 
 MAX_WAIT = 30.0
 """Seconds. Nobody waits longer for a provider, and a provider that names a later moment is tried after this time."""
@@ -52,7 +52,7 @@ class ProviderHealth(Record):
     base_url: str | None = None
     """Without credentials and query; absent for the provider's own address, and for who does not run the server."""
     role: Literal["default", "fallback"] | None = None
-    state: State
+    state: HealthState
     since: int | None = None
     """When it came into this state."""
     last_error: str | None = None
@@ -80,7 +80,7 @@ class Attempt:
 
     __slots__ = ("_health", "news", "spoken")
 
-    def __init__(self, health: "Health", news: int) -> None:
+    def __init__(self, health: "HealthTracker", news: int) -> None:
         self._health = health
         self.news = news
         """The number of the last bad news when it was begun."""
@@ -103,13 +103,13 @@ class Attempt:
         self._health.let_probe(self)
 
 
-class Health:
+class HealthTracker:
     """The memory of one account."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
         self._clock = clock
-        self.state: State = "unknown"
+        self.state: HealthState = "unknown"
         self.since: int | None = None
         self.calls = 0
         self.failures = 0
@@ -245,7 +245,7 @@ class Health:
         self._enter("ok")
         self._ring()
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: HealthState) -> None:
         if self.state != state:
             self.state, self.since = state, self._clock()
 

@@ -16,7 +16,7 @@ import httpx2
 import msgspec
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
-from agentvm.drivers.chat_body import Json, chat_body, estimate_prompt
+from agentvm.drivers.chat_body import RequestJson, chat_body, estimate_prompt
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.demo import ANSWER_TOKENS_MAX, answer_with_notice, is_demo, is_mostly_chinese, last_question
 from agentvm.drivers.exchange import exchange
@@ -31,7 +31,7 @@ _DEFAULT_SHAPE = Shape(slots=4, window=4096)
 _OTHER_SHAPE = Shape(slots=2, window=8192)
 
 # What its authors recommend, and a penalty without which so small a model repeats itself.
-_DEFAULT_SAMPLING: Json = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
+_DEFAULT_SAMPLING: RequestJson = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
 
 _FAILURES = Failures(
     provider="the embedded model",
@@ -44,7 +44,7 @@ def _shape_of(model: str) -> Shape:
     return _DEFAULT_SHAPE if model == DEFAULT_MODEL else _OTHER_SHAPE
 
 
-def local_body(prompt: Prompt) -> Json:
+def local_body(prompt: Prompt) -> RequestJson:
     """The whole request. A temperature that somebody chose goes before the recommended one."""
     small = is_demo(prompt.model)
     return (_DEFAULT_SAMPLING if small else {}) | chat_body(prompt, _FAILURES, speech_only=small)
@@ -100,7 +100,7 @@ class LocalDriver:
         return path
 
     @asynccontextmanager
-    async def _send(self, path: Path, shape: Shape, body: Json) -> AsyncIterator[httpx2.Response]:
+    async def _send(self, path: Path, shape: Shape, body: RequestJson) -> AsyncIterator[httpx2.Response]:
         async with self._host.lease(path, shape) as endpoint:
             headers = {"authorization": f"Bearer {endpoint.key}"}
             async with self._pool.stream("POST", f"{endpoint.url}/v1/chat/completions", json=body, headers=headers) as response:

@@ -22,7 +22,7 @@ import anyio.abc
 
 from agentvm.drivers.account_health import AccountHealth, TenantAttempt, TenantHealth
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.health import Health, ProviderHealth, is_outage
+from agentvm.drivers.health import HealthTracker, ProviderHealth, is_outage
 from agentvm.errors import ConfigInvalid, DriverNotFound, MissingKey, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
@@ -91,7 +91,7 @@ class Chosen(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Opened:
+class _OpenedProvider:
     provider: Provider
     health: AccountHealth
     asks: int
@@ -115,7 +115,7 @@ class _Opened:
 class _Wanted:
     """What is configured; replaced as a whole."""
 
-    opened: Mapping[str, _Opened] = field(default_factory=dict)
+    opened: Mapping[str, _OpenedProvider] = field(default_factory=dict)
     default: str = ""
     fallback: tuple[str, ...] = ()
 
@@ -165,8 +165,8 @@ class Models:
         fallback = tuple(dict.fromkeys(fallback))
         _check(providers, default, fallback)
         async with self._configuring:
-            before, made = self._now.opened, list[_Opened]()
-            wanted: dict[str, _Opened] = {}
+            before, made = self._now.opened, list[_OpenedProvider]()
+            wanted: dict[str, _OpenedProvider] = {}
             whole = False
             try:
                 for provider in providers:
@@ -254,7 +254,7 @@ class Models:
             for shown, counted in (_views(opened.health, tenant_id),)
         )
 
-    def _find(self, name: str | None) -> _Opened:
+    def _find(self, name: str | None) -> _OpenedProvider:
         wanted = self.parse(name)[0]
         opened = self._now.opened.get(wanted)
         if opened is None:
@@ -262,16 +262,16 @@ class Models:
             raise DriverNotFound(f"No driver named {wanted!r} is configured for model {name!r}; configured: {known}")
         return opened
 
-    def _given(self, name: str, driver: Driver) -> _Opened:
+    def _given(self, name: str, driver: Driver) -> _OpenedProvider:
         provider = Provider(name=name, driver=name, settings=DriverSettings())
-        return _Opened(provider, AccountHealth(name, self._clock), 1, driver)
+        return _OpenedProvider(provider, AccountHealth(name, self._clock), 1, driver)
 
-    async def _open(self, provider: Provider, health: AccountHealth | None) -> _Opened:
+    async def _open(self, provider: Provider, health: AccountHealth | None) -> _OpenedProvider:
         assert self._tasks is not None
         health = health or AccountHealth(provider.name, self._clock)
         health.silence_seconds = provider.settings.silence
         with naming(provider.name, provider.driver):
-            opened: _Opened = await self._tasks.start(self._keep, provider, health)
+            opened: _OpenedProvider = await self._tasks.start(self._keep, provider, health)
         return opened
 
     async def _keep(
@@ -279,14 +279,14 @@ class Models:
         provider: Provider,
         health: AccountHealth,
         *,
-        task_status: anyio.abc.TaskStatus[_Opened] = anyio.TASK_STATUS_IGNORED,
+        task_status: anyio.abc.TaskStatus[_OpenedProvider] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """A driver's whole life is in one task: what it starts must be ended by who has started it."""
         assert self._open_one is not None
         async with self._open_one(provider.driver, replace(provider.settings, name=provider.name)) as driver:
             over = anyio.Event()
             self._alive.add(over)
-            task_status.started(_Opened(provider, health, asks_of(provider.settings), driver, over=over))
+            task_status.started(_OpenedProvider(provider, health, asks_of(provider.settings), driver, over=over))
             await over.wait()
             self._alive.discard(over)
 
@@ -321,7 +321,7 @@ def slots_of(settings: DriverSettings, driver: Driver) -> FairSlots:
     return FairSlots(calls, share=calls - calls // 4 if calls >= MANY_CALLS else calls)
 
 
-def _known(before: _Opened, provider: Provider) -> AccountHealth | None:
+def _known(before: _OpenedProvider, provider: Provider) -> AccountHealth | None:
     """What is known of an account stays known when it is only asked in another way: also the moment that it named."""
     old, new = before.provider, provider
     same = (old.driver, old.settings.base_url, old.settings.api_key) == (
@@ -332,7 +332,7 @@ def _known(before: _Opened, provider: Provider) -> AccountHealth | None:
     return before.health if same and before.over is not None else None
 
 
-def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[Health, Health]:
+def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[HealthTracker, HealthTracker]:
     """Whose state is shown, and whose calls are counted."""
     if tenant_id is None:
         return account.shown, account.everybody
@@ -340,7 +340,7 @@ def _views(account: AccountHealth, tenant_id: TenantId | None) -> tuple[Health, 
     return health.shown, health.own
 
 
-def _choose(opened: _Opened, model: str, tenant_id: TenantId | None = None) -> Chosen:
+def _choose(opened: _OpenedProvider, model: str, tenant_id: TenantId | None = None) -> Chosen:
     driver = opened.driver
     health = opened.health.of(tenant_id)
     name = opened.provider.name

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from agentvm.drivers.base import DriverSettings, ModelOutput, Prompt
-from agentvm.drivers.chat_body import Json, TokenLimit, chat_body, estimate_prompt, origins
+from agentvm.drivers.chat_body import RequestJson, TokenLimit, chat_body, estimate_prompt, origins
 from agentvm.drivers.chat_completions import ChatDecoder
 from agentvm.drivers.exchange import exchange
 from agentvm.drivers.failures import Failures
@@ -65,7 +65,7 @@ class OpenAIDriver:
         decoder = ChatDecoder(self._failures, model=prompt.model, prompt_tokens=estimate_prompt(body))
         return self._sdk.send(self._request(body), self._failures), decoder
 
-    def _request(self, body: Json) -> AbstractAsyncContextManager[StreamedResponse]:
+    def _request(self, body: RequestJson) -> AbstractAsyncContextManager[StreamedResponse]:
         request: AbstractAsyncContextManager[StreamedResponse]
         request = self._client.chat.completions.with_streaming_response.create(**body, extra_headers=self._headers)
         return request

@@ -10,10 +10,10 @@ from typing import Literal
 
 from agentvm.errors import ProviderBadRequest
 
-Origin = tuple[int | None, tuple[int | None, ...]]
+MessageOrigin = tuple[int | None, tuple[int | None, ...]]
 """Where an entry of a request came from: the number of what was said, and the number of the part behind each of its blocks."""
 
-Kind = Literal["media", "tools", "unknown"]
+RefusalKind = Literal["media", "tools", "unknown"]
 """What is refused: pictures and files, calls of tools, or something that the error does not tell."""
 
 _PLACE = re.compile(r"\bmessages\.?\[?(\d+)\]?(?:\.content\.?\[?(\d+)\]?)?")
@@ -42,13 +42,13 @@ _ELSEWHERE_REASONS = frozenset(
 )
 
 
-def explain(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
+def explain(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None:
     """Notes in the error what of the prompt it names, if it does, and what it is about."""
     _locate(error, origins)
     error.kind = _kind_of(error)
 
 
-def _locate(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
+def _locate(error: ProviderBadRequest, origins: Sequence[MessageOrigin]) -> None:
     found = _PLACE.search(error.param) or _PLACE.search(error.said)
     if found is None:
         return
@@ -62,7 +62,7 @@ def _locate(error: ProviderBadRequest, origins: Sequence[Origin]) -> None:
     error.place = (said, parts[block] if block is not None and block < len(parts) else None)
 
 
-def _kind_of(error: ProviderBadRequest) -> Kind | None:
+def _kind_of(error: ProviderBadRequest) -> RefusalKind | None:
     if error.place is None and (error.reason in _ELSEWHERE_REASONS or not error.said):
         return None
     if error.place is None and _ELSEWHERE.search(error.said):

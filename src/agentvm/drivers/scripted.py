@@ -18,14 +18,14 @@ from agentvm.drivers.base import (
     ModelOutput,
     Prompt,
     StopReason,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
-    UserSaid,
+    UserEntry,
 )
 from agentvm.errors import ProviderError
 from agentvm.model.message import TextPart
@@ -38,42 +38,44 @@ class Pause(msgspec.Struct, frozen=True):
     until: anyio.Event
 
 
-Step = ModelOutput | Pause | ProviderError
-Script = Callable[[Prompt], Iterable[Step]]
+ScriptStep = ModelOutput | Pause | ProviderError
+Script = Callable[[Prompt], Iterable[ScriptStep]]
 
 
-def reply(*deltas: str, stop_reason: StopReason = "end_turn", message_id: str = "", usage: Usage | None = None) -> list[Step]:
+def reply(
+    *deltas: str, stop_reason: StopReason = "end_turn", message_id: str = "", usage: Usage | None = None
+) -> list[ScriptStep]:
     """A text answer, one delta per argument. An empty `message_id` is replaced by a unique one."""
     return [
         MessageStarted(message_id, "scripted"),
         TextStarted(),
-        *(TextDelta(delta) for delta in deltas),
+        *(TextChunk(delta) for delta in deltas),
         TextStopped(),
         UsageReported(usage or Usage(input_tokens=len(deltas), output_tokens=len(deltas))),
         MessageStopped(stop_reason),
     ]
 
 
-def tool_calls(*calls: tuple[str, str, dict[str, object]], text: str = "") -> list[Step]:
+def tool_calls(*calls: tuple[str, str, dict[str, object]], text: str = "") -> list[ScriptStep]:
     """An answer that calls tools: `(call id, tool name, input)` each, after optional text."""
-    steps: list[Step] = [MessageStarted("", "scripted")]
+    steps: list[ScriptStep] = [MessageStarted("", "scripted")]
     if text:
-        steps += [TextStarted(), TextDelta(text), TextStopped()]
+        steps += [TextStarted(), TextChunk(text), TextStopped()]
     for call_id, name, arguments in calls:
         body = msgspec.json.encode(arguments).decode()
         middle = len(body) // 2
-        halves = [ToolInputDelta(body[:middle]), ToolInputDelta(body[middle:])]
+        halves = [ToolInputChunk(body[:middle]), ToolInputChunk(body[middle:])]
         steps += [ToolCallStarted(call_id, name), *halves, ToolCallStopped()]
     steps += [UsageReported(Usage(input_tokens=5, output_tokens=len(calls))), MessageStopped("tool_use")]
     return steps
 
 
-def in_turn(*answers: Sequence[Step]) -> Script:
+def in_turn(*answers: Sequence[ScriptStep]) -> Script:
     """Plays the answers one per call, whatever is asked; the last one repeats."""
     calls = iter(answers)
-    last: Sequence[Step] = ()
+    last: Sequence[ScriptStep] = ()
 
-    def script(prompt: Prompt) -> Iterable[Step]:
+    def script(prompt: Prompt) -> Iterable[ScriptStep]:
         nonlocal last
         last = next(calls, last)
         return last
@@ -83,14 +85,14 @@ def in_turn(*answers: Sequence[Step]) -> Script:
 
 def last_user_text(prompt: Prompt) -> str:
     for said in reversed(prompt.conversation):
-        if isinstance(said, UserSaid):
+        if isinstance(said, UserEntry):
             if isinstance(said.content, str):
                 return said.content
             return " ".join(part.text for part in said.content if isinstance(part, TextPart))
     return ""
 
 
-def echo(prompt: Prompt) -> Iterable[Step]:
+def echo(prompt: Prompt) -> Iterable[ScriptStep]:
     """Repeats what the user said, word by word."""
     words = last_user_text(prompt).split(" ")
     return reply(*(word if index == 0 else f" {word}" for index, word in enumerate(words)))

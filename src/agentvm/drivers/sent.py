@@ -12,7 +12,7 @@ import httpx2
 from agentvm.drivers.sending import Sending, watched
 
 
-class _Body(httpx2.AsyncByteStream):
+class _RequestBody(httpx2.AsyncByteStream):
     def __init__(self, content: bytes, call: Sending | None) -> None:
         self._content = content
         self._call = call
@@ -29,13 +29,13 @@ class _Body(httpx2.AsyncByteStream):
 
 async def hold_body(request: httpx2.Request) -> None:
     """A request hook: the one body, wherever the request is referred to, and the call is told when all of it was written."""
-    request.stream = _Body(request.content, watched())
+    request.stream = _RequestBody(request.content, watched())
 
 
 async def forget_body(response: httpx2.Response) -> None:
     """A response hook, for when the head of the answer is there."""
     request = response.request
-    if isinstance(request.stream, _Body):
+    if isinstance(request.stream, _RequestBody):
         request.stream.forget()
     # The request itself holds its content too, and nothing makes it let go.
     response.request = httpx2.Request(request.method, request.url, headers=request.headers, extensions=request.extensions)

@@ -18,7 +18,7 @@ from typing import Any, TypedDict
 _PR_SET_PDEATHSIG = 1
 
 
-class Orders(TypedDict):
+class SidecarOptions(TypedDict):
     """What the parent asks for. `window` tokens for each of `slots` chats at a time."""
 
     parent: int
@@ -38,7 +38,7 @@ def _die_with(parent: int) -> None:
         os._exit(0)
 
 
-def _serve(orders: Orders) -> Any:
+def _serve(orders: SidecarOptions) -> Any:
     # Late, so that a missing package becomes an answer and not a traceback.
     xllamacpp = importlib.import_module("xllamacpp")
     params = xllamacpp.CommonParams()
@@ -67,7 +67,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     # llama.cpp writes where it likes; only we speak on stdout.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    orders: Orders = json.loads(sys.stdin.readline())
+    orders: SidecarOptions = json.loads(sys.stdin.readline())
     _die_with(orders["parent"])
     try:
         server = _serve(orders)

@@ -20,7 +20,7 @@ import httpx2
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from agentvm.drivers.sidecar import Orders
+from agentvm.drivers.sidecar import SidecarOptions
 from agentvm.errors import ModelUnavailable, ProviderOverloaded, ProviderUnreachable
 
 IDLE_SECONDS = 300.0
@@ -157,7 +157,7 @@ class SidecarHost:
                     process.kill()
 
 
-async def _start(process: anyio.abc.Process, orders: Orders, life: _Life, seconds: float) -> None:
+async def _start(process: anyio.abc.Process, orders: SidecarOptions, life: _Life, seconds: float) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     life.failure = f"it did not answer within {seconds:g} s"
@@ -193,8 +193,8 @@ async def _watch(process: anyio.abc.Process, life: _Life) -> None:
     life.end()
 
 
-def _orders(model: Path, shape: Shape) -> Orders:
-    return Orders(
+def _orders(model: Path, shape: Shape) -> SidecarOptions:
+    return SidecarOptions(
         parent=os.getpid(),
         model=str(model),
         alias=model.stem,

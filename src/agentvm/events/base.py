@@ -11,25 +11,25 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, TenantId, TurnId
 
-Source = Literal["agent", "session", "container", "command"]
-Category = Literal["stream", "state", "message", "turn", "error", "lifecycle", "persist"]
-Intent = Literal["notification", "result"]
+EventSource = Literal["agent", "session", "container", "command"]
+EventCategory = Literal["stream", "state", "message", "turn", "error", "lifecycle", "persist"]
+EventIntent = Literal["notification", "result"]
 
 
 class EventData(Record):
     """One kind of event; the subclass says which, and its members are the event's data."""
 
     type: ClassVar[str]
-    source: ClassVar[Source]
-    category: ClassVar[Category]
-    intent: ClassVar[Intent] = "notification"
+    source: ClassVar[EventSource]
+    category: ClassVar[EventCategory]
+    intent: ClassVar[EventIntent] = "notification"
     told: ClassVar[bool] = True
     """False for what is only stored: no client hears of it, so it has no place in the order of what they do."""
     needs: ClassVar[str | None] = None
     """The permission without which nobody hears of it, though they work with the container that it is about."""
 
 
-class Scope(Record):
+class EventScope(Record):
     """The ids an event belongs to; what clients see as `context`. With a session id it goes to that session's subscribers."""
 
     container_id: ContainerId | None = None
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     data: EventData
-    scope: Scope
+    scope: EventScope
     timestamp: int
     tenant_id: TenantId
     seq: int = 0

@@ -5,7 +5,7 @@ from typing import Literal
 from agentvm.events.base import EventData
 
 
-class SystemError(EventData):
+class CommandError(EventData):
     """A command could not be carried out. Goes to the peer that asked, and to no other."""
 
     type = "system_error"

@@ -13,27 +13,27 @@ class MessageEvent(EventData):
     message: model.Message
 
 
-class UserMessage(MessageEvent):
+class UserMessageEvent(MessageEvent):
     type = "user_message"
 
 
-class AssistantMessage(MessageEvent):
+class AssistantMessageEvent(MessageEvent):
     type = "assistant_message"
 
 
-class ToolCallMessage(MessageEvent):
+class ToolCallMessageEvent(MessageEvent):
     type = "tool_call_message"
 
 
-class ToolResultMessage(MessageEvent):
+class ToolResultMessageEvent(MessageEvent):
     type = "tool_result_message"
 
 
-class ErrorMessage(MessageEvent):
+class ErrorMessageEvent(MessageEvent):
     type = "error_message"
 
 
-class SilentMessage(MessageEvent):
+class SilentMessageEvent(MessageEvent):
     """Stored, not sent: an assistant message without text, to which its tool calls refer."""
 
     type = "silent_message"

@@ -59,7 +59,7 @@ class ToolCompleted(StateEvent):
     result: object
 
 
-class ToolFailed(StateEvent):
+class ToolFailedEvent(StateEvent):
     type = "tool_failed"
     tool_id: str
     tool_name: str

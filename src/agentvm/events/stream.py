@@ -78,7 +78,7 @@ class ToolUseStop(StreamEvent):
     input: dict[str, object]
 
 
-class ToolResult(StreamEvent):
+class ToolResultEvent(StreamEvent):
     type = "tool_result"
     tool_call_id: str
     result: object

@@ -5,7 +5,7 @@ from typing import Literal
 from agentvm.events.base import EventData
 from agentvm.model.ids import MessageId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, LedgerEntry
-from agentvm.model.turn import Outcome
+from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import Usage
 
 TurnStop = Literal["end_turn", "max_tokens", "stop_sequence", "refusal", "interrupted", "error"]
@@ -89,7 +89,7 @@ class TurnResponse(TurnEvent):
     type = "turn_response"
     turn_id: TurnId
     message_id: MessageId
-    outcome: Outcome
+    outcome: TurnOutcome
     stop_reason: TurnStop
     duration: int
     usage: Usage

@@ -5,7 +5,7 @@ from typing import Literal
 from agentvm.model.base import Record
 from agentvm.model.ids import KeyId, TenantId, UserId
 
-Status = Literal["active", "suspended"]
+AccountStatus = Literal["active", "suspended"]
 Role = Literal["owner", "admin", "member", "viewer"]
 
 
@@ -16,7 +16,7 @@ class Tenant(Record):
     slug: str
     name: str
     description: str | None = None
-    status: Status = "active"
+    status: AccountStatus = "active"
     plan: str | None = None
     created_at: int
     updated_at: int
@@ -30,7 +30,7 @@ class User(Record):
     external_id: str
     display_name: str | None = None
     role: Role = "member"
-    status: Status = "active"
+    status: AccountStatus = "active"
     created_at: int
     updated_at: int
 
@@ -53,9 +53,9 @@ class ApiKey(Record):
     revoked_at: int | None = None
 
 
-Window = Literal["minute", "day", "month"]
+QuotaWindow = Literal["minute", "day", "month"]
 
-METRICS: dict[str, Window | None] = {
+METRICS: dict[str, QuotaWindow | None] = {
     "requests_per_minute": "minute",
     "connections": None,
     "containers": None,

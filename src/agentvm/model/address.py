@@ -2,8 +2,8 @@
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+IpAddress = IPv4Address | IPv6Address
+IpNetwork = IPv4Network | IPv6Network
 
 _IPV6_PREFIX_BITS = 64
 """Of an IPv6 address: what follows is chosen by whoever has the network, address by address."""
@@ -17,7 +17,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> IpAddress | None:
     """An IPv4 address that is written as IPv6 is the IPv4 address; None for anything else than an address."""
     try:
         address = ip_address(text)
@@ -26,7 +26,7 @@ def parse_address(text: str) -> Address | None:
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
 
 
-def parse_network(text: str) -> Network | None:
+def parse_network(text: str) -> IpNetwork | None:
     """An address, or a network as in `10.0.0.0/8`; None for anything else."""
     try:
         return ip_network(text.strip(), strict=False)

@@ -63,7 +63,7 @@ class ToolResult(Record, tag="tool-result", tag_field="type"):
     output: ToolOutput
 
 
-class _Message(Record, tag_field="subtype"):
+class _MessageBase(Record, tag_field="subtype"):
     """`turn_id` says which turn a message belongs to: a queued message is stored before the turn ahead of it has ended."""
 
     id: MessageId
@@ -74,12 +74,12 @@ class _Message(Record, tag_field="subtype"):
 # `role` is a required member although its value is fixed: a default would be left out of the JSON.
 
 
-class UserMessage(_Message, tag="user"):
+class UserMessage(_MessageBase, tag="user"):
     role: Literal["user"]
     content: UserContent
 
 
-class AssistantMessage(_Message, tag="assistant"):
+class AssistantMessage(_MessageBase, tag="assistant"):
     role: Literal["assistant"]
     content: tuple[AssistantPart, ...]
     usage: Usage | None = None
@@ -89,19 +89,19 @@ class AssistantMessage(_Message, tag="assistant"):
         return "".join(part.text for part in self.content if isinstance(part, TextPart))
 
 
-class ToolCallMessage(_Message, tag="tool-call"):
+class ToolCallMessage(_MessageBase, tag="tool-call"):
     role: Literal["assistant"]
     tool_call: ToolCall
     parent_id: MessageId
 
 
-class ToolResultMessage(_Message, tag="tool-result"):
+class ToolResultMessage(_MessageBase, tag="tool-result"):
     role: Literal["tool"]
     tool_call_id: str
     tool_result: ToolResult
 
 
-class ErrorMessage(_Message, tag="error"):
+class ErrorMessage(_MessageBase, tag="error"):
     role: Literal["error"]
     content: str
     error_code: str

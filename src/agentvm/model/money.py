@@ -24,7 +24,7 @@ def dollars(nano: int) -> str:
 _MILLION = Decimal(1_000_000)
 
 
-class Rate(Record):
+class ModelRate(Record):
     """An operator's own price of a model, in dollars per million tokens; what is not said costs as much as plain input."""
 
     input: Decimal

@@ -22,9 +22,9 @@ class Retention:
     message_days: int | None = None
     """Turns that ended, of sessions that go on."""
 
-    def cut(self, now: int) -> "Cut":
+    def cut(self, now: int) -> "RetentionCutoffs":
         archived = self.session_days if self.archived_days is None else self.archived_days
-        return Cut(
+        return RetentionCutoffs(
             sessions=_before(now, self.session_days),
             archived=_before(now, archived),
             rewound=_before(now, self.rewound_days),
@@ -33,7 +33,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class RetentionCutoffs:
     """The moments before which something goes; None for what stays."""
 
     sessions: int | None

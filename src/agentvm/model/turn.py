@@ -6,7 +6,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.usage import Usage
 
-Outcome = Literal["completed", "interrupted", "failed"]
+TurnOutcome = Literal["completed", "interrupted", "failed"]
 
 
 class Turn(Record):
@@ -18,7 +18,7 @@ class Turn(Record):
     session_id: SessionId
     message_id: MessageId
     accepted_at: int
-    outcome: Outcome | None = None
+    outcome: TurnOutcome | None = None
     usage: Usage | None = None
     ended_at: int | None = None
     client_key: str | None = None

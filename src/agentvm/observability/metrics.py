@@ -19,7 +19,7 @@ from agentvm.events import error, lifecycle, state, stream, turn
 from agentvm.events.base import Event, EventData
 from agentvm.model.ids import Clock, TurnId
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.turn import Outcome
+from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import Usage
 from agentvm.observability.histogram import QUICK, SLOW, Histogram
 
@@ -106,7 +106,7 @@ class Metrics:
         self._tool_names = tools
         self.started_at = clock()
         self.accepted = self.resumed = self.suspended = self.retries = 0
-        self.turns: dict[Outcome, int] = {"completed": 0, "interrupted": 0, "failed": 0}
+        self.turns: dict[TurnOutcome, int] = {"completed": 0, "interrupted": 0, "failed": 0}
         self.turn_errors: Counter[str] = Counter()
         self.models: dict[tuple[str, str], ModelCount] = {}
         self.tools: dict[str, ToolCount] = {}
@@ -136,7 +136,7 @@ class Metrics:
             state.ConversationThinking: self._on_token,
             state.ConversationEnd: self._on_conversation_end,
             state.ToolCompleted: self._on_tool,
-            state.ToolFailed: self._on_tool,
+            state.ToolFailedEvent: self._on_tool,
             error.ErrorReceived: self._on_error,
             lifecycle.ProviderFallback: self._on_fallback,
         }
@@ -297,14 +297,14 @@ class Metrics:
 
     def _on_tool(self, event: Event) -> None:
         data = event.data
-        assert isinstance(data, state.ToolCompleted | state.ToolFailed)
+        assert isinstance(data, state.ToolCompleted | state.ToolFailedEvent)
         name = data.tool_name if data.tool_name in self._tool_names() else OTHER
         count = self.tools.get(name)
         if count is None:
             if len(self.tools) >= MOST_LABELS:
                 name = OTHER
             count = self.tools.setdefault(name, ToolCount())
-        if isinstance(data, state.ToolFailed):
+        if isinstance(data, state.ToolFailedEvent):
             count.failed += 1
         else:
             count.completed += 1

@@ -13,7 +13,7 @@ from agentvm.events.base import Event
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId, UserId
 from agentvm.model.ledger import LedgerEntry
-from agentvm.model.turn import Outcome, Turn
+from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage
 
 Stage = Literal["queue", "wait", "stream", "tools", "other", "away"]
@@ -85,7 +85,7 @@ class Timeline(Record):
     user_id: UserId | None = None
     accepted_at: int
     ended_at: int | None = None
-    outcome: Outcome | None = None
+    outcome: TurnOutcome | None = None
     """Absent while it runs."""
     stop_reason: str | None = None
     duration: int
@@ -189,7 +189,7 @@ class _Drawing:
                 self._stop(reason, at)
             case state.ToolCompleted(tool_id=tool_id, tool_name=name):
                 self._finish_tool(tool_id, name, None, at)
-            case state.ToolFailed(tool_id=tool_id, tool_name=name, error=text):
+            case state.ToolFailedEvent(tool_id=tool_id, tool_name=name, error=text):
                 self._finish_tool(tool_id, name, text, at)
             case _:
                 self._note(data, at)

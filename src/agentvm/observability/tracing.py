@@ -15,7 +15,7 @@ from agentvm.errors import BY_CODE
 from agentvm.events import error, lifecycle, state, stream, turn
 from agentvm.events.base import Event, EventData
 from agentvm.model.ids import AgentId, TenantId, TurnId
-from agentvm.model.turn import Outcome
+from agentvm.model.turn import TurnOutcome
 from agentvm.observability.spans import Call, Plain, Span, Tool, chat, execution, span_of, tokens, trace_of, until
 
 OTHER: Final = "other"
@@ -81,7 +81,7 @@ class Tracing:
             state.ConversationThinking: self._on_token,
             state.ConversationEnd: self._on_conversation_end,
             state.ToolCompleted: self._on_tool,
-            state.ToolFailed: self._on_tool,
+            state.ToolFailedEvent: self._on_tool,
             error.ErrorReceived: self._on_error,
             lifecycle.ProviderFallback: self._on_fallback,
         }
@@ -163,13 +163,13 @@ class Tracing:
 
     def _on_tool(self, event: Event) -> None:
         data = event.data
-        assert isinstance(data, state.ToolCompleted | state.ToolFailed)
+        assert isinstance(data, state.ToolCompleted | state.ToolFailedEvent)
         found = self._find(event)
         if len(found.tools) >= MOST_STEPS:
             found.dropped += 1
             return
         name = data.tool_name if data.tool_name in self._tools() else OTHER
-        failed = isinstance(data, state.ToolFailed)
+        failed = isinstance(data, state.ToolFailedEvent)
         found.tools.append(Tool(data.tool_id, name, found.tools_from, event.timestamp, failed=failed))
 
     def _on_error(self, event: Event) -> None:
@@ -268,5 +268,5 @@ class Tracing:
         return trace_of(turn_id) & (2**64 - 1) < self._below
 
 
-def _failure(outcome: Outcome, code: str | None) -> str | None:
+def _failure(outcome: TurnOutcome, code: str | None) -> str | None:
     return (code or UNKNOWN) if outcome == "failed" else None

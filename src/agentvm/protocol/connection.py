@@ -46,7 +46,7 @@ _REPLY = "_response"
 _FRAMES = "a client sends auth, subscribe, <command>_request, or an __ack"
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """Which form outgoing frames take."""
 
     PROBING = auto()
@@ -121,7 +121,7 @@ class Connection:
 
     def __init__(self, connection_id: str, acks: Acks | None = None) -> None:
         self.connection_id = connection_id
-        self.state = State.PROBING
+        self.state = ConnectionState.PROBING
         self._acks = acks
         self._wrapped = 0
 
@@ -138,7 +138,7 @@ class Connection:
             return NoiseReceived(error)
         if (ack := decode_id(frame.ack)) is not None:
             if ack == f"{self.connection_id}_1":
-                self.state = State.RELIABLE
+                self.state = ConnectionState.RELIABLE
             if self._acks is not None:
                 self._note(self._acks, ack)
             return Acked(ack)
@@ -158,12 +158,12 @@ class Connection:
 
     def prepare(self, frame: Frame) -> None:
         """Does the most of the work of `send`, for a large frame; may be called in a thread."""
-        if self.state is State.RELIABLE:
+        if self.state is ConnectionState.RELIABLE:
             frame.quote()
 
     def send(self, frame: Frame) -> str:
         """The frame's text for this peer."""
-        return frame.bare if self.state is State.PROBING else self._wrap(frame)
+        return frame.bare if self.state is ConnectionState.PROBING else self._wrap(frame)
 
     def _note(self, acks: Acks, message_id: str) -> None:
         """An acknowledgement of what was never sent says nothing."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model.base import Record
 from agentvm.model.message import Message
@@ -21,7 +21,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     source: str
     category: str
     intent: str
-    context: Scope
+    context: EventScope
     cursor: str | msgspec.UnsetType = msgspec.UNSET
 
 

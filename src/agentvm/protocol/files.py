@@ -6,7 +6,7 @@ from agentvm.protocol.link import Link
 from agentvm.protocol.records import AttachmentRecord
 
 
-class AttachmentShelf:
+class AttachmentVerbs:
     """The files of containers."""
 
     def __init__(self, link: Link) -> None:

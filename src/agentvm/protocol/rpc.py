@@ -16,7 +16,7 @@ class _Problem(msgspec.Struct, frozen=True):
     message: str
 
 
-class _Refusal(msgspec.Struct, frozen=True):
+class _RpcRefusal(msgspec.Struct, frozen=True):
     id: str | int | float | None
     error: _Problem
     jsonrpc: str = "2.0"
@@ -27,7 +27,7 @@ _id: msgspec.json.Decoder[str | int | float | None] = msgspec.json.Decoder(str |
 
 def refuse_rpc(request_id: msgspec.Raw) -> Frame:
     """The answer to a request; a notification, which has no id, is told under none."""
-    return Frame(encode(_Refusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND, SPOKEN))))
+    return Frame(encode(_RpcRefusal(id=_read_id(request_id), error=_Problem(METHOD_NOT_FOUND, SPOKEN))))
 
 
 def _read_id(request_id: msgspec.Raw) -> str | int | float | None:

@@ -17,7 +17,7 @@ from agentvm.model.resource import Visibility
 from agentvm.model.semver import Bump
 from agentvm.protocol import commands as ask
 from agentvm.protocol.drafts import Drafts
-from agentvm.protocol.files import AttachmentShelf
+from agentvm.protocol.files import AttachmentVerbs
 from agentvm.protocol.handles import AgentHandle, SessionHandle, agent_of, there
 from agentvm.protocol.link import EventHandler, Link, Unsubscribe, WireEvent
 from agentvm.protocol.records import AgentRecord, DefinitionRecord, ImageRecord, ResourceRecord
@@ -42,7 +42,7 @@ class DefinitionManager:
         return None if found is None else _registered(found)
 
 
-class ResourceShelf:
+class ResourceVerbs:
     """What agents are made of, by URI. The rest of the resource centre is at `/v1/resources`."""
 
     def __init__(self, link: Link) -> None:
@@ -270,10 +270,10 @@ class RuntimeView:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.definitions = DefinitionManager(link)
-        self.resources = ResourceShelf(link)
+        self.resources = ResourceVerbs(link)
         self.images = ImageManager(link)
         self.containers = ContainerManager(link)
-        self.attachments = AttachmentShelf(link)
+        self.attachments = AttachmentVerbs(link)
         self.sessions = SessionManager(link)
         self.drafts = Drafts(link)
         self.agents = AgentManager(link)

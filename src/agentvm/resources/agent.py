@@ -13,7 +13,7 @@ from agentvm.resources.kind import (
     Content,
     ContentType,
     JsonObject,
-    Scene,
+    RenderContext,
     check_json,
     check_reference,
     check_rendered,
@@ -21,7 +21,7 @@ from agentvm.resources.kind import (
 )
 from agentvm.resources.tool import MAX_NAME
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
+ReferenceName = Annotated[str, msgspec.Meta(min_length=1, max_length=512)]
 MAX_LISTED = 200
 MAX_VARIABLES = 1_000
 
@@ -32,13 +32,13 @@ class AgentContent(Content):
     description: Annotated[str, msgspec.Meta(max_length=16 * 1024)] | None = None
     system_prompt: Annotated[str, msgspec.Meta(max_length=1024 * 1024)] | None = None
     """The URI of a prompt, or text that is taken as it is, braces and all."""
-    model: Name | None = None
+    model: ReferenceName | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     thinking: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    tools: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LISTED)] | None = None
-    sandbox: Name | None = None
-    knowledge: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_LISTED)] = ()
+    tools: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=MAX_LISTED)] | None = None
+    sandbox: ReferenceName | None = None
+    knowledge: Annotated[tuple[ReferenceName, ...], msgspec.Meta(max_length=MAX_LISTED)] = ()
     defaults: JsonObject | None = None
     """Values for the variables of its prompt; the arguments of who asks go before them."""
 
@@ -77,24 +77,24 @@ class Agents:
         prompt = content.system_prompt
         return "\n".join(filter(None, [content.description, None if is_reference(prompt) else prompt, content.model]))
 
-    def render(self, scene: Scene) -> JsonObject:
+    def render(self, context: RenderContext) -> JsonObject:
         """The whole definition, without references: what is unset is left out."""
-        refuse_fragment(scene)
-        check_json(scene.args, "args")
-        content: AgentContent = scene.content
-        args = {**(content.defaults or {}), **scene.args}
+        refuse_fragment(context)
+        check_json(context.args, "args")
+        content: AgentContent = context.content
+        args = {**(content.defaults or {}), **context.args}
         size = 0
 
-        def followed(uri: str) -> tuple[Scene, Any]:
+        def followed(uri: str) -> tuple[RenderContext, Any]:
             nonlocal size
-            inner = scene.follow(uri, args)
+            inner = context.follow(uri, args)
             rendered = inner.render()
             # Counted as it grows: many that are just small enough are refused before they are all in memory.
             size += len(msgspec.json.encode(rendered))
-            check_rendered(scene.uri, size)
+            check_rendered(context.uri, size)
             return inner, rendered
 
-        spec: dict[str, Any] = {"name": scene.node.resource.name, **scene.written}
+        spec: dict[str, Any] = {"name": context.node.resource.name, **context.written}
         spec.pop("defaults", None)
         if is_reference(content.system_prompt) and content.system_prompt is not None:
             spec["systemPrompt"] = followed(content.system_prompt)[1]
@@ -124,17 +124,17 @@ def to_definition(name: str, content: AgentContent) -> Definition:
     )
 
 
-def _distinct(tools: list[tuple[Scene | None, dict[str, Any]]]) -> list[dict[str, Any]]:
+def _distinct(tools: list[tuple[RenderContext | None, dict[str, Any]]]) -> list[dict[str, Any]]:
     """One of each version, and one name for each: of two that would be called the same, the later gets a number.
 
     Built-in tools keep their names, since it is only by name that they are known.
     """
-    taken = {spec["name"] for scene, spec in tools if scene is None}
+    taken = {spec["name"] for context, spec in tools if context is None}
     seen: set[VersionId] = set()
     distinct: list[dict[str, Any]] = []
-    for scene, spec in tools:
-        if scene is not None:
-            version_id = scene.node.version.version_id
+    for context, spec in tools:
+        if context is not None:
+            version_id = context.node.version.version_id
             if version_id in seen:
                 continue
             seen.add(version_id)

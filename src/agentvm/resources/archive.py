@@ -53,7 +53,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class Dependency(Record, forbid_unknown_fields=True):
+class BundleDependency(Record, forbid_unknown_fields=True):
     """What a URI, as it was written, was locked to: `resolved` is with the exact version."""
 
     alias: str
@@ -62,7 +62,7 @@ class Dependency(Record, forbid_unknown_fields=True):
     digest: str
 
 
-class Entry(Record, forbid_unknown_fields=True):
+class BundleEntry(Record, forbid_unknown_fields=True):
     """One version. Its `uri` names no owner if that is the owner of the root: it becomes whoever imports it."""
 
     uri: str
@@ -79,15 +79,15 @@ class Entry(Record, forbid_unknown_fields=True):
     visibility: Visibility = "private"
     deprecated: str | None = None
     schema: dict[str, object] | None = None
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[BundleDependency, ...] = ()
 
 
-class Manifest(Record, forbid_unknown_fields=True, omit_defaults=False):
+class BundleManifest(Record, forbid_unknown_fields=True, omit_defaults=False):
     """The `bundle.json`."""
 
     format: Literal[1]
     root: str
-    entries: tuple[Entry, ...]
+    entries: tuple[BundleEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class Bundle:
     """What an archive holds, with every blob by its digest."""
 
     root: str
-    entries: tuple[Entry, ...]
+    entries: tuple[BundleEntry, ...]
     blobs: Mapping[str, bytes]
 
 
 def write_archive(bundle: Bundle) -> bytes:
     """`ResourceTooLarge` for what could not be read again."""
     entries = tuple(sorted(bundle.entries, key=lambda entry: entry.uri))
-    manifest = canonical(msgspec.to_builtins(Manifest(format=FORMAT, root=bundle.root, entries=entries)))
+    manifest = canonical(msgspec.to_builtins(BundleManifest(format=FORMAT, root=bundle.root, entries=entries)))
     files = {MANIFEST: manifest} | {_BLOBS + digest.removeprefix("sha256:"): body for digest, body in bundle.blobs.items()}
     if len(files) > MAX_FILES or max(map(len, files.values())) > MAX_FILE:
         raise ResourceTooLarge(f"An archive has at most {MAX_FILES} files of at most {MAX_FILE} bytes; export without deps")
@@ -223,7 +223,7 @@ def _member(head: bytes) -> tuple[str, int]:
     return member.name, member.size
 
 
-def _manifest(body: bytes | None) -> Manifest:
+def _manifest(body: bytes | None) -> BundleManifest:
     if body is None:
         raise ResourceInvalid(f"There is no {MANIFEST} in the archive")
     raw = read_json(body, MANIFEST)
@@ -231,12 +231,12 @@ def _manifest(body: bytes | None) -> Manifest:
         given = shorten(repr(raw.get("format")))
         raise ResourceInvalid(f"The format of the archive is {given}, and here only {FORMAT} is known: use a newer AgentVM")
     try:
-        return msgspec.convert(raw, type=Manifest)
+        return msgspec.convert(raw, type=BundleManifest)
     except msgspec.ValidationError as error:
         raise ResourceInvalid(f"{MANIFEST} does not fit: {error}") from None
 
 
-def _check_entries(manifest: Manifest, blobs: Mapping[str, bytes]) -> None:
+def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes]) -> None:
     """Every entry has its blobs, every blob its entry, and every digest is that of what is there."""
     if not 0 < len(manifest.entries) <= MAX_NODES:
         raise ResourceTooLarge(f"An archive holds 1 to {MAX_NODES} versions, not {len(manifest.entries)}")
@@ -256,7 +256,7 @@ def _check_entries(manifest: Manifest, blobs: Mapping[str, bytes]) -> None:
         raise ResourceInvalid(f"The archive holds the blob {unused[0]}, which belongs to nothing in it")
 
 
-def _check_digest(entry: Entry, body: bytes) -> None:
+def _check_digest(entry: BundleEntry, body: bytes) -> None:
     uris = {one.alias: one.uri for one in entry.dependencies}
     if len(uris) < len(entry.dependencies):
         raise ResourceInvalid(f"{shorten(entry.uri)} in the archive names a dependency twice")

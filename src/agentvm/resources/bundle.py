@@ -11,8 +11,8 @@ from agentvm.resources.archive import (
     MAX_BUNDLE,
     MAX_UNPACKED,
     Bundle,
-    Dependency,
-    Entry,
+    BundleDependency,
+    BundleEntry,
     read_archive,
     write_archive,
 )
@@ -21,7 +21,7 @@ from agentvm.resources.intake import ImportedEntry, OnConflict, take_in
 from agentvm.resources.kind import decode, detach, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author
-from agentvm.resources.resolver import Found
+from agentvm.resources.resolver import VersionClosure
 from agentvm.storage.resources import Node, ResourceStore
 
 
@@ -31,7 +31,7 @@ async def export_bundle(centre: ResourceCentre, tenant_id: TenantId, uri: Resour
     home = found.root.resource.tenant_id
     view = centre.store.resources(tenant_id)
     blobs: dict[str, bytes] = {}
-    entries: list[Entry] = []
+    entries: list[BundleEntry] = []
     for node in found.nodes.values() if deps else (found.root,):
         parts = await _parts(view, node)
         entry = _entry(found, node, home, parts)
@@ -70,10 +70,10 @@ def _named_parts(node: Node) -> frozenset[str]:
     return detach(decode(KINDS[node.resource.type], node.content))[2]
 
 
-def _entry(found: Found, node: Node, home: TenantId, parts: Mapping[str, bytes]) -> Entry:
+def _entry(found: VersionClosure, node: Node, home: TenantId, parts: Mapping[str, bytes]) -> BundleEntry:
     one, version = node.resource, node.version
     links = [(link, found.nodes[link.target]) for link in sorted(node.links, key=lambda link: link.alias)]
-    return Entry(
+    return BundleEntry(
         uri=exact_uri(node, home),
         type=one.type,
         name=one.name,
@@ -87,7 +87,7 @@ def _entry(found: Found, node: Node, home: TenantId, parts: Mapping[str, bytes])
         deprecated=one.deprecated,
         schema=version.schema,
         dependencies=tuple(
-            Dependency(alias=link.alias, uri=link.uri, resolved=exact_uri(target, home), digest=target.version.digest)
+            BundleDependency(alias=link.alias, uri=link.uri, resolved=exact_uri(target, home), digest=target.version.digest)
             for link, target in links
         ),
     )

@@ -30,7 +30,7 @@ from agentvm.resources.intake import attach
 from agentvm.resources.kind import Binary, accept, decode
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.misfit import explain
-from agentvm.resources.registry import Draft, check_draft
+from agentvm.resources.registry import NewVersion, check_draft
 
 MANIFEST = "resource.json"
 PROMPT = "prompt.md"
@@ -67,7 +67,7 @@ class FolderItem(Record, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """What a server says it is. Everything that a server would refuse by itself is refused here."""
-        draft = Draft(
+        draft = NewVersion(
             type=self.type,
             name=self.name,
             content=self.content,

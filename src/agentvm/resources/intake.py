@@ -32,17 +32,17 @@ from agentvm.model.resource import (
     parse_uri,
 )
 from agentvm.model.semver import Version, parse_version
-from agentvm.resources.archive import Bundle, Dependency, Entry, read_json
+from agentvm.resources.archive import Bundle, BundleDependency, BundleEntry, read_json
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.kind import Binary, accept, detach, exact_uri
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.registry import Author, Draft
-from agentvm.resources.resolver import Found
+from agentvm.resources.registry import Author, NewVersion
+from agentvm.resources.resolver import VersionClosure
 from agentvm.storage.resources import Publication
 
 OnConflict = Literal["skip", "fail", "newVersion"]
-Outcome = Literal["created", "unchanged", "skipped", "renumbered", "conflict"]
-Place = VersionId | int
+ImportOutcome = Literal["created", "unchanged", "skipped", "renumbered", "conflict"]
+ImportTarget = VersionId | int
 """A version that is here, or the place in the batch of one that will be."""
 
 
@@ -54,7 +54,7 @@ class ImportedEntry(Record):
     name: str
     version: str
     digest: str
-    outcome: Outcome
+    outcome: ImportOutcome
     is_new_resource: bool = False
 
 
@@ -90,7 +90,7 @@ async def take_in(
     return report
 
 
-def in_order(entries: Iterable[Entry]) -> list[Entry]:
+def in_order(entries: Iterable[BundleEntry]) -> list[BundleEntry]:
     """Each after those it depends on; `ResourceCycle` if that cannot be."""
     named = {entry.uri: entry for entry in sorted(entries, key=lambda entry: entry.uri)}
     graph = {uri: [one.resolved for one in entry.dependencies if one.resolved in named] for uri, entry in named.items()}
@@ -106,11 +106,11 @@ class _Kept:
 
     version: str
     digest: str
-    place: Place
+    place: ImportTarget
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _ImportedName:
     """What the importer has under a name."""
 
     versions: dict[Version, _Kept] = field(default_factory=dict)
@@ -119,10 +119,10 @@ class _Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
+class _VisibleVersions:
     """Everything that a version leads to, itself included, and how far down."""
 
-    places: frozenset[Place]
+    places: frozenset[ImportTarget]
     height: int
     is_public: bool
 
@@ -141,14 +141,14 @@ class _Intake:
         self._redescribe = redescribe
         self._view = centre.store.resources(author.tenant_id)
         self._digests = {entry.uri: entry.digest for entry in bundle.entries}
-        self._placed: dict[str, Place] = {}
-        self._shelves: dict[tuple[ResourceType, str], _Shelf] = {}
-        self._reached: dict[Place, _Reach] = {}
+        self._placed: dict[str, ImportTarget] = {}
+        self._shelves: dict[tuple[ResourceType, str], _ImportedName] = {}
+        self._reached: dict[ImportTarget, _VisibleVersions] = {}
 
     def assume_absent(self, names: Iterable[tuple[ResourceType, str]]) -> None:
-        self._shelves.update((name, _Shelf()) for name in names)
+        self._shelves.update((name, _ImportedName()) for name in names)
 
-    async def add(self, entry: Entry) -> ImportedEntry:
+    async def add(self, entry: BundleEntry) -> ImportedEntry:
         """Its dependencies were added before."""
         uri = _checked(entry)
         # Large contents take a while, and others wait for the same loop.
@@ -170,16 +170,18 @@ class _Intake:
         self._placed[entry.uri] = there.place
         if there.digest == entry.digest:
             return _reported(entry, "unchanged", there.version)
-        outcome: Outcome = "conflict" if self._on_conflict == "fail" else "skipped"
+        outcome: ImportOutcome = "conflict" if self._on_conflict == "fail" else "skipped"
         return msgspec.structs.replace(_reported(entry, outcome, there.version), digest=there.digest)
 
-    async def _create(self, entry: Entry, content: object, shelf: _Shelf, version: str, outcome: Outcome) -> ImportedEntry:
+    async def _create(
+        self, entry: BundleEntry, content: object, shelf: _ImportedName, version: str, outcome: ImportOutcome
+    ) -> ImportedEntry:
         targets = {one.alias: await self._target(entry, one) for one in entry.dependencies}
         is_public = await self._measure(entry, targets.values())
         visibility: Visibility = "public" if is_public else "private"
         is_new = shelf.is_new
         describes = is_new or self._redescribe
-        draft = Draft(
+        draft = NewVersion(
             type=entry.type,
             name=entry.name,
             content=content,
@@ -204,7 +206,7 @@ class _Intake:
         self._placed[entry.uri] = place
         return msgspec.structs.replace(_reported(entry, outcome, version), is_new_resource=is_new)
 
-    async def _target(self, entry: Entry, one: Dependency) -> Place:
+    async def _target(self, entry: BundleEntry, one: BundleDependency) -> ImportTarget:
         """What a dependency is linked to: in the bundle, else here by its digest, else here by what was written."""
         written, resolved = parse_uri(one.uri), parse_uri(one.resolved)
         if (written.type, written.name) != (resolved.type, resolved.name):
@@ -223,32 +225,32 @@ class _Intake:
             )
         return found.root.version.version_id
 
-    async def _find(self, uri: ResourceUri, digest: str | None = None) -> Found | None:
+    async def _find(self, uri: ResourceUri, digest: str | None = None) -> VersionClosure | None:
         try:
             wanted = uri if digest is None else parse_uri(str(msgspec.structs.replace(uri, selector=digest, fragment=None)))
             return await self._centre.resolver.find(self._author.tenant_id, wanted)
         except ResourceNotFound:
             return None
 
-    async def _shelf(self, kind: ResourceType, name: str) -> _Shelf:
+    async def _shelf(self, kind: ResourceType, name: str) -> _ImportedName:
         known = self._shelves.get((kind, name))
         if known is not None:
             return known
         resource = await self._view.find(kind, name)
         if resource is not None and resource.tenant_id != self._author.tenant_id:
             resource = None
-        shelf = _Shelf(is_new=resource is None)
+        shelf = _ImportedName(is_new=resource is None)
         if resource is not None:
             for one in (await self._view.history(resource.resource_id)).versions:
                 shelf.versions[parse_version(one.version)] = _Kept(one.version, one.digest, one.version_id)
         self._shelves[kind, name] = shelf
         return shelf
 
-    async def _measure(self, entry: Entry, targets: Iterable[Place]) -> bool:
+    async def _measure(self, entry: BundleEntry, targets: Iterable[ImportTarget]) -> bool:
         """Whether it can be public. `ResourceTooDeep` when it would refer to too much, or too far down."""
         below = [await self._reach(target) for target in targets]
         place = len(self.batch)
-        reach = _Reach(
+        reach = _VisibleVersions(
             frozenset({place}).union(*(one.places for one in below)),
             max((one.height + 1 for one in below), default=0),
             entry.visibility == "public" and self._author.may_publish and all(one.is_public for one in below),
@@ -260,7 +262,7 @@ class _Intake:
         self._reached[place] = reach
         return reach.is_public
 
-    async def _reach(self, place: Place) -> _Reach:
+    async def _reach(self, place: ImportTarget) -> _VisibleVersions:
         if place not in self._reached:
             assert not isinstance(place, int)
             nodes = await self._view.closure(place, limit=MAX_NODES + 1)
@@ -269,11 +271,11 @@ class _Intake:
             level, height = {place}, -1
             while level:
                 level, height = {link.target for one in level for link in nodes[one].links if link.target in nodes}, height + 1
-            self._reached[place] = _Reach(frozenset(nodes), height, nodes[place].resource.visibility == "public")
+            self._reached[place] = _VisibleVersions(frozenset(nodes), height, nodes[place].resource.visibility == "public")
         return self._reached[place]
 
 
-def _checked(entry: Entry) -> ResourceUri:
+def _checked(entry: BundleEntry) -> ResourceUri:
     """The URI says what the other members do, so that what is shown is what is done."""
     uri = parse_uri(entry.uri)
     named = ResourceUri(type=entry.type, owner=uri.owner, name=entry.name, selector=entry.version)
@@ -283,7 +285,7 @@ def _checked(entry: Entry) -> ResourceUri:
     return uri
 
 
-def _with_parts(entry: Entry, blobs: Mapping[str, bytes]) -> object:
+def _with_parts(entry: BundleEntry, blobs: Mapping[str, bytes]) -> object:
     """The content as somebody would send it, with the data of its binary parts; they must be those that the entry names."""
     raw = read_json(blobs[entry.content], f"The content of {shorten(entry.uri)}")
     content = accept(KINDS[entry.type], raw)
@@ -312,7 +314,7 @@ def attach(value: Any, blobs: Mapping[str, bytes]) -> Any:
             return value
 
 
-def _reported(entry: Entry, outcome: Outcome, version: str, uri: str | None = None) -> ImportedEntry:
+def _reported(entry: BundleEntry, outcome: ImportOutcome, version: str, uri: str | None = None) -> ImportedEntry:
     own = ResourceUri(type=entry.type, name=entry.name, selector=version)
     return ImportedEntry(
         uri=uri or str(own),

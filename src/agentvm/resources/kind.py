@@ -57,7 +57,7 @@ ContentType = type[Content]
 """Named here because a kind's own `type` is something else."""
 
 
-class Kind(Protocol):
+class ResourceKind(Protocol):
     """One type of resource. Without state: one object for the process."""
 
     @property
@@ -76,19 +76,19 @@ class Kind(Protocol):
     def text(self, content: Any) -> str:
         """What a search should find it by, besides its name, tags and description."""
 
-    def render(self, scene: "Scene") -> object:
+    def render(self, context: "RenderContext") -> object:
         """What somebody gets who uses it, as JSON: the table is in docs/resources.md."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class RenderContext:
     """A version that is being rendered, with what it is locked to, and the arguments of who asks."""
 
     viewer: TenantId
     """Who asks: URIs are written for them."""
     node: Node
     nodes: Mapping[VersionId, Node]
-    kinds: Mapping[ResourceType, Kind]
+    kinds: Mapping[ResourceType, ResourceKind]
     args: Mapping[str, object] = field(default_factory=dict)
     fragment: str | None = None
     depth: int = 0
@@ -99,7 +99,7 @@ class Scene:
         return exact_uri(self.node, self.viewer)
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ResourceKind:
         return self.kinds[self.node.resource.type]
 
     @property
@@ -113,7 +113,7 @@ class Scene:
         written: JsonObject = msgspec.json.decode(self.node.content)
         return written
 
-    def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "Scene":
+    def follow(self, uri: str, args: Mapping[str, object] | None = None) -> "RenderContext":
         """What a URI of this version was locked to when it was published."""
         if self.depth >= MAX_DEPTH:
             raise ResourceTooDeep(f"References lead more than {MAX_DEPTH} levels down from {self.uri}")
@@ -121,7 +121,7 @@ class Scene:
         node = None if target is None else self.nodes.get(target)
         if node is None:
             raise ResourceNotFound(uri)
-        return Scene(
+        return RenderContext(
             viewer=self.viewer,
             node=node,
             nodes=self.nodes,
@@ -147,7 +147,7 @@ def exact_uri(node: Node, viewer: TenantId) -> str:
     return str(ResourceUri(type=one.type, owner=owner, name=one.name, selector=node.version.version))
 
 
-def accept(kind: Kind, raw: object) -> Content:
+def accept(kind: ResourceKind, raw: object) -> Content:
     """The content that somebody wants to publish; `ResourceInvalid` and `ResourceTooLarge` say what is wrong with it."""
     check_json(raw, f"The content of {kind.type}")
     try:
@@ -164,7 +164,7 @@ def accept(kind: Kind, raw: object) -> Content:
     return content
 
 
-def decode(kind: Kind, body: bytes) -> Content:
+def decode(kind: ResourceKind, body: bytes) -> Content:
     content: Content = msgspec.json.decode(body, type=kind.content)
     return content
 
@@ -293,7 +293,7 @@ def check_rendered(uri: str, size: int) -> None:
         raise ResourceTooLarge(f"{uri} comes to more than {MAX_RENDERED} bytes with all that it refers to")
 
 
-def refuse_fragment(scene: Scene) -> None:
+def refuse_fragment(context: RenderContext) -> None:
     """For kinds without parts that have names."""
-    if scene.fragment is not None:
-        raise ResourceNotFound(f"{scene.uri}#{scene.fragment}")
+    if context.fragment is not None:
+        raise ResourceNotFound(f"{context.uri}#{context.fragment}")

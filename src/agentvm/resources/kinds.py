@@ -5,14 +5,14 @@ import msgspec
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType
 from agentvm.resources.agent import Agents
-from agentvm.resources.kind import Kind
+from agentvm.resources.kind import ResourceKind
 from agentvm.resources.knowledge import Knowledge
 from agentvm.resources.prompt import Prompts
 from agentvm.resources.sandbox import Sandboxes
 from agentvm.resources.tool import Tools
 
-_ALL: tuple[Kind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge())
-KINDS: dict[ResourceType, Kind] = {kind.type: kind for kind in _ALL}
+_ALL: tuple[ResourceKind, ...] = (Prompts(), Tools(), Sandboxes(), Agents(), Knowledge())
+KINDS: dict[ResourceType, ResourceKind] = {kind.type: kind for kind in _ALL}
 
 _ABOUT: dict[ResourceType, tuple[str, str]] = {
     "prompts": ("prompt", "Text for a model, with variables and parts of other prompts and documents"),

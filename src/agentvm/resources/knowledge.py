@@ -9,19 +9,19 @@ from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.base import Record
 from agentvm.model.resource import ResourceType
-from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, Scene, check_reference, check_rendered
+from agentvm.resources.kind import Binary, Content, ContentType, JsonObject, RenderContext, check_reference, check_rendered
 
 MAX_DOCUMENTS = 10_000
 MAX_SEARCHED = 100_000
 """Characters of the documents that a search for resources looks at; a search in them is another thing."""
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+DocumentName = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Document(Record, forbid_unknown_fields=True):
     """Either `text` or `file`. The id is what follows # in a URI."""
 
-    id: Name
+    id: DocumentName
     title: Annotated[str, msgspec.Meta(max_length=1_000)] | None = None
     text: str | None = None
     file: Binary | None = None
@@ -82,11 +82,11 @@ class Knowledge:
         names = [word for one in content.documents for word in (one.id, one.title) if word]
         return "\n".join([*names, *(one.text for one in content.documents if one.text)])[:MAX_SEARCHED]
 
-    def render(self, scene: Scene) -> object:
+    def render(self, context: RenderContext) -> object:
         """The manifest, with the instructions rendered; for a fragment the text of that document."""
-        content: KnowledgeContent = scene.content
-        if scene.fragment is not None:
-            return _document(scene, content, scene.fragment)
+        content: KnowledgeContent = context.content
+        if context.fragment is not None:
+            return _document(context, content, context.fragment)
         documents = [_entry(one) for one in content.documents]
         manifest: dict[str, Any] = {
             "documents": documents,
@@ -97,8 +97,8 @@ class Knowledge:
             if (value := getattr(content, member)) is not None:
                 manifest[member] = msgspec.to_builtins(value)
         if content.instructions is not None:
-            manifest["instructions"] = scene.follow(content.instructions).render()
-        check_rendered(scene.uri, len(msgspec.json.encode(manifest)))
+            manifest["instructions"] = context.follow(content.instructions).render()
+        check_rendered(context.uri, len(msgspec.json.encode(manifest)))
         return manifest
 
 
@@ -112,10 +112,10 @@ def _entry(document: Document) -> dict[str, Any]:
     return {"id": document.id, **title, "mime": mime, "size": size}
 
 
-def _document(scene: Scene, content: KnowledgeContent, wanted: str) -> str:
+def _document(context: RenderContext, content: KnowledgeContent, wanted: str) -> str:
     found = next((one for one in content.documents if one.id == wanted), None)
     if found is None:
-        raise scene.lacks("document", [one.id for one in content.documents])
+        raise context.lacks("document", [one.id for one in content.documents])
     if found.text is None:
-        raise ResourceInvalid(f"{scene.uri}#{shorten(wanted)} is a file, not text; only its bytes can be read")
+        raise ResourceInvalid(f"{context.uri}#{shorten(wanted)} is a file, not text; only its bytes can be read")
     return found.text

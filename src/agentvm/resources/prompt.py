@@ -14,10 +14,10 @@ import msgspec
 from agentvm.errors import shorten
 from agentvm.errors.resource import PromptUnresolved, ResourceInvalid, ResourceTooLarge
 from agentvm.model.resource import ResourceType, VersionId
-from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_json, check_reference, check_rendered
+from agentvm.resources.kind import Content, ContentType, JsonObject, RenderContext, check_json, check_reference, check_rendered
 from agentvm.resources.schema import check_schema, misfits
 from agentvm.resources.sections import section, section_names
-from agentvm.resources.template import Include, Part, Variable, parse
+from agentvm.resources.template import Include, TemplatePart, Variable, parse
 
 MAX_TEXT = 1024 * 1024
 MAX_INCLUDES = 10_000
@@ -60,13 +60,13 @@ class Prompts:
     def text(self, content: PromptContent) -> str:
         return content.text
 
-    def render(self, scene: Scene) -> str:
+    def render(self, context: RenderContext) -> str:
         """`PromptUnresolved` names every variable of the whole tree that has no value."""
-        check_json(scene.args, "args")
+        check_json(context.args, "args")
         rendering = _Rendering()
-        rendering.add(scene)
+        rendering.add(context)
         if rendering.unresolved:
-            raise PromptUnresolved(scene.uri, list(rendering.unresolved))
+            raise PromptUnresolved(context.uri, list(rendering.unresolved))
         return "".join(rendering.pieces)
 
 
@@ -75,7 +75,7 @@ class _Judged:
     """One prompt in a rendering: read, and its arguments judged, once however often it is included."""
 
     content: PromptContent
-    sections: dict[str | None, list[Part]] = field(default_factory=dict)
+    sections: dict[str | None, list[TemplatePart]] = field(default_factory=dict)
 
 
 class _Rendering:
@@ -90,57 +90,57 @@ class _Rendering:
         self._judged: dict[VersionId, _Judged] = {}
         self._documents: dict[tuple[VersionId, str | None], str] = {}
 
-    def add(self, scene: Scene) -> None:
-        judged = self._judge(scene)
-        parts = self._parts(scene, judged)
+    def add(self, context: RenderContext) -> None:
+        judged = self._judge(context)
+        parts = self._parts(context, judged)
         self._parts_left -= len(parts)
         if self._parts_left < 0:
-            raise ResourceTooLarge(f"{scene.uri} is part of a prompt with more than {MAX_PARTS} variables and pieces of text")
+            raise ResourceTooLarge(f"{context.uri} is part of a prompt with more than {MAX_PARTS} variables and pieces of text")
         for part in parts:
             match part:
                 case str():
-                    self._add_text(scene, part)
+                    self._add_text(context, part)
                 case Include(uri):
-                    self._include(scene, uri)
+                    self._include(context, uri)
                 case Variable(name):
-                    value = _value(part.path, scene.args, judged.content.variables)
+                    value = _value(part.path, context.args, judged.content.variables)
                     if value is _NOTHING:
                         self.unresolved[name] = None
                     else:
-                        self._add_text(scene, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+                        self._add_text(context, value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
-    def _include(self, scene: Scene, uri: str) -> None:
+    def _include(self, context: RenderContext, uri: str) -> None:
         self._includes += 1
         if self._includes > MAX_INCLUDES:
-            raise ResourceTooLarge(f"{scene.uri} is part of a prompt that includes others more than {MAX_INCLUDES} times")
-        inner = scene.follow(uri)
+            raise ResourceTooLarge(f"{context.uri} is part of a prompt that includes others more than {MAX_INCLUDES} times")
+        inner = context.follow(uri)
         if inner.kind.type == "prompts":
             self.add(inner)
             return
         key = (inner.node.version.version_id, inner.fragment)
         if key not in self._documents:
             self._documents[key] = str(inner.render())
-        self._add_text(scene, self._documents[key])
+        self._add_text(context, self._documents[key])
 
-    def _add_text(self, scene: Scene, text: str) -> None:
+    def _add_text(self, context: RenderContext, text: str) -> None:
         self._size += len(text) if text.isascii() else len(text.encode())
-        check_rendered(scene.uri, self._size)
+        check_rendered(context.uri, self._size)
         self.pieces.append(text)
 
-    def _judge(self, scene: Scene) -> _Judged:
-        version_id = scene.node.version.version_id
+    def _judge(self, context: RenderContext) -> _Judged:
+        version_id = context.node.version.version_id
         known = self._judged.get(version_id)
         if known is None:
-            known = _Judged(scene.content)
+            known = _Judged(context.content)
             if known.content.variables is not None:
-                self._judge_args(scene, known.content.variables, is_included=bool(self._judged))
+                self._judge_args(context, known.content.variables, is_included=bool(self._judged))
             self._judged[version_id] = known
         return known
 
-    def _judge_args(self, scene: Scene, schema: Mapping[str, object], *, is_included: bool) -> None:
+    def _judge_args(self, context: RenderContext, schema: Mapping[str, object], *, is_included: bool) -> None:
         named = schema.get("properties")
         properties = named if isinstance(named, Mapping) else {}
-        given = {name: value for name, value in scene.args.items() if name in properties or not is_included}
+        given = {name: value for name, value in context.args.items() if name in properties or not is_included}
         defaults = {name: one["default"] for name, one in properties.items() if isinstance(one, Mapping) and "default" in one}
         wrong: dict[str, str] = {}
         for misfit in misfits("variables", schema, {**defaults, **given}):
@@ -150,14 +150,14 @@ class _Rendering:
                 wrong.setdefault(str(misfit.path[0]) if misfit.path else "", str(misfit))
         if wrong:
             why = "; ".join(wrong.values())
-            raise ResourceInvalid(f"The args do not fit {scene.uri}: {why}", details={"args": wrong})
+            raise ResourceInvalid(f"The args do not fit {context.uri}: {why}", details={"args": wrong})
 
-    def _parts(self, scene: Scene, judged: _Judged) -> list[Part]:
-        fragment = scene.fragment
+    def _parts(self, context: RenderContext, judged: _Judged) -> list[TemplatePart]:
+        fragment = context.fragment
         if fragment not in judged.sections:
             text = judged.content.text if fragment is None else section(judged.content.text, fragment)
             if text is None:
-                raise scene.lacks("section", section_names(judged.content.text))
+                raise context.lacks("section", section_names(judged.content.text))
             judged.sections[fragment] = [text] if judged.content.format == "plain" else parse(text)
         return judged.sections[fragment]
 

@@ -35,7 +35,7 @@ from agentvm.model.resource import (
     version_digest,
 )
 from agentvm.model.semver import Bump, Version, parse_version
-from agentvm.resources.kind import Content, Kind, accept, binaries, detach, encode
+from agentvm.resources.kind import Content, ResourceKind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
 from agentvm.storage.base import Store
@@ -63,7 +63,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class NewVersion:
     """What somebody wants to be a version. `content` is as it came in."""
 
     type: ResourceType
@@ -84,7 +84,7 @@ NO_CHANGES = Changes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revision:
+class VersionChange:
     """A new version of what there is: what is not given stays as it was. Either `version` or `bump` says its number."""
 
     content: object = None
@@ -119,7 +119,7 @@ class Registry:
     """One per server."""
 
     def __init__(
-        self, store: Store, resolver: Resolver, kinds: Mapping[ResourceType, Kind], clock: Clock, new_id: NewId
+        self, store: Store, resolver: Resolver, kinds: Mapping[ResourceType, ResourceKind], clock: Clock, new_id: NewId
     ) -> None:
         self._store = store
         self._resolver = resolver
@@ -127,12 +127,12 @@ class Registry:
         self.clock = clock
         self.new_id = new_id
 
-    async def register(self, author: Author, draft: Draft) -> Published:
+    async def register(self, author: Author, draft: NewVersion) -> Published:
         """A new resource. `ResourceExists` when there is one of that name, unless it is the very same version."""
         publication = await self.prepare(author, draft)
         return (await self.publish(author, [replace(publication, is_new=True)]))[0]
 
-    async def revise(self, author: Author, resource_id: ResourceId, revision: Revision) -> Published:
+    async def revise(self, author: Author, resource_id: ResourceId, revision: VersionChange) -> Published:
         """A new version of an own resource."""
         resource = await self.own(author, resource_id)
         for attempt in range(TRIES):
@@ -149,7 +149,7 @@ class Registry:
                 return done
         raise AssertionError("unreachable")
 
-    async def prepare(self, author: Author, draft: Draft, targets: Targets | None = None) -> Publication:
+    async def prepare(self, author: Author, draft: NewVersion, targets: Targets | None = None) -> Publication:
         """Everything that can be checked before the commit. `targets` says what each alias is locked to, if that is known."""
         name, version = check_name(draft.name), draft.version or FIRST
         parse_version(version)
@@ -272,8 +272,8 @@ class Registry:
         return sum(sizes.values())
 
     async def _revised(
-        self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: Revision, version: str
-    ) -> Draft:
+        self, author: Author, resource: Resource, latest: ResourceVersion | None, revision: VersionChange, version: str
+    ) -> NewVersion:
         """The draft of the next version: what the revision leaves open is that of the latest."""
         content, schema, dependencies = revision.content, revision.schema, revision.dependencies
         if latest is not None:
@@ -286,7 +286,7 @@ class Registry:
         if content is None:
             raise InvalidInput("content is needed: there is no version to take it from")
         changes = revision.changes
-        return Draft(
+        return NewVersion(
             type=resource.type,
             name=resource.name,
             content=content,
@@ -307,7 +307,7 @@ class Registry:
         return {alias: uri for alias, uri in node.version.dependencies.items() if alias not in named}
 
     async def _lock(
-        self, author: Author, draft: Draft, references: Mapping[str, str], targets: Targets | None
+        self, author: Author, draft: NewVersion, references: Mapping[str, str], targets: Targets | None
     ) -> tuple[NewDependency, ...]:
         """What each reference means now. Its whole closure must be small enough, together with the new version."""
         made: list[NewDependency] = []
@@ -334,7 +334,7 @@ class Registry:
         return found is not None and found.tenant_id == author.tenant_id
 
 
-def check_draft(kind: Kind, draft: Draft) -> str:
+def check_draft(kind: ResourceKind, draft: NewVersion) -> str:
     """What can be checked of a draft by itself, without the things it refers to; gives its digest."""
     check_name(draft.name)
     parse_version(draft.version or FIRST)
@@ -368,7 +368,7 @@ def check_words(tags: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(tags))
 
 
-def _read(kind: Kind, draft: Draft) -> _Read:
+def _read(kind: ResourceKind, draft: NewVersion) -> _Read:
     content, blobs, kept = detach(accept(kind, draft.content))
     body = encode(content)
     if draft.schema is not None:
@@ -378,7 +378,7 @@ def _read(kind: Kind, draft: Draft) -> _Read:
     return _Read(content, body, blobs, kept, references, digest, kind.text(content)[:MAX_TEXT])
 
 
-def _references(draft: Draft, named: Mapping[str, str]) -> dict[str, str]:
+def _references(draft: NewVersion, named: Mapping[str, str]) -> dict[str, str]:
     """Those that the content names and those that were declared, as written."""
     declared = draft.dependencies or {}
     for alias, uri in declared.items():

@@ -37,7 +37,7 @@ from agentvm.model.resource import (
     select,
 )
 from agentvm.model.semver import is_version
-from agentvm.resources.kind import Kind, Scene, exact_uri
+from agentvm.resources.kind import RenderContext, ResourceKind, exact_uri
 from agentvm.resources.prompt import declares, variables
 from agentvm.storage.base import Store
 from agentvm.storage.resources import Node, ResourceStore
@@ -119,7 +119,7 @@ class Pinned(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class VersionClosure:
     """A version and its closure."""
 
     root: Node
@@ -133,11 +133,11 @@ class Found:
 class Resolver:
     """One per server."""
 
-    def __init__(self, store: Store, kinds: Mapping[ResourceType, Kind], clock: Clock) -> None:
+    def __init__(self, store: Store, kinds: Mapping[ResourceType, ResourceKind], clock: Clock) -> None:
         self._store = store
         self._kinds = kinds
         self._clock = clock
-        self._remembered: OrderedDict[tuple[TenantId, str], tuple[int, Found]] = OrderedDict()
+        self._remembered: OrderedDict[tuple[TenantId, str], tuple[int, VersionClosure]] = OrderedDict()
         self._weight = 0
         self._changes = 0
 
@@ -167,8 +167,8 @@ class Resolver:
 
         return make() if _is_light(args, LIGHT - found.weight) else await anyio.to_thread.run_sync(make)
 
-    def render(self, tenant_id: TenantId, uri: ResourceUri, found: Found, args: Mapping[str, object] | None) -> object:
-        scene = Scene(
+    def render(self, tenant_id: TenantId, uri: ResourceUri, found: VersionClosure, args: Mapping[str, object] | None) -> object:
+        context = RenderContext(
             viewer=tenant_id,
             node=found.root,
             nodes=found.nodes,
@@ -176,13 +176,13 @@ class Resolver:
             args=args or {},
             fragment=uri.fragment,
         )
-        rendered = scene.render()
+        rendered = context.render()
         size = len(rendered) if isinstance(rendered, str) else len(msgspec.json.encode(rendered))
         if size > MAX_RENDERED:
             raise ResourceTooLarge(f"{uri} renders to {size} bytes; at most {MAX_RENDERED} are allowed")
         return rendered
 
-    async def find(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
+    async def find(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
         """The version that is meant, and everything it is locked to."""
         key = (tenant_id, str(msgspec.structs.replace(uri, fragment=None)))
         known = self._remembered.get(key)
@@ -201,7 +201,7 @@ class Resolver:
         self._remembered.clear()
         self._weight = 0
 
-    async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> Found:
+    async def _look_up(self, tenant_id: TenantId, uri: ResourceUri) -> VersionClosure:
         store = self._store.resources(tenant_id)
         version_id: VersionId | None = None
         resource = await store.find(uri.type, uri.name, uri.owner)
@@ -216,9 +216,9 @@ class Resolver:
         if version_id not in nodes:
             raise ResourceNotFound(str(uri))
         check_size(nodes, version_id, str(uri))
-        return Found(nodes[version_id], nodes)
+        return VersionClosure(nodes[version_id], nodes)
 
-    def _remember(self, key: tuple[TenantId, str], found: Found) -> None:
+    def _remember(self, key: tuple[TenantId, str], found: VersionClosure) -> None:
         before = self._remembered.pop(key, None)
         if before is not None:
             self._weight -= before[1].weight
@@ -266,7 +266,7 @@ def check_size(nodes: Mapping[VersionId, Node], root: VersionId, uri: str, *, ab
         reached += 1
 
 
-def lock_of(found: Found, viewer: TenantId) -> tuple[Locked, ...]:
+def lock_of(found: VersionClosure, viewer: TenantId) -> tuple[Locked, ...]:
     """The root first, then the rest by their URIs."""
     rest = sorted((node for node in found.nodes.values() if node is not found.root), key=lambda node: exact_uri(node, viewer))
     return tuple(
@@ -280,7 +280,7 @@ def lock_of(found: Found, viewer: TenantId) -> tuple[Locked, ...]:
     )
 
 
-def _show(viewer: TenantId, uri: ResourceUri, found: Found, expand: Expand) -> Resolved:
+def _show(viewer: TenantId, uri: ResourceUri, found: VersionClosure, expand: Expand) -> Resolved:
     root = found.root
     one, version = root.resource, root.version
     own = msgspec.structs.replace(uri, owner=None) if one.tenant_id == viewer else uri
@@ -316,7 +316,7 @@ def manifest_of(node: Node) -> Manifest:
     )
 
 
-def in_order(found: Found) -> Iterator[tuple[Node, str]]:
+def in_order(found: VersionClosure) -> Iterator[tuple[Node, str]]:
     """What the root depends on, each before what depends on it, with a URI that leads there as it was written."""
     done: set[VersionId] = {found.root.version.version_id}
     # Iterative: what it walks over may be deep, but not circular, since a version can only be locked to older ones.
@@ -334,7 +334,7 @@ def in_order(found: Found) -> Iterator[tuple[Node, str]]:
             waiting += [(link.target, link.uri, False) for link in reversed(node.links)]
 
 
-def _dependencies(found: Found, viewer: TenantId, *, with_content: bool) -> Iterator[Dependency]:
+def _dependencies(found: VersionClosure, viewer: TenantId, *, with_content: bool) -> Iterator[Dependency]:
     for node, uri in in_order(found):
         yield Dependency(
             uri=uri,
@@ -345,7 +345,7 @@ def _dependencies(found: Found, viewer: TenantId, *, with_content: bool) -> Iter
         )
 
 
-def warnings_of(found: Found, viewer: TenantId) -> Iterator[Warned]:
+def warnings_of(found: VersionClosure, viewer: TenantId) -> Iterator[Warned]:
     """What whoever uses it should know."""
     versions: dict[ResourceId, list[str]] = {}
     for node in found.nodes.values():
@@ -360,7 +360,7 @@ def warnings_of(found: Found, viewer: TenantId) -> Iterator[Warned]:
             yield Warned(code="duplicate", uri=uris[0], message=f"More than one version is used: {', '.join(sorted(uris))}")
 
 
-def _unused(found: Found, uri: str, args: Mapping[str, object]) -> Iterator[Warned]:
+def _unused(found: VersionClosure, uri: str, args: Mapping[str, object]) -> Iterator[Warned]:
     """Arguments that a prompt which declares its variables has no use for: probably they are misspelt."""
     if not args or found.root.resource.type != "prompts" or not declares(found.root.content):
         return

@@ -18,14 +18,14 @@ from agentvm.resources.kind import (
     Content,
     ContentType,
     JsonObject,
-    Scene,
+    RenderContext,
     check_reference,
     check_rendered,
     refuse_fragment,
 )  # fmt: skip
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
-Word = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._:/-]{0,127}$")]
+RuntimeName = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9._:/-]{0,127}$")]
 Package = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 FileText = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
 MAX_ENTRIES = 1_000
@@ -40,7 +40,7 @@ _IPV6 = re.compile(r"\[[0-9a-fA-F:.]{2,45}\]")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
-class Limits(Record, forbid_unknown_fields=True):
+class SandboxLimits(Record, forbid_unknown_fields=True):
     """What is not given is the server's to choose."""
 
     timeout_ms: Positive | None = None
@@ -51,7 +51,7 @@ class Limits(Record, forbid_unknown_fields=True):
     output_bytes: Positive | None = None
 
 
-class Network(Record, forbid_unknown_fields=True):
+class SandboxNetwork(Record, forbid_unknown_fields=True):
     """`allow` holds hosts, with or without a port; `*.example.org` is every host below."""
 
     mode: Literal["none", "allowlist"] | None = None
@@ -62,12 +62,12 @@ class SandboxContent(Content):
     """Unset is not the same as empty: what is unset comes from the sandbox that this one extends."""
 
     extends: Annotated[str, msgspec.Meta(max_length=512)] | None = None
-    runtime: Word | None = None
+    runtime: RuntimeName | None = None
     """What runs in it: `python`, `node`, `shell`, or an image of that kind. Needed unless it extends another."""
-    isolator: Word | None = None
+    isolator: RuntimeName | None = None
     """What keeps it apart: `process`, `docker`, `remote`. Never replaced by a weaker one."""
-    limits: Limits | None = None
-    network: Network | None = None
+    limits: SandboxLimits | None = None
+    network: SandboxNetwork | None = None
     env: dict[str, str] | None = None
     files: dict[str, FileText | Binary] | None = None
     packages: Annotated[tuple[Package, ...], msgspec.Meta(max_length=MAX_ENTRIES)] | None = None
@@ -99,19 +99,19 @@ class Sandboxes:
     def text(self, content: SandboxContent) -> str:
         return "\n".join(filter(None, [content.runtime, content.isolator, *(content.packages or ())]))
 
-    def render(self, scene: Scene) -> JsonObject:
+    def render(self, context: RenderContext) -> JsonObject:
         """All that it says and all that those say which it extends, nearest first."""
-        refuse_fragment(scene)
-        content: SandboxContent = scene.content
-        spec = scene.written
+        refuse_fragment(context)
+        content: SandboxContent = context.content
+        spec = context.written
         spec.pop("extends", None)
         if content.extends is not None:
-            base = scene.follow(content.extends).render()
+            base = context.follow(content.extends).render()
             assert isinstance(base, dict)
             spec = merge(base, spec)
             # Each may be right and both together wrong: a file here, a folder of the same name there.
             _check_paths(list(spec.get("files", ())))
-        check_rendered(scene.uri, len(msgspec.json.encode(spec)))
+        check_rendered(context.uri, len(msgspec.json.encode(spec)))
         return spec
 
 
@@ -160,7 +160,7 @@ def _is_odd(path: str) -> bool:
     return any(letter < " " or letter in "\\\x7f" for letter in path)
 
 
-def _check_network(network: Network, *, is_whole: bool) -> None:
+def _check_network(network: SandboxNetwork, *, is_whole: bool) -> None:
     if network.allow and (network.mode == "none" or (network.mode is None and is_whole)):
         raise ResourceInvalid('network.allow is given, but network.mode is none; write "mode": "allowlist"')
     for index, entry in enumerate(network.allow or ()):

@@ -46,7 +46,7 @@ _UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
 _REFUSED = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "$recursiveAnchor")
 _PATTERN_HINT = "; lookaround, back-references and huge counts of repetition are not supported"
 
-Schema = Mapping[str, object]
+JsonSchema = Mapping[str, object]
 
 
 def check_schema(member: str, schema: Mapping[str, object], *, of_object: bool = False) -> None:
@@ -116,7 +116,7 @@ def _refuse(uri: str, /) -> Any:
     raise ValueError("schemas refer only into themselves, nothing is fetched")
 
 
-def _check_parts(member: str, root: Schema) -> None:
+def _check_parts(member: str, root: JsonSchema) -> None:
     """References stay inside and lead to somewhere else than back in place; patterns are few and short."""
     patterns = 0
     stack: list[tuple[str, object]] = [("", root)]
@@ -136,7 +136,7 @@ def _check_parts(member: str, root: Schema) -> None:
     _check_loops(member, root)
 
 
-def _check_keywords(where: str, part: Schema, *, inner: bool) -> None:
+def _check_keywords(where: str, part: JsonSchema, *, inner: bool) -> None:
     for keyword in _REFUSED:
         if keyword in part:
             raise ResourceInvalid(f'{where}: {keyword} is not supported; put the part into $defs and refer to it with "$ref"')
@@ -144,7 +144,7 @@ def _check_keywords(where: str, part: Schema, *, inner: bool) -> None:
         raise ResourceInvalid(f"{where}: $id and $schema may only stand at the top of a schema")
 
 
-def _count_patterns(where: str, part: Schema) -> int:
+def _count_patterns(where: str, part: JsonSchema) -> int:
     named = part.get("patternProperties")
     patterns: list[object] = list(named) if isinstance(named, Mapping) else []
     if "pattern" in part:
@@ -155,7 +155,7 @@ def _count_patterns(where: str, part: Schema) -> int:
     return len(patterns)
 
 
-def _subschemas(part: Schema) -> Iterator[tuple[str, str, object]]:
+def _subschemas(part: JsonSchema) -> Iterator[tuple[str, str, object]]:
     """The keyword, the name under it if it has names, and the schema."""
     for keyword, value in part.items():
         if keyword in _MANY and isinstance(value, list | tuple):
@@ -166,7 +166,7 @@ def _subschemas(part: Schema) -> Iterator[tuple[str, str, object]]:
             yield from ((keyword, name, one) for name, one in value.items())
 
 
-def _target(where: str, root: Schema, ref: object) -> object:
+def _target(where: str, root: JsonSchema, ref: object) -> object:
     if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")) or "%" in ref:
         raise ResourceInvalid(
             f"{where}.$ref: {shorten(repr(ref))} must lead to a part of the schema itself, as #/$defs/name does"
@@ -184,18 +184,18 @@ def _target(where: str, root: Schema, ref: object) -> object:
     return now
 
 
-def _in_place(member: str, root: Schema, part: Schema) -> list[object]:
+def _in_place(member: str, root: JsonSchema, part: JsonSchema) -> list[object]:
     """The parts that apply to the same value as this one."""
     same = [one for keyword, _, one in _subschemas(part) if keyword in _IN_PLACE]
     return [*same, _target(member, root, part["$ref"])] if "$ref" in part else same
 
 
-def _check_loops(member: str, root: Schema) -> None:
+def _check_loops(member: str, root: JsonSchema) -> None:
     """A part that applies itself to the same value again would never end; a tree that holds trees is fine."""
     heights: dict[int, int] = {}
     open_: set[int] = set()
     for start in _every_part(member, root):
-        stack: list[tuple[Schema, bool]] = [(start, False)]
+        stack: list[tuple[JsonSchema, bool]] = [(start, False)]
         while stack:
             part, leaving = stack.pop()
             inner = (
@@ -215,8 +215,8 @@ def _check_loops(member: str, root: Schema) -> None:
                 stack += ((one, False) for one in inner)
 
 
-def _every_part(member: str, root: Schema) -> list[Schema]:
-    found: dict[int, Schema] = {}
+def _every_part(member: str, root: JsonSchema) -> list[JsonSchema]:
+    found: dict[int, JsonSchema] = {}
     stack: list[object] = [root]
     while stack:
         part = stack.pop()
@@ -228,7 +228,7 @@ def _every_part(member: str, root: Schema) -> list[Schema]:
     return list(found.values())
 
 
-def _check_work(member: str, root: Schema, value: object) -> None:
+def _check_work(member: str, root: JsonSchema, value: object) -> None:
     """How many comparisons it would be at most. Each pair of parts is counted once and multiplied, so this itself is quick."""
     counted: dict[tuple[int, int], int] = {}
     widths: dict[int, int] = {}
@@ -286,7 +286,7 @@ def _values(value: object) -> int:
     return count
 
 
-def _applied(member: str, root: Schema, part: Schema, value: object) -> Iterator[tuple[object, object]]:
+def _applied(member: str, root: JsonSchema, part: JsonSchema, value: object) -> Iterator[tuple[object, object]]:
     """What a part of a schema compares with what, at most."""
     times = 1 if _UNEVALUATED.isdisjoint(part) else _AGAIN
     yield from ((one, value) for one in _in_place(member, root, part) for _ in range(times))

@@ -22,7 +22,7 @@ from agentvm.model.resource import (
     digest_of,
     parse_uri,
 )
-from agentvm.resources.archive import Bundle, Dependency, Entry
+from agentvm.resources.archive import Bundle, BundleDependency, BundleEntry
 from agentvm.resources.centre import ResourceCentre
 from agentvm.resources.folder import MANIFEST, FolderItem, find_folders, read_folder
 from agentvm.resources.intake import in_order, take_in
@@ -79,7 +79,7 @@ def _publications(home: Path) -> tuple[Publication, ...]:
     return tuple(_publication(entry, bundle.blobs, places) for entry in ordered)
 
 
-def _publication(entry: Entry, blobs: Mapping[str, bytes], places: Mapping[str, int]) -> Publication:
+def _publication(entry: BundleEntry, blobs: Mapping[str, bytes], places: Mapping[str, int]) -> Publication:
     """Without ids and time: `_made_here` adds those of a server."""
     kind, content = KINDS[entry.type], blobs[entry.content]
     return Publication(
@@ -122,11 +122,11 @@ def bundle_of(items: Iterable[FolderItem]) -> Bundle:
         blobs |= {**parts, digest_of(body): body}
         targets = [(alias, uri, parse_uri(uri)) for alias, uri in sorted(item.references().items())]
         dependencies = (
-            Dependency(alias=alias, uri=uri, resolved=_exact(named[to.type, to.name]), digest=digests[to.type, to.name])
+            BundleDependency(alias=alias, uri=uri, resolved=_exact(named[to.type, to.name]), digest=digests[to.type, to.name])
             for alias, uri, to in targets
         )
         entries.append(
-            Entry(
+            BundleEntry(
                 uri=_exact(item),
                 type=item.type,
                 name=item.name,

@@ -32,12 +32,12 @@ class Include:
     uri: str
 
 
-Part = str | Variable | Include
+TemplatePart = str | Variable | Include
 
 
-def parse(text: str) -> list[Part]:
+def parse(text: str) -> list[TemplatePart]:
     """`ResourceInvalid` names the line of what is not understood."""
-    parts: list[Part] = []
+    parts: list[TemplatePart] = []
     plain: list[str] = []
     done = 0
     while (found := _OPEN.search(text, done)) is not None:
@@ -57,7 +57,7 @@ def parse(text: str) -> list[Part]:
     return parts
 
 
-def _flush(plain: list[str], parts: list[Part]) -> None:
+def _flush(plain: list[str], parts: list[TemplatePart]) -> None:
     if whole := "".join(plain):
         parts.append(whole)
     plain.clear()

@@ -9,15 +9,15 @@ import msgspec
 
 from agentvm.errors.resource import ResourceInvalid
 from agentvm.model.resource import ResourceType, is_reference
-from agentvm.resources.kind import Content, ContentType, JsonObject, Scene, check_reference, exact_uri, refuse_fragment
+from agentvm.resources.kind import Content, ContentType, JsonObject, RenderContext, check_reference, exact_uri, refuse_fragment
 from agentvm.resources.schema import check_schema
 
 MAX_NAME = 64
 """What the providers of models allow."""
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
-Words = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-Uri = Annotated[str, msgspec.Meta(max_length=512)]
+ShortText = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+ReferenceUri = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class ToolContent(Content):
@@ -29,10 +29,10 @@ class ToolContent(Content):
     runtime: Literal["builtin", "http", "mcp", "python", "command"]
     entry: Annotated[str, msgspec.Meta(min_length=1, max_length=1024 * 1024)]
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None = None
-    secrets: Annotated[tuple[Words, ...], msgspec.Meta(max_length=100)] = ()
+    secrets: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=100)] = ()
     """Names only."""
-    sandbox: Uri | None = None
-    permissions: Annotated[tuple[Words, ...], msgspec.Meta(max_length=100)] = ()
+    sandbox: ReferenceUri | None = None
+    permissions: Annotated[tuple[ShortText, ...], msgspec.Meta(max_length=100)] = ()
 
 
 class Tools:
@@ -62,19 +62,19 @@ class Tools:
         names = properties if isinstance(properties, Mapping) else ()
         return "\n".join([content.description, *names])
 
-    def render(self, scene: Scene) -> JsonObject:
+    def render(self, context: RenderContext) -> JsonObject:
         """What a model is sent (name, description, inputSchema), and what whoever runs it needs."""
-        refuse_fragment(scene)
-        content: ToolContent = scene.content
-        spec = scene.written
+        refuse_fragment(context)
+        content: ToolContent = context.content
+        spec = context.written
         # Providers want it said, also where it goes without saying.
         spec["inputSchema"] = {"type": "object", **content.input_schema}
         if is_reference(content.description):
-            spec["description"] = scene.follow(content.description).render()
+            spec["description"] = context.follow(content.description).render()
         for member in ("entry", "sandbox"):
             if is_reference(spec.get(member)):
-                spec[member] = exact_uri(scene.follow(spec[member]).node, scene.viewer)
-        return {"name": model_name(scene.node.resource.name), **spec}
+                spec[member] = exact_uri(context.follow(spec[member]).node, context.viewer)
+        return {"name": model_name(context.node.resource.name), **spec}
 
 
 def model_name(name: str) -> str:

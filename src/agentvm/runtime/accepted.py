@@ -8,7 +8,7 @@ import msgspec
 
 from agentvm.errors import AgentVMError, ProviderError
 from agentvm.events import turn as turn_events
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.model.turn import Turn
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.runtime import recovery, turn
@@ -27,7 +27,7 @@ class Accepted:
     """A turn that is committed. It runs once it is released, which is after its sender has been answered."""
 
     state: turn.TurnState
-    scope: Scope
+    scope: EventScope
     bill: Bill
     released: bool = False
     cursor: int = 0

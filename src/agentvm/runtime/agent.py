@@ -15,7 +15,7 @@ import msgspec
 from agentvm.errors import AgentBusy, AgentVMError, InboxFull
 from agentvm.events import lifecycle, message, state
 from agentvm.events import turn as turn_events
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.log import concerned, concerning, get_logger
 from agentvm.model.ids import AgentId, MessageId, RewindId, SessionId, TenantId, TurnId, UserId
@@ -47,7 +47,9 @@ class Agent:
         self.image_id = image.image_id
         self.session_id = session_id
         self._ports = ports
-        self._scope = Scope(container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id)
+        self._scope = EventScope(
+            container_id=image.container_id, image_id=image.image_id, agent_id=agent_id, session_id=session_id
+        )
         self.state = AgentState.IDLE
         self.inbox: deque[Accepted] = deque()
         """Turns that wait, in order."""
@@ -173,7 +175,7 @@ class Agent:
         user = UserMessage(id=message_id, timestamp=at, turn_id=turn_id, role="user", content=content)
         told: list[EventData] = [
             message.MessagePersisted(session_id=self.session_id, message_id=message_id, saved_at=at),
-            message.UserMessage(message=user),
+            message.UserMessageEvent(message=user),
             turn_events.TurnRequest(
                 turn_id=turn_id, message_id=message_id, timestamp=at, client_key=client_key, user_id=user_id
             ),

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from agentvm.drivers.base import Prompt, Said, UserSaid
+from agentvm.drivers.base import ConversationEntry, Prompt, UserEntry
 from agentvm.errors import InvalidInput
 from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.attachment import attached, reference_to, references, referred
@@ -100,14 +100,14 @@ async def weigh(store: AttachmentStore, history: Sequence[Message]) -> Sizes:
 
 def volume(prompt: Prompt, sizes: Sizes) -> int:
     """Bytes of what it will be filled with."""
-    said = (said.content for said in prompt.conversation if isinstance(said, UserSaid))
+    said = (said.content for said in prompt.conversation if isinstance(said, UserEntry))
     digests = {digest for content in said for digest in references(content)}
     return min(sum(sizes.get(digest, 0) for digest in digests), MOST_BYTES)
 
 
 async def fill(store: AttachmentStore, prompt: Prompt, sizes: Sizes) -> Prompt:
     """With the bytes, as base64, in place of the references."""
-    if not any(isinstance(said, UserSaid) and [*attached(said.content)] for said in prompt.conversation):
+    if not any(isinstance(said, UserEntry) and [*attached(said.content)] for said in prompt.conversation):
         return prompt
     filling = _Filling(store, sizes)
     filled = [await filling.fill(said) for said in reversed(prompt.conversation)]
@@ -123,10 +123,10 @@ class _Filling:
         self._left = MOST_BYTES
         self._read: dict[str, str] = {}
 
-    async def fill(self, said: Said) -> Said:
-        if not isinstance(said, UserSaid) or isinstance(said.content, str):
+    async def fill(self, said: ConversationEntry) -> ConversationEntry:
+        if not isinstance(said, UserEntry) or isinstance(said.content, str):
             return said
-        return UserSaid(content=tuple([await self._part(part) for part in said.content]))
+        return UserEntry(content=tuple([await self._part(part) for part in said.content]))
 
     async def _part(self, part: UserPart) -> UserPart:
         if isinstance(part, TextPart) or not [*attached((part,))]:

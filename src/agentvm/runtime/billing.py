@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from agentvm.events import turn as turn_events
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import QuotaWarning
 from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
@@ -66,7 +66,7 @@ class Unmetered:
 class Bill:
     """The account of one turn."""
 
-    def __init__(self, meter: Meter, clock: Clock, tenant_id: TenantId, user_id: UserId | None, scope: Scope) -> None:
+    def __init__(self, meter: Meter, clock: Clock, tenant_id: TenantId, user_id: UserId | None, scope: EventScope) -> None:
         self._meter = meter
         self._clock = clock
         self._tenant_id = tenant_id

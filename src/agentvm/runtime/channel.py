@@ -11,7 +11,7 @@ from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import MAX_FRAME_BYTES, Frame
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.charge import FREE_BYTES, Charge
+from agentvm.sharing.connection_reservation import FREE_BYTES, ConnectionReservation
 
 MAX_FRAMES = 4_096
 MAX_BYTES = 1024 * 1024
@@ -78,7 +78,7 @@ class Channel:
     def __init__(self, principal: Principal, budget: ByteBudget | None = None) -> None:
         """With a budget, what waits is charged to the principal's tenant, beyond a little that is free."""
         self.principal = principal
-        self._charge = None if budget is None else Charge(budget, principal.tenant_id)
+        self._charge = None if budget is None else ConnectionReservation(budget, principal.tenant_id)
         self._allowed = FREE_BYTES
         self._weight = self._taken = 0
         self._waiter: asyncio.Future[None] | None = None

@@ -11,8 +11,8 @@ from itertools import pairwise
 import msgspec
 
 from agentvm.events import CATALOGUE
-from agentvm.events.base import Event, EventData, Scope
-from agentvm.events.message import AssistantMessage, MessageEvent
+from agentvm.events.base import Event, EventData, EventScope
+from agentvm.events.message import AssistantMessageEvent, MessageEvent
 from agentvm.events.stream import MessageStart, TextDelta
 from agentvm.model import message as model
 from agentvm.model.ids import TenantId
@@ -44,7 +44,7 @@ class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
 class _Chunk(msgspec.Struct, array_like=True):
     first_seq: int
     started_at: int
-    scopes: tuple[Scope, ...]
+    scopes: tuple[EventScope, ...]
     entries: tuple[_Entry, ...]
 
 
@@ -109,7 +109,7 @@ def decode_some(body: bytes, tenant_id: TenantId, kinds: Container[type[EventDat
 def join_events(bodies: Sequence[bytes]) -> bytes:
     """What `encode_events` made of consecutive runs of events, as if it had been given all of them."""
     chunks = [_decoder.decode(body) for body in bodies]
-    scopes: dict[Scope, int] = {}
+    scopes: dict[EventScope, int] = {}
     entries: list[_Entry] = []
     before = chunks[0].started_at
     for chunk in chunks:
@@ -141,14 +141,14 @@ class _Packer:
     """Turns events into entries, joining runs of deltas."""
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self._scopes: dict[Scope, int] = {}
+        self._scopes: dict[EventScope, int] = {}
         self._entries: list[_Entry] = []
         self._before = events[0].timestamp
         self._run: list[Event] = []
         self._texts: dict[str, str] = {
             event.data.message.id: event.data.message.text
             for event in events
-            if isinstance(event.data, AssistantMessage) and isinstance(event.data.message, model.AssistantMessage)
+            if isinstance(event.data, AssistantMessageEvent) and isinstance(event.data.message, model.AssistantMessage)
         }
         self._speaking = ""
         self._offset = 0
@@ -168,7 +168,7 @@ class _Packer:
             entry.data = msgspec.json.encode(data)
         self._entries.append(entry)
 
-    def finish(self) -> tuple[tuple[Scope, ...], tuple[_Entry, ...]]:
+    def finish(self) -> tuple[tuple[EventScope, ...], tuple[_Entry, ...]]:
         self._close_run()
         return tuple(self._scopes), tuple(self._entries)
 

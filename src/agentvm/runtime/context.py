@@ -11,14 +11,14 @@ message alone: some models are told users and assistants in turns only.
 
 from collections.abc import Mapping, Sequence
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolSpec, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolSpec, UserEntry
 from agentvm.drivers.conversation import Exchange, tell, trace, weigh
 from agentvm.model.exchange import by_turn
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.model.message import Message
 from agentvm.model.usage import estimate_tokens
 
-Traced = tuple[Said, MessageId | None]
+Traced = tuple[ConversationEntry, MessageId | None]
 """What was said, and in which message; in none for a summary."""
 
 _OPENING = (
@@ -38,7 +38,7 @@ def build(
     budget: int,
     summary: str | None = None,
     sizes: Mapping[str, int] = {},
-) -> tuple[Said, ...]:
+) -> tuple[ConversationEntry, ...]:
     """The conversation up to and including the current turn, as much of it as `budget` tokens hold.
 
     `sizes` are of the attachments that it refers to, by their digests.
@@ -93,7 +93,7 @@ def newest(history: Sequence[Message], budget: int) -> tuple[Message, ...]:
 def told(summary: str) -> Exchange:
     """As data: what is in it cannot end it."""
     quoted = summary.replace("</summary>", "<\\/summary>")
-    return UserSaid(content=f"{_OPENING}{quoted}{_CLOSING}"), AssistantSaid(text=_HEARD)
+    return UserEntry(content=f"{_OPENING}{quoted}{_CLOSING}"), AssistantEntry(text=_HEARD)
 
 
 def _until(history: Sequence[Message], current: TurnId) -> list[list[Message]]:

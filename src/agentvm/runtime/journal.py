@@ -21,7 +21,7 @@ import anyio
 import msgspec
 
 from agentvm.errors import AgentVMError, SessionNotFound, ShuttingDown, StoreFailed, WritesRefused
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import SessionRewound
 from agentvm.events.message import MessageEvent
 from agentvm.events.turn import ModelAsked, ModelCalled, ModelUnasked, TurnRequest, TurnResponse, TurnResumed
@@ -133,7 +133,7 @@ class Journal:
     def crowded(self) -> bool:
         return self._batch.size > CROWDED
 
-    def post(self, log: SessionLog, told: Sequence[EventData], scope: Scope) -> _Batch:
+    def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> _Batch:
         """Numbers the events and lets them be committed and told soon. Never waits.
 
         Raises when an earlier post of the same turn was taken back.
@@ -148,13 +148,13 @@ class Journal:
         self._wakeup.set()
         return batch
 
-    def check(self, log: SessionLog, scope: Scope) -> None:
+    def check(self, log: SessionLog, scope: EventScope) -> None:
         """Raises when something of this turn was taken back; once."""
         error = log.failed.pop(scope.turn_id, None)
         if error is not None:
             raise error
 
-    async def emit(self, log: SessionLog, told: Sequence[EventData], scope: Scope) -> None:
+    async def emit(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> None:
         """Returns when the events are committed and told; raises when they are not."""
         batch = self.post(log, told, scope)
         await _wait(batch)
@@ -163,7 +163,7 @@ class Journal:
         if error is not None:
             raise error
 
-    async def settle(self, log: SessionLog, scope: Scope) -> None:
+    async def settle(self, log: SessionLog, scope: EventScope) -> None:
         """Waits until everything posted so far is committed and told; raises when something of this turn is not."""
         await _wait(self._batch if self._batch.posts else self._flushing)
         self.check(log, scope)

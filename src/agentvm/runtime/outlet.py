@@ -7,7 +7,7 @@ goes live again when it has caught up. So a slow peer costs a bounded outbox, an
 import anyio
 
 from agentvm.errors import AgentVMError, SessionNotFound
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.lifecycle import ResyncRequired
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
@@ -93,6 +93,6 @@ class Outlet:
 
     def _resync(self, subscription: Subscription, last: int) -> Frame:
         data = ResyncRequired(session_id=subscription.session_id, cursor=str(last))
-        scope = Scope(container_id=subscription.container_id, session_id=subscription.session_id)
+        scope = EventScope(container_id=subscription.container_id, session_id=subscription.session_id)
         tenant_id = self._channel.principal.tenant_id
         return encode_told(Event(data=data, scope=scope, timestamp=self._clock(), tenant_id=tenant_id))

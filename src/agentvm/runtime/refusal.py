@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agentvm.drivers.base import AssistantSaid, Said, ToolsAnswered, UserSaid
+from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolResultsEntry, UserEntry
 from agentvm.errors import ProviderBadRequest
 from agentvm.model.ids import MessageId
 from agentvm.model.message import (
@@ -120,10 +120,10 @@ def _called(part: UserPart) -> str:
             return f"file {name or media_type}"
 
 
-def _name(part: RefusedPart, said: Said | None) -> str:
-    if isinstance(said, UserSaid) and isinstance(said.content, tuple) and part.part is not None:
+def _name(part: RefusedPart, said: ConversationEntry | None) -> str:
+    if isinstance(said, UserEntry) and isinstance(said.content, tuple) and part.part is not None:
         return f"the {_called(said.content[part.part])}"
-    return "the message" if isinstance(said, UserSaid) else "the tools that were used"
+    return "the message" if isinstance(said, UserEntry) else "the tools that were used"
 
 
 def _named(error: ProviderBadRequest, conversation: Sequence[Traced]) -> RefusedPart | None:
@@ -147,19 +147,19 @@ def _guess(kind: str, conversation: Sequence[Traced], current: MessageId, times:
 
 def _media(each: Traced) -> tuple[RefusedPart, ...]:
     said, message_id = each
-    if message_id is None or not isinstance(said, UserSaid) or isinstance(said.content, str):
+    if message_id is None or not isinstance(said, UserEntry) or isinstance(said.content, str):
         return ()
     return tuple(RefusedPart(message_id, number) for number, part in enumerate(said.content) if not isinstance(part, TextPart))
 
 
 def _tools(each: Traced) -> tuple[RefusedPart, ...]:
     said, message_id = each
-    uses = isinstance(said, ToolsAnswered) or (isinstance(said, AssistantSaid) and bool(said.tool_calls))
+    uses = isinstance(said, ToolResultsEntry) or (isinstance(said, AssistantEntry) and bool(said.tool_calls))
     return (RefusedPart(message_id),) if uses and message_id is not None else ()
 
 
 def _not_plain(each: Traced) -> tuple[RefusedPart, ...]:
     said, message_id = each
-    if isinstance(said, AssistantSaid) and said.thinking and message_id is not None:
+    if isinstance(said, AssistantEntry) and said.thinking and message_id is not None:
         return (RefusedPart(message_id),)
     return _tools(each) or _media(each)

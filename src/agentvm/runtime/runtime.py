@@ -15,7 +15,7 @@ from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
 from agentvm.errors import AgentVMError, DriverNotFound, RecordUnreadable, ShuttingDown, StoreFailed, ToolNotFound
 from agentvm.events import lifecycle
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
@@ -118,7 +118,7 @@ class Runtime:
                 definition_name=image.name,
                 registered_at=self._ports.clock(),
             )
-            self.tell(tenant_id, Scope(container_id=image.container_id, agent_id=agent_id), told)
+            self.tell(tenant_id, EventScope(container_id=image.container_id, agent_id=agent_id), told)
         return agent, found is not None
 
     def replace_image(self, tenant_id: TenantId, image: Image) -> None:
@@ -166,7 +166,7 @@ class Runtime:
             return
         await agent.say_goodbye()
         told = lifecycle.AgentUnregistered(container_id=agent.container_id, agent_id=agent.agent_id)
-        self.tell(agent.tenant_id, Scope(container_id=agent.container_id, agent_id=agent.agent_id), told)
+        self.tell(agent.tenant_id, EventScope(container_id=agent.container_id, agent_id=agent.agent_id), told)
 
     async def stop_image(self, tenant_id: TenantId, image: Image) -> None:
         for named in self.roster.of_container(tenant_id, image.container_id):
@@ -181,7 +181,7 @@ class Runtime:
         self._ports.journal.forget(tenant_id, session_id)
         self.replay.forget(tenant_id, session_id)
 
-    def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None:
+    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
         self._ports.tell((Event(data=data, scope=scope, timestamp=self._ports.clock(), tenant_id=tenant_id),))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agentvm.errors import AgentVMError
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.events.lifecycle import Interrupted
 from agentvm.events.message import MessageEvent
 from agentvm.events.turn import TurnRequest, TurnResponse, TurnResumed, TurnSuspended
@@ -62,7 +62,7 @@ class SessionLog:
         self.failed: dict[TurnId | None, AgentVMError] = {}
         """Why events that were posted and not waited for were taken back; raised at their turn's next post."""
 
-    def number(self, told: Sequence[EventData], scope: Scope, at: int) -> list[Event]:
+    def number(self, told: Sequence[EventData], scope: EventScope, at: int) -> list[Event]:
         events = []
         for data in told:
             if not data.told:

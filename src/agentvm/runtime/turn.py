@@ -27,7 +27,7 @@ from agentvm.model.message import (
     ToolResultMessage,
 )
 from agentvm.model.text import sound
-from agentvm.model.turn import Outcome
+from agentvm.model.turn import TurnOutcome
 from agentvm.model.usage import NO_USAGE, Usage, bounded
 from agentvm.runtime.estimate import hidden_tokens, used_by_cut_call
 from agentvm.runtime.tool_input import parse_input
@@ -114,7 +114,7 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
     if now.ended:
         return now, ()
     match output:
-        case model.TextDelta(text=text):
+        case model.TextChunk(text=text):
             return _grow_text(now, sound(text), at)
         case model.TextStarted():
             return _replace(now, responding=False), (stream.TextContentBlockStart(),)
@@ -122,13 +122,13 @@ def step(now: TurnState, output: model.ModelOutput, at: int) -> Step:
             return now, (stream.TextContentBlockStop(),)
         case model.ThinkingStarted():
             return now, (state.ConversationThinking(),)
-        case model.ThinkingDelta(text=text):
+        case model.ThinkingChunk(text=text):
             text = sound(text)
             return _replace(now, open_thinking=(now.open_thinking, text)), (stream.ThinkingDelta(text=text),)
         case model.ThinkingStopped(signature=signature):
             part = ThinkingPart(reasoning=_join(now.open_thinking), signature=None if signature is None else sound(signature))
             return _replace(now, thinking=(*now.thinking, part), open_thinking=None), ()
-        case model.ToolInputDelta(partial_json=json):
+        case model.ToolInputChunk(partial_json=json):
             json = sound(json)
             return _grow_call(now, json), (stream.InputJsonDelta(partial_json=json),)
         case model.ToolCallStarted(call_id=call_id, name=name):
@@ -149,7 +149,7 @@ def close_cut(now: TurnState, text: str, calls: tuple[PendingCall, ...], used: U
     message_id = now.told_id or MessageId("")
     parts = (TextPart(text=text),) if text.strip() else ()
     record = AssistantMessage(id=message_id, timestamp=at, turn_id=now.turn_id, role="assistant", content=parts, usage=used)
-    kept = message.AssistantMessage(message=record) if parts else message.SilentMessage(message=record)
+    kept = message.AssistantMessageEvent(message=record) if parts else message.SilentMessageEvent(message=record)
     now = _replace(now, told="", told_id=None, pending=calls)
     return now, (stream.MessageStop(stop_reason="tool_use"), kept)
 
@@ -168,13 +168,13 @@ def tool_finished(now: TurnState, call: ToolCall, result: object, is_error: bool
         tool_result=ToolResult(id=call.id, name=call.name, output=output),
     )
     finished: EventData = (
-        state.ToolFailed(tool_id=call.id, tool_name=call.name, error=text)
+        state.ToolFailedEvent(tool_id=call.id, tool_name=call.name, error=text)
         if is_error
         else state.ToolCompleted(tool_id=call.id, tool_name=call.name, result=result)
     )
     return now, (
-        stream.ToolResult(tool_call_id=call.id, result=result, is_error=is_error),
-        message.ToolResultMessage(message=record),
+        stream.ToolResultEvent(tool_call_id=call.id, result=result, is_error=is_error),
+        message.ToolResultMessageEvent(message=record),
         finished,
     )
 
@@ -205,7 +205,7 @@ def failed(now: TurnState, code: str, text: str, recoverable: bool, at: int) -> 
     return now, (
         *spoken,
         error.ErrorReceived(message=text, error_code=code),
-        message.ErrorMessage(message=record),
+        message.ErrorMessageEvent(message=record),
         error.ErrorOccurred(code=code, message=text, recoverable=recoverable),
         end,
     )
@@ -306,9 +306,9 @@ def _close_message(now: TurnState, *, cut_at: int | None = None) -> Step:
         usage=used,
     )
     if text.strip():
-        return closed, (called, message.AssistantMessage(message=record))
+        return closed, (called, message.AssistantMessageEvent(message=record))
     if parts or now.pending:
-        return closed, (called, message.SilentMessage(message=record))
+        return closed, (called, message.SilentMessageEvent(message=record))
     return closed, (called,)
 
 
@@ -318,7 +318,7 @@ def _keep_told(now: TurnState) -> Step:
         return now, ()
     content = (TextPart(text=now.told),)
     record = AssistantMessage(id=now.told_id, timestamp=now.accepted_at, turn_id=now.turn_id, role="assistant", content=content)
-    return _replace(now, told="", told_id=None), (message.AssistantMessage(message=record),)
+    return _replace(now, told="", told_id=None), (message.AssistantMessageEvent(message=record),)
 
 
 def _used(now: TurnState, text: str, at: int) -> Usage:
@@ -362,11 +362,11 @@ def _stop_call(now: TurnState, at: int) -> Step:
     )
     return now, (
         stream.ToolUseStop(tool_call_id=call.id, tool_name=call.name, input=arguments),
-        message.ToolCallMessage(message=record),
+        message.ToolCallMessageEvent(message=record),
     )
 
 
-def _end(now: TurnState, outcome: Outcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:
+def _end(now: TurnState, outcome: TurnOutcome, stop: turn_events.TurnStop, at: int) -> tuple[TurnState, EventData]:
     response = turn_events.TurnResponse(
         turn_id=now.turn_id,
         message_id=now.user_message_id,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from agentvm.errors import AgentVMError
-from agentvm.events.base import Event, EventData, Scope
+from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.runtime.ports import Ports
@@ -21,7 +21,7 @@ class Voice:
         tenant_id: TenantId,
         container_id: ContainerId,
         session_id: SessionId,
-        scope: Scope,
+        scope: EventScope,
         open_turns: Callable[[], Iterable[TurnId]],
     ) -> None:
         self._ports = ports
@@ -29,7 +29,7 @@ class Voice:
         self._scope = scope
         self._open_turns = open_turns
         self._log: SessionLog | None = None
-        self.owed: list[tuple[Sequence[EventData], Scope]] = []
+        self.owed: list[tuple[Sequence[EventData], EventScope]] = []
         """Ends of turns that were told and could not be stored."""
 
     async def log(self) -> SessionLog:
@@ -40,7 +40,7 @@ class Voice:
                 self._log.open_turns.setdefault(turn_id)
         return self._log
 
-    async def tell(self, told: Sequence[EventData], scope: Scope | None = None) -> bool:
+    async def tell(self, told: Sequence[EventData], scope: EventScope | None = None) -> bool:
         """Stores and tells; when the store refuses, tells all the same, without a cursor. Whether it was stored."""
         scope = scope or self._scope
         # Twice: the first failure may be one of what was posted before.
@@ -55,7 +55,7 @@ class Voice:
         self._ports.tell([Event(data=data, scope=scope, timestamp=at, tenant_id=self._where[0]) for data in told])
         return False
 
-    async def emit(self, told: Sequence[EventData], scope: Scope) -> None:
+    async def emit(self, told: Sequence[EventData], scope: EventScope) -> None:
         """Stores and tells. What is still owed to the log comes first: peers that were away must hear of those ends too."""
         log, journal = await self.log(), self._ports.journal
         journal.check(log, scope)

@@ -24,9 +24,9 @@ from agentvm.server.http import handlers
 from agentvm.server.http.body import MAX_BODY
 from agentvm.server.http.gate import GOES_ON, Asked, Gate, check_gated, gate_of
 from agentvm.server.origin import refusal
+from agentvm.server.pending_sockets import PendingSockets
 from agentvm.server.proxies import TrustedProxies, behind_proxy, forwarded_sign, real
 from agentvm.server.readers import Readers, client_id_of
-from agentvm.server.rooms import Rooms
 from agentvm.server.transport import ABORT
 from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
@@ -53,7 +53,7 @@ class Application:
         self._proxies = TrustedProxies(vm.config.trusted_proxies)
 
     @property
-    def rooms(self) -> Rooms:
+    def rooms(self) -> PendingSockets:
         """Those who have not said who they are."""
         return self._house.rooms
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from agentvm.model.address import Address, Network, parse_address, parse_network
+from agentvm.model.address import IpAddress, IpNetwork, parse_address, parse_network
 
 Headers = Iterable[tuple[bytes, bytes]]
 
@@ -28,7 +28,7 @@ class TrustedProxies:
     __slots__ = ("_networks",)
 
     def __init__(self, named: Iterable[str] = ()) -> None:
-        self._networks: tuple[Network, ...] = tuple(found for one in named if (found := parse_network(one)) is not None)
+        self._networks: tuple[IpNetwork, ...] = tuple(found for one in named if (found := parse_network(one)) is not None)
 
     def has(self, host: str) -> bool:
         address = parse_address(host)
@@ -65,7 +65,7 @@ class TrustedProxies:
                 return heard
         return heard
 
-    def _trusts(self, address: Address) -> bool:
+    def _trusts(self, address: IpAddress) -> bool:
         return any(_holds(network, address) for network in self._networks)
 
 
@@ -100,7 +100,7 @@ def real(scope: dict[str, Any], proxies: TrustedProxies) -> dict[str, Any]:
     return scope
 
 
-def _holds(network: Network, address: Address) -> bool:
+def _holds(network: IpNetwork, address: IpAddress) -> bool:
     return network.version == address.version and address in network
 
 
@@ -124,7 +124,7 @@ def _forwarded(headers: Headers) -> list[dict[str, str]]:
     return hops
 
 
-def _address(hop: str) -> Address | None:
+def _address(hop: str) -> IpAddress | None:
     """An address, perhaps in brackets, quotes, or with a port."""
     text = hop.strip().strip('"')
     if text.startswith("["):

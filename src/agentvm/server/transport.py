@@ -24,7 +24,7 @@ from agentvm.server.descriptors import Silent
 from agentvm.server.idle import Gate, Inbox
 from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.charge import FREE_BYTES, Charge
+from agentvm.sharing.connection_reservation import FREE_BYTES, ConnectionReservation
 
 ABORT = "agentvm.abort"
 """The ASGI extension under which a socket's handler finds its abort: a peer that does not read never lets `close` finish.
@@ -80,7 +80,7 @@ class JoiningProtocol(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         # Its parser has begun already, and knows this very object.
         self.conn.reader.__class__ = UncopiedReader
-        self._charge = Charge(budget, None)
+        self._charge = ConnectionReservation(budget, None)
         self._handled = True
         self._pace: asyncio.TimerHandle | None = None
         self._pace_bytes = 0

@@ -19,7 +19,7 @@ from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
 from agentvm.errors.bounds import InputTooLarge
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.protocol.bounds import Scan, cut
@@ -39,9 +39,9 @@ from agentvm.protocol.connection import (
 )
 from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import GONE, LARGE, MAX_UNREAD_BYTES, Closing
-from agentvm.server.anteroom import Anteroom
+from agentvm.server.handshake import Handshake
+from agentvm.server.pending_sockets import CROWDED, PendingSockets
 from agentvm.server.readers import Reader, Readers, attach_reader
-from agentvm.server.rooms import CROWDED, Rooms
 
 # ASGI messages are untyped dictionaries; they stop in this file.
 Message = dict[str, Any]
@@ -82,7 +82,7 @@ class House:
     vm: AgentVM
     watch: Watch
     readers: Readers
-    rooms: Rooms = field(default_factory=Rooms)
+    rooms: PendingSockets = field(default_factory=PendingSockets)
 
 
 def _nobody(_: TenantId) -> None: ...
@@ -116,7 +116,7 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
         await _converse(house, knock, _attach(vm, knock, knock.principal), (), abort, receive, send)
         return
     connection = Connection(vm.new_id("conn"))
-    room = Anteroom(connection, vm.office.access.authenticate, vm.clock)
+    room = Handshake(connection, vm.tenancy.access.authenticate, vm.clock)
     with house.rooms.take(knock.address) as place:
         found = await place.hold(_introduce(vm, knock, room, connection, receive, send))
         if isinstance(found, Closing):
@@ -133,7 +133,7 @@ async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], re
 
 
 async def _introduce(
-    vm: AgentVM, knock: Knock, room: Anteroom, connection: Connection, receive: Receive, send: Send
+    vm: AgentVM, knock: Knock, room: Handshake, connection: Connection, receive: Receive, send: Send
 ) -> Principal | Closing | None:
     """Who it is that has come without credentials; or why it must go; None when it has gone."""
     await receive()  # websocket.connect
@@ -249,7 +249,7 @@ async def _come_home(peer: Peer) -> None:
         try:
             await ensure(Call(peer), home)
         except AgentVMError as error:
-            refuse(peer, error, None, Scope(), Reply())
+            refuse(peer, error, None, EventScope(), Reply())
 
 
 async def _read_text(receive: Receive) -> str | bytes | None:
@@ -319,7 +319,7 @@ async def _scan(text: bytes) -> Scan:
 async def _count(peer: Peer) -> AgentVMError | None:
     """Counts a frame as a request: what is no command takes its time too. The reason, if it is one too many."""
     try:
-        await peer.office.quotas.hit(peer.tenant_id, peer.principal.user_id)
+        await peer.tenancy.quotas.hit(peer.tenant_id, peer.principal.user_id)
     except AgentVMError as error:
         return error
     return None
@@ -329,7 +329,7 @@ def _refuse_uncounted(peer: Peer, received: Received, error: AgentVMError) -> No
     if isinstance(received, CommandRefused):
         refuse_unreadable(peer, received.name, received.request_id, error)
     else:
-        refuse(peer, error, None, Scope(), Reply())
+        refuse(peer, error, None, EventScope(), Reply())
 
 
 async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: AgentVMError | None) -> None:
@@ -341,7 +341,7 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
         case SubscribeReceived(session_id=session_id, after=after):
             await _subscribe(peer, reader, session_id, after)
         case NoiseReceived(error=error):
-            refuse(peer, error, None, Scope(), Reply())
+            refuse(peer, error, None, EventScope(), Reply())
         case RpcReceived(request_id=raw):
             peer.channel.send(refuse_rpc(raw))
         case Acked():
@@ -357,7 +357,7 @@ async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, a
         gate.require(peer.principal, gate.LISTENING)
         container_id = await peer.store.find_session(session_id)
     except AgentVMError as error:
-        refuse(peer, error, None, Scope(), Reply())
+        refuse(peer, error, None, EventScope(), Reply())
         return
     if container_id is not None:
         peer.listen(container_id, session_id, after if reader is None else reader.resume(session_id, after))

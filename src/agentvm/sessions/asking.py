@@ -12,13 +12,13 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextDelta, UsageReported
+from agentvm.drivers.base import MessageStopped, ModelOutput, Prompt, StopReason, TextChunk, UsageReported
 from agentvm.drivers.conversation import estimate_input
 from agentvm.drivers.models import Chosen, TenantAttempt, is_outage
 from agentvm.drivers.sending import Sending
 from agentvm.drivers.weighing import most_input
 from agentvm.errors import AgentVMError, ProviderError, ProviderProtocolError, Refused
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage, estimate_tokens
@@ -37,7 +37,7 @@ class Meter(Protocol):
 
 
 class Tell(Protocol):
-    def __call__(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
+    def __call__(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None: ...
 
 
 Billed = Callable[[str, LedgerEntry], None]
@@ -148,7 +148,7 @@ class Asking:
                     attempt.answered()
                 heard.begun = True
                 match output:
-                    case TextDelta(text=text):
+                    case TextChunk(text=text):
                         heard.pieces.append(text)
                     case UsageReported(usage=usage):
                         heard.usage = usage

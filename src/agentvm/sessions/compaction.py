@@ -20,7 +20,7 @@ from agentvm.drivers.base import Prompt
 from agentvm.drivers.conversation import share_window, thinking_tokens
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError, Conflict, ImageNotFound, ProviderProtocolError, ProviderTimeout
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.lifecycle import SessionCompacted
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
@@ -233,7 +233,7 @@ class Compactor:
             told = SessionCompacted(
                 session_id=work.session_id, summary_id=made.summary_id, message_id=made.message_id, tokens=made.tokens
             )
-            tell(work.tenant_id, Scope(container_id=work.container_id, image_id=work.image_id), told)
+            tell(work.tenant_id, EventScope(container_id=work.container_id, image_id=work.image_id), told)
             if work.asked_for and anyio.current_time() >= until:
                 break
         return made

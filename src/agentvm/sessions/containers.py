@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.errors import AccessDenied, ContainerNotFound
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import ContainerDeleted
 from agentvm.model.container import Container
 from agentvm.model.ids import Clock, ContainerId, TenantId, UserId
@@ -19,7 +19,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime
 from agentvm.storage.base import TenantStore
 from agentvm.storage.erasing import Owned
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Containers:
     principal: Principal
     tenant_id: TenantId
     runtime: Runtime
-    office: Office
+    tenancy: Tenancy
     clock: Clock
 
     async def get(self, container_id: ContainerId) -> Container:
@@ -42,7 +42,7 @@ class Containers:
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
         """Returns what would be deleted with the container."""
         await self.get(container_id)
-        owned = await self.office.store.erasing.weigh(self.tenant_id, container_id=container_id)
+        owned = await self.tenancy.store.erasing.weigh(self.tenant_id, container_id=container_id)
         if owned is None:
             raise ContainerNotFound(container_id)
         return shown(owned)
@@ -52,15 +52,15 @@ class Containers:
         await self.get(container_id)
         await self._check_alone(container_id)
         now = self.clock()
-        unbound = await self.office.store.erasing.delete_container(self.tenant_id, container_id, now)
+        unbound = await self.tenancy.store.erasing.delete_container(self.tenant_id, container_id, now)
         if unbound is None:
             raise ContainerNotFound(container_id)
-        self.office.people.erase()
+        self.tenancy.people.erase()
         for user_id in unbound:
-            self.office.people.unbound(self.tenant_id, user_id)
+            self.tenancy.people.unbound(self.tenant_id, user_id)
         await self._stop_agents(container_id)
         told = ContainerDeleted(container_id=container_id, deleted_at=now)
-        self.runtime.tell(self.tenant_id, Scope(container_id=container_id), told)
+        self.runtime.tell(self.tenant_id, EventScope(container_id=container_id), told)
 
     async def _stop_agents(self, container_id: ContainerId) -> None:
         roster = self.runtime.roster
@@ -77,7 +77,7 @@ class Containers:
         user_id: UserId | None = self.principal.user_id
         if user_id is None or self.principal.may("tenants:admin"):
             return
-        if container_id not in await self.office.store.accounts(self.tenant_id).users.alone_in(user_id):
+        if container_id not in await self.tenancy.store.accounts(self.tenant_id).users.alone_in(user_id):
             raise AccessDenied("Other users are bound to this container; only an administrator of the tenant may delete it")
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agentvm.errors import InvalidInput, SessionNotFound
-from agentvm.events.base import Scope
+from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import SessionDraftUpdated
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft, Drafted
@@ -45,7 +45,7 @@ class DraftLibrary:
                 device=device,
                 removed=drafted.draft is None,
             )
-            scope = Scope(container_id=drafted.container_id, image_id=drafted.image_id)
+            scope = EventScope(container_id=drafted.container_id, image_id=drafted.image_id)
             library.runtime.tell(library.tenant_id, scope, updated)
         return drafted
 

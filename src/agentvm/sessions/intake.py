@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import anyio.to_thread
 
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import ImageCreated, SessionCreated
 from agentvm.model.base import Record
 from agentvm.model.ids import Clock, ContainerId, NewId
@@ -151,13 +151,13 @@ async def write(staged: Staged, placement: Placement, carrier: Carrier, clock: C
         await carrier.add(lambda: staged.load(placement), clock())
 
 
-async def arrivals(staged: Staged, placement: Placement) -> list[tuple[Scope, EventData]]:
+async def arrivals(staged: Staged, placement: Placement) -> list[tuple[EventScope, EventData]]:
     """What those are told who work with the containers: of each image, and of sessions besides the default ones.
 
     Of the first thousand: a device that is told more at once than it can take would be cut off, and lists have the rest.
     """
     found = await anyio.to_thread.run_sync(lambda: list(islice(staged.arrivals(placement), MOST_TOLD)))
-    return [(Scope(container_id=one.container_id, image_id=one.image_id), _told(one)) for one in found]
+    return [(EventScope(container_id=one.container_id, image_id=one.image_id), _told(one)) for one in found]
 
 
 def _told(one: Image | Session) -> EventData:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from agentvm.blueprint.image import new_session
 from agentvm.errors import ImageNotFound, InvalidInput, NotAvailable, SessionNotFound
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import (
     ImageCreated,
     ImageDeleted,
@@ -29,7 +29,7 @@ from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.compaction import Compactor, Work
 from agentvm.storage.base import ContainerStore, TenantStore
 from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, Reader, SessionStore
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 TITLE_MAX = 300
 DEVICE_MAX = 128
@@ -51,7 +51,7 @@ class SessionLibrary:
     principal: Principal
     tenant_id: TenantId
     runtime: Runtime
-    office: Office
+    tenancy: Tenancy
     clock: Clock
     new_id: NewId
     compactor: Compactor | None = None
@@ -222,16 +222,16 @@ class SessionLibrary:
 
     async def check_storage(self, size: int) -> None:
         """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
-        stored = self.office.store.accounts(self.tenant_id).quotas.storage_bytes
-        await self.office.quotas.check(self.tenant_id, self.principal.user_id, "storage_bytes", stored, size)
+        stored = self.tenancy.store.accounts(self.tenant_id).quotas.storage_bytes
+        await self.tenancy.quotas.check(self.tenant_id, self.principal.user_id, "storage_bytes", stored, size)
 
     async def free_storage(self, size: int) -> None:
         """Takes so many bytes off the count, because they were deleted or not stored after all."""
-        await self.office.quotas.count(self.tenant_id, self.principal.user_id, "storage_bytes", -size)
+        await self.tenancy.quotas.count(self.tenant_id, self.principal.user_id, "storage_bytes", -size)
 
     def announce(self, session: Session, event: EventData) -> None:
         """Sends the event to every connection that works with the session's container."""
-        self.runtime.tell(self.tenant_id, Scope(container_id=session.container_id, image_id=session.image_id), event)
+        self.runtime.tell(self.tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), event)
 
     async def _home(self, session_id: SessionId) -> SessionStore:
         return self.store.sessions((await self._container(session_id),))

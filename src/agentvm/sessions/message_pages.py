@@ -12,7 +12,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.model.ids import SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.codec import MAX_FRAME_BYTES
-from agentvm.sharing.reservation import Reservation
+from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.base import ContainerStore
 from agentvm.storage.sessions import PAGE_BYTES, MessagePage, MessageQuery
 
@@ -28,7 +28,9 @@ ROOM_FOR_ONE = 2 * MAX_FRAME_BYTES
 """Bytes to reserve. What is larger than a page is mostly base64, which as a text is no larger than as a row."""
 
 
-async def read_recent(room: Reservation, store: ContainerStore, session_id: SessionId) -> tuple[tuple[Message, ...], bool]:
+async def read_recent(
+    room: RequestReservation, store: ContainerStore, session_id: SessionId
+) -> tuple[tuple[Message, ...], bool]:
     """The newest messages, oldest first, and whether some were left out."""
     for max_bytes, reserved in ((SMALL_BYTES, 0), (PAGE_BYTES, ROOM_FOR_PAGE), (HISTORY_BYTES, ROOM_FOR_HISTORY)):
         await room.grow(reserved)
@@ -42,7 +44,7 @@ async def read_recent(room: Reservation, store: ContainerStore, session_id: Sess
 
 
 async def read_page(
-    room: Reservation, read: Callable[[MessageQuery], Awaitable[MessagePage]], wanted: MessageQuery
+    room: RequestReservation, read: Callable[[MessageQuery], Awaitable[MessagePage]], wanted: MessageQuery
 ) -> MessagePage:
     """A page of messages; where they are large, of fewer than `wanted` allows."""
     page = await read(replace(wanted, max_bytes=SMALL_BYTES, strict=True))

@@ -15,11 +15,11 @@ from typing import Protocol
 import anyio
 
 from agentvm.errors import AgentVMError
-from agentvm.events.base import EventData, Scope
+from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionDeleted, SessionTitleUpdated, SessionUpdated
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
-from agentvm.model.retention import Cut, Retention
+from agentvm.model.retention import Retention, RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.base import Store
 from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, RetentionStore, SomePlaces, Weight
@@ -44,7 +44,7 @@ class Presence(Protocol):
     async def leave(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> None:
         """The session's agent ends, if there is one."""
 
-    def tell(self, tenant_id: TenantId, scope: Scope, data: EventData) -> None: ...
+    def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None: ...
 
     def thinned(self, tenant_id: TenantId, session_id: SessionId) -> None:
         """Something of it is gone: what was told is not kept in memory."""
@@ -142,7 +142,9 @@ class Retainer:
 class _Run:
     """One tenant, once."""
 
-    def __init__(self, tenant_id: TenantId, store: RetentionStore, cut: Cut, clock: Clock, presence: Presence) -> None:
+    def __init__(
+        self, tenant_id: TenantId, store: RetentionStore, cut: RetentionCutoffs, clock: Clock, presence: Presence
+    ) -> None:
         self._tenant_id, self._store, self._cut = tenant_id, store, cut
         self._clock, self._presence = clock, presence
         self.done = Due()
@@ -242,10 +244,10 @@ class _Run:
         return self._presence.busy(self._tenant_id, place.container_id, place.session_id)
 
     def _tell(self, session: Session, told: EventData) -> None:
-        self._presence.tell(self._tenant_id, Scope(container_id=session.container_id, image_id=session.image_id), told)
+        self._presence.tell(self._tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), told)
 
 
-async def _expiring(store: RetentionStore, cut: Cut) -> AsyncGenerator[tuple[Expiring, ...]]:
+async def _expiring(store: RetentionStore, cut: RetentionCutoffs) -> AsyncGenerator[tuple[Expiring, ...]]:
     if not cut.idle:
         return
     after: int | None = 0

@@ -17,7 +17,7 @@ from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
 from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.library import SessionLibrary
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 ENVELOPE_BYTES = 2
 """What a message has beside its text and its files, at least."""
@@ -54,8 +54,8 @@ class MessageSender:
         return self.library.runtime
 
     @property
-    def office(self) -> Office:
-        return self.library.office
+    def tenancy(self) -> Tenancy:
+        return self.library.tenancy
 
     @property
     def tenant_id(self) -> TenantId:
@@ -104,11 +104,11 @@ class MessageSender:
         """What cannot be answered is refused before it is stored: not even its own words and a short answer fit."""
         wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
         said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
-        await self.office.quotas.refuse_call(self.tenant_id, self.user_id, said + min(wanted, LEAST_ANSWER_TOKENS))
+        await self.tenancy.quotas.refuse_call(self.tenant_id, self.user_id, said + min(wanted, LEAST_ANSWER_TOKENS))
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
         """Before somebody's turn is interrupted for it; the agent looks once more."""
-        files = self.office.store.tenant(self.tenant_id).container(container_id).attachments
+        files = self.tenancy.store.tenant(self.tenant_id).container(container_id).attachments
         await attached.check(files, content, self.runtime.limits_of(self.tenant_id).attachments_per_message)
 
     async def rewrite(
@@ -143,7 +143,7 @@ class MessageSender:
     @asynccontextmanager
     async def _within_quotas(self, agent: Agent, size: int) -> AsyncIterator[None]:
         """To be left when the message is in the agent's inbox. A tenant with such limits sends one message after the other."""
-        quotas, who = self.office.quotas, (self.tenant_id, self.user_id)
+        quotas, who = self.tenancy.quotas, (self.tenant_id, self.user_id)
 
         async def running() -> int:
             # One that runs already is not one more.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.conversation import tell, weigh
 from agentvm.drivers.models import Chosen
 from agentvm.model.exchange import Extent, by_turn, ended, extent, size_of
@@ -89,7 +89,7 @@ def piece_for(one: Chosen, recalled: Recalled, count: int, budget: int) -> Piece
             said = f"{before}{_quoted('conversation', text)}Write the summary."
             prompt = Prompt(
                 model=one.model,
-                conversation=(UserSaid(content=said),),
+                conversation=(UserEntry(content=said),),
                 max_tokens=most,
                 system=system,
                 silence=SILENCE,

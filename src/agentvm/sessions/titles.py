@@ -13,10 +13,10 @@ from typing import Literal
 
 import anyio
 
-from agentvm.drivers.base import Prompt, UserSaid
+from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.models import Chosen
 from agentvm.errors import AgentVMError
-from agentvm.events.base import Event, Scope
+from agentvm.events.base import Event, EventScope
 from agentvm.events.lifecycle import SessionTitleUpdated
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
@@ -117,7 +117,7 @@ class Titles:
         named = None if title is None else await sessions.name(turn.session_id, title, self._clock())
         if named is not None:
             told = SessionTitleUpdated(session_id=named.session_id, title=named.title, updated_at=named.updated_at)
-            tell(turn.tenant_id, Scope(container_id=named.container_id, image_id=named.image_id), told)
+            tell(turn.tenant_id, EventScope(container_id=named.container_id, image_id=named.image_id), told)
 
     def _remember(self, turn: _Turn) -> None:
         self._known[turn.tenant_id, turn.session_id] = None
@@ -154,7 +154,7 @@ class Titles:
         def write(one: Chosen) -> Prompt:
             return Prompt(
                 model=one.model,
-                conversation=(UserSaid(content=said),),
+                conversation=(UserEntry(content=said),),
                 max_tokens=MOST_TOKENS,
                 system=SYSTEM,
                 silence=SECONDS,

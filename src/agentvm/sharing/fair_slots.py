@@ -27,7 +27,7 @@ class _Waiter:
         self.granted = anyio.Event()
 
 
-class Held:
+class HeldSlots:
     """Slots that one caller has; `release` may be called early, and more than once."""
 
     __slots__ = ("_key", "_size", "_slots")
@@ -68,12 +68,12 @@ class FairSlots:
     def held_by(self, key: Hashable) -> int:
         return self._held[key]
 
-    async def acquire(self, key: Hashable, size: int = 1) -> Held:
+    async def acquire(self, key: Hashable, size: int = 1) -> HeldSlots:
         """Waits until the slots are this caller's. A cancelled caller has none."""
         size = min(size, self._share_of(key))
         if not self._line and self._free >= size and self._held[key] + size <= self._share_of(key):
             self._grant(key, size)
-            return Held(self, key, size)
+            return HeldSlots(self, key, size)
         waiter = _Waiter(size)
         self._line.put(key, waiter)
         self._serve()
@@ -84,10 +84,10 @@ class FairSlots:
         finally:
             if not served:
                 self._leave(key, waiter)
-        return Held(self, key, size)
+        return HeldSlots(self, key, size)
 
     @asynccontextmanager
-    async def hold(self, key: Hashable, size: int = 1) -> AsyncGenerator[Held]:
+    async def hold(self, key: Hashable, size: int = 1) -> AsyncGenerator[HeldSlots]:
         """The slots for the time of the block, or until they are released."""
         held = await self.acquire(key, size)
         try:

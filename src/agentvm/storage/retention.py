@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TurnId
-from agentvm.model.retention import Cut
+from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 
 
@@ -70,16 +70,16 @@ class SomePlaces:
 class RetentionStore(Protocol):
     """One tenant's."""
 
-    async def expiring(self, cut: Cut, after: int = 0, *, limit: int = 100) -> Some:
+    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         """Sessions that go, or are emptied; only if their turns have ended."""
 
-    async def expire(self, session_ids: Sequence[SessionId], cut: Cut) -> tuple[Session, ...]:
+    async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
         """Takes those that still go out of every list and search, for good: the next `purge_sessions` drops them."""
 
     async def revive(self, session_ids: Sequence[SessionId]) -> None:
         """Takes that back, before they are purged."""
 
-    async def rewound(self, cut: Cut) -> Weight:
+    async def rewound(self, cut: RetentionCutoffs) -> Weight:
         """What goes of what was taken back, of sessions that stay."""
 
     async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
@@ -97,5 +97,5 @@ class RetentionStore(Protocol):
     async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
         """Drops those turns with what was told of them, in one commit. Nothing if a turn has begun meanwhile."""
 
-    async def clear(self, session_id: SessionId, cut: Cut, now: int) -> Session | None:
+    async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         """Makes a default session as new whose turns were dropped; None if something was said in it meanwhile."""

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
 from agentvm.model.session import Rewind, Session, Summary
-from agentvm.model.turn import Outcome, Turn
+from agentvm.model.turn import Turn, TurnOutcome
 
 Role = Literal["user", "assistant", "tool"]
 Order = Literal["oldest", "newest"]
@@ -169,7 +169,7 @@ class TurnQuery:
     since: int | None = None
     """Accepted then or later."""
     until: int | None = None
-    outcome: Outcome | Literal["running"] | None = None
+    outcome: TurnOutcome | Literal["running"] | None = None
     order: Literal["newest", "slowest"] = "newest"
     now: int = 0
     after: str | None = None

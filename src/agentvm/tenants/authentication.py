@@ -76,7 +76,7 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _RefusedCredential:
     reason: str
 
 
@@ -113,13 +113,13 @@ class Authentication:
             found = await self._examine(credential)
             # What was read while rights of the tenant ended may be out of date: look again. Other tenants are not looked at,
             # or one that changes its rights without end would keep everybody out.
-            if isinstance(found, _Refusal) or self._changed.get(found.principal.tenant_id, 0) <= changes:
+            if isinstance(found, _RefusedCredential) or self._changed.get(found.principal.tenant_id, 0) <= changes:
                 break
         else:
             raise Refused("The rights of this tenant are being changed; try again in a moment")
         if isinstance(found, _Found) and _has_ended(found.principal, self._clock()):
-            found = _Refusal("expired")
-        if isinstance(found, _Refusal):
+            found = _RefusedCredential("expired")
+        if isinstance(found, _RefusedCredential):
             key = keys.parse_key(credential)
             logger.info("authentication_refused", reason=found.reason, key_id=key and key.key_id)
             word, text = TOLD.get(found.reason, (None, UNKNOWN))
@@ -181,19 +181,19 @@ class Authentication:
         """
         await self._store.accounts(user.tenant_id).users.add(user, homes_of(user))
 
-    async def _examine(self, credential: str) -> _Found | _Refusal:
+    async def _examine(self, credential: str) -> _Found | _RefusedCredential:
         if (key := keys.parse_key(credential)) is not None:
             return await self._by_key(key)
         if len(credential) > MAX_CREDENTIAL:
-            return _Refusal("too_long")
+            return _RefusedCredential("too_long")
         if credential.startswith(tickets.PREFIX):
             owner = self._tickets.take(credential)
-            return _Refusal("ticket_unknown") if owner is None else _Found(owner)
+            return _RefusedCredential("ticket_unknown") if owner is None else _Found(owner)
         if self._oidc is not None and credential.count(".") == 2:
             return await self._by_token(self._oidc, credential)
-        return _Refusal("malformed")
+        return _RefusedCredential("malformed")
 
-    async def _by_key(self, key: ParsedKey) -> _Found | _Refusal:
+    async def _by_key(self, key: ParsedKey) -> _Found | _RefusedCredential:
         """An id that does not exist goes the same way as one whose secret is wrong, so that time tells nothing about ids."""
         recent = self._recent.get(key.key_id, self._clock())
         known = self._matches(self._pepper, key.secret, _NO_DIGEST if recent is None else recent.digest)
@@ -203,23 +203,23 @@ class Authentication:
         record, stored = (None, _NO_DIGEST) if row is None else row
         right = self._matches(self._pepper, key.secret, stored)
         if record is None:
-            return _Refusal("key_unknown")
+            return _RefusedCredential("key_unknown")
         if not right:
-            return _Refusal("secret_wrong")
+            return _RefusedCredential("secret_wrong")
         if record.revoked_at is not None:
-            return _Refusal("revoked")
+            return _RefusedCredential("revoked")
         tenant = await self._store.directory.get_tenant(record.tenant_id)
         owner = await self._owner(tenant, record)
-        return owner if isinstance(owner, _Refusal) else _Found(owner, key.key_id, stored)
+        return owner if isinstance(owner, _RefusedCredential) else _Found(owner, key.key_id, stored)
 
-    async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _Refusal:
+    async def _owner(self, tenant: Tenant | None, key: ApiKey) -> Principal | _RefusedCredential:
         if tenant is None or tenant.status != "active":
-            return _Refusal("tenant_unknown" if tenant is None else "tenant_suspended")
+            return _RefusedCredential("tenant_unknown" if tenant is None else "tenant_suspended")
         containers, permissions, role = key.containers, frozenset(key.permissions), None
         if key.user_id is not None:
             user = await self._store.accounts(tenant.tenant_id).users.get(key.user_id)
             if user is None or user.status != "active":
-                return _Refusal("user_unknown" if user is None else "user_suspended")
+                return _RefusedCredential("user_unknown" if user is None else "user_suspended")
             # Whoever was given the key of a user who has been promoted since was not promoted with them.
             role = lower(key.role or "viewer", user.role)
             permissions &= CAPS[role]
@@ -234,19 +234,19 @@ class Authentication:
             expires_at=key.expires_at,
         )
 
-    async def _by_token(self, oidc: "Oidc", token: str) -> _Found | _Refusal:
+    async def _by_token(self, oidc: "Oidc", token: str) -> _Found | _RefusedCredential:
         name = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
         if (recent := self._recent.get(name, self._clock())) is not None:
             return _Found(recent.principal)
         claims = await oidc.verify(token)
         if isinstance(claims, str):
-            return _Refusal(claims)
+            return _RefusedCredential(claims)
         tenant = await self._store.directory.find_tenant(claims.tenant)
         if tenant is None or tenant.status != "active":
-            return _Refusal("tenant_unknown" if tenant is None else "tenant_suspended")
+            return _RefusedCredential("tenant_unknown" if tenant is None else "tenant_suspended")
         user = await self._user_of(tenant.tenant_id, claims)
         if user.status != "active":
-            return _Refusal("user_suspended")
+            return _RefusedCredential("user_suspended")
         principal = Principal(
             tenant_id=tenant.tenant_id,
             user_id=user.user_id,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from agentvm.errors import QuotaExceeded
 from agentvm.events.lifecycle import QuotaWarning
-from agentvm.model.account import METRICS, Quota, Window
+from agentvm.model.account import METRICS, Quota, QuotaWindow
 from agentvm.model.ids import Clock, UserId
 from agentvm.model.ledger import Wallet
 
@@ -44,7 +44,7 @@ class _Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class QuotaRemaining:
     """How much more may be set aside: the least that any limit leaves, which may be below zero; None without a limit."""
 
     tokens: int | None = None
@@ -52,7 +52,7 @@ class Room:
 
 
 @dataclass(slots=True, eq=False)
-class Book:
+class QuotaBook:
     """One tenant's limits and what is used of them."""
 
     read_at: int = 0
@@ -87,7 +87,7 @@ class Book:
             self.counters[key] for metric in metrics for user in _payers(user_id) if (key := (metric, user)) in self.counters
         ]
 
-    def room(self, user_id: UserId | None, now: int) -> Room:
+    def room(self, user_id: UserId | None, now: int) -> QuotaRemaining:
         """What a call of the user may set aside."""
         tokens: list[int] = []
         money = [self.balance - self.held] if self.wallet.prepaid else []
@@ -96,7 +96,7 @@ class Book:
             if counter.quota.hard is not None:
                 left = counter.quota.hard - counter.used - counter.held
                 (money if counter.quota.metric == MONEY else tokens).append(left)
-        return Room(min(tokens, default=None), min(money, default=None))
+        return QuotaRemaining(min(tokens, default=None), min(money, default=None))
 
     def is_needed(self, now: int) -> bool:
         """Whether it knows what the database may not know yet."""
@@ -135,7 +135,7 @@ class Book:
 class QuotaHold:
     """What is set aside for one model call."""
 
-    _book: Book
+    _book: QuotaBook
     _clock: Clock
     user_id: UserId | None
     tokens: int
@@ -164,7 +164,7 @@ class QuotaHold:
         self._book.holds.discard(self)
 
 
-def window_of(window: Window | None, now: int) -> tuple[int, int | None]:
+def window_of(window: QuotaWindow | None, now: int) -> tuple[int, int | None]:
     """When the current window began and when the next begins, in UTC; what has no window is never renewed."""
     at = datetime.fromtimestamp(now / 1000, UTC)
     match window:

@@ -55,7 +55,7 @@ ALIASES = {
 }
 """By the plain name of each column, what it may be called."""
 
-Row = Mapping[str, object]
+ExportRow = Mapping[str, object]
 
 
 class Exported(Record):
@@ -78,7 +78,7 @@ def read_export(text: str) -> tuple[Exported, ...]:
     return found
 
 
-def _read(place: str, row: Row) -> Exported | None:
+def _read(place: str, row: ExportRow) -> Exported | None:
     """None for a row without a model: a bucket in which nothing was used."""
     within = _sum(place, row, CACHE_READ_WITHIN)
     model = _first(row, MODEL)
@@ -97,7 +97,7 @@ def _read(place: str, row: Row) -> Exported | None:
     return Exported(day=_day(place, _first(row, DAY)), model=str(model).strip(), usage=usage)
 
 
-def _csv_rows(text: str) -> Iterator[tuple[str, Row]]:
+def _csv_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
     header = text.splitlines()[0]
     reader = csv.DictReader(io.StringIO(text), delimiter=max(",;\t", key=header.count), strict=True)
     names = [_plain(name) for name in reader.fieldnames or ()]
@@ -112,7 +112,7 @@ def _csv_rows(text: str) -> Iterator[tuple[str, Row]]:
         raise InvalidInput(f"Line {reader.line_num} of the export is no CSV: {error}") from None
 
 
-def _json_rows(text: str) -> Iterator[tuple[str, Row]]:
+def _json_rows(text: str) -> Iterator[tuple[str, ExportRow]]:
     try:
         body = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -145,17 +145,17 @@ def _plain(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def _first(row: Row, names: tuple[str, ...]) -> object | None:
+def _first(row: ExportRow, names: tuple[str, ...]) -> object | None:
     return next((row[name] for name in names if row.get(name) not in (None, "")), None)
 
 
-def _only(place: str, row: Row, plain: str, names: tuple[str, ...]) -> int:
+def _only(place: str, row: ExportRow, plain: str, names: tuple[str, ...]) -> int:
     if not any(name in row for name in names):
         raise InvalidInput(f"{place}: no {plain}. {_accepted(plain)}")
     return _count(place, plain, _first(row, names))
 
 
-def _sum(place: str, row: Row, names: tuple[str, ...]) -> int:
+def _sum(place: str, row: ExportRow, names: tuple[str, ...]) -> int:
     return sum(_count(place, name, row[name]) for name in names if name in row)
 
 

@@ -11,7 +11,7 @@ from agentvm.model.ids import Clock
 from agentvm.model.ledger import Charge, Planned
 from agentvm.model.usage import Usage
 from agentvm.tenants.price import Prices
-from agentvm.tenants.quota import QuotaHold, Quotas, Room
+from agentvm.tenants.quota import QuotaHold, QuotaRemaining, Quotas
 
 MARKUP = Decimal("1.05")
 """What is charged for a dollar of a provider's tokens; everything else is free."""
@@ -92,7 +92,7 @@ class Terms:
         return self.prices.cost(planned.driver, planned.model, usage, at, planned.provider)
 
 
-def _affordable(terms: Terms, planned: Planned, room: Room, at: int) -> int:
+def _affordable(terms: Terms, planned: Planned, room: QuotaRemaining, at: int) -> int:
     """How long the answer may be; what is left may be less than nothing."""
     output = planned.most_output
     if room.tokens is not None:

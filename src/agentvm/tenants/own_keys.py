@@ -46,7 +46,7 @@ def secret_name(provider: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
-class _Opened:
+class _OpenedOwnDriver:
     driver: Driver
     settings: DriverSettings
     health: TenantHealth
@@ -85,7 +85,7 @@ class OwnKeys:
         self._clock = clock
         self._open_one = open_one
         self._with_keys = with_keys
-        self._opened: OrderedDict[tuple[TenantId, str], _Opened] = OrderedDict()
+        self._opened: OrderedDict[tuple[TenantId, str], _OpenedOwnDriver] = OrderedDict()
         self._known: OrderedDict[tuple[TenantId, str], tuple[int, Secret | None]] = OrderedDict()
         self._changes = 0
 
@@ -202,7 +202,7 @@ class OwnKeys:
             return provider, replace(settings, api_key=key, base_url=None)
         return known.driver, replace(known.settings, api_key=key)
 
-    async def _open(self, tenant_id: TenantId, provider: str, key: Secret) -> tuple[_Opened, list[_Opened]]:
+    async def _open(self, tenant_id: TenantId, provider: str, key: Secret) -> tuple[_OpenedOwnDriver, list[_OpenedOwnDriver]]:
         """One that counts its new user already, so that nobody closes it before it is used; and those to retire for it."""
         at = (tenant_id, provider)
         found = self._opened.get(at)
@@ -213,7 +213,7 @@ class OwnKeys:
             return found, []
         stack, health = AsyncExitStack(), self._models.new_health(provider, settings.silence).of(tenant_id)
         opening = self._open_one(driver, replace(settings, name=provider))
-        made = _Opened(await stack.enter_async_context(opening), settings, health, stack, users=1)
+        made = _OpenedOwnDriver(await stack.enter_async_context(opening), settings, health, stack, users=1)
         # Another turn may have opened one meanwhile; the last one stays.
         before = self._opened.pop(at, None)
         leaving = [] if before is None else [before]
@@ -222,10 +222,10 @@ class OwnKeys:
             leaving.append(self._opened.popitem(last=False)[1])
         return made, leaving
 
-    async def _retire(self, opened: _Opened) -> None:
+    async def _retire(self, opened: _OpenedOwnDriver) -> None:
         opened.retired = True
         await self._close_unused(opened)
 
-    async def _close_unused(self, opened: _Opened) -> None:
+    async def _close_unused(self, opened: _OpenedOwnDriver) -> None:
         if opened.retired and not opened.users:
             await opened.stack.aclose()

@@ -1,7 +1,7 @@
 """People — changes to tenants and users that take rights away or give them, so that whoever is connected feels it at once.
 
 Reading them, and adding new ones, needs no more than the store. What runs for those who are suspended or deleted is stopped,
-and `Guarded` makes no model call for them, whoever resumes their turns.
+and `StatusCheckingMeter` makes no model call for them, whoever resumes their turns.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,7 +13,7 @@ from agentvm.model.ledger import Planned
 from agentvm.tenants.authentication import AccountStore, Authentication, Named, Why
 from agentvm.tenants.metering import MeteredHold, Metering
 
-STANDING_MS = 5_000
+STATUS_CACHE_MS = 5_000
 MOST_STANDINGS = 10_000
 
 Stop = Callable[[TenantId, frozenset[ContainerId] | None], Awaitable[None]]
@@ -30,7 +30,7 @@ def _nothing_is_erased() -> None:
     pass
 
 
-class Standing:
+class AccountStatusCache:
     """Whether a tenant and its user are active, as far as was known within the last five seconds."""
 
     def __init__(self, store: AccountStore, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Standing:
         """`Refused` when one of them is suspended or deleted."""
         whom, now = (tenant_id, user_id), self._clock()
         at, active = self._known.get(whom, (0, False))
-        if whom not in self._known or not at <= now < at + STANDING_MS:
+        if whom not in self._known or not at <= now < at + STATUS_CACHE_MS:
             changes = self._changes
             active = await self._is_active(tenant_id, user_id)
             if changes == self._changes:
@@ -66,10 +66,10 @@ class Standing:
         return user_id is None or (user is not None and user.status == "active")
 
 
-class Guarded:
+class StatusCheckingMeter:
     """A meter that admits no call for those who are not active; see `agentvm.runtime.billing.Meter`."""
 
-    def __init__(self, meter: Metering, standing: Standing) -> None:
+    def __init__(self, meter: Metering, standing: AccountStatusCache) -> None:
         self._meter, self._standing = meter, standing
 
     async def admit(self, planned: Planned, *, force: bool = False) -> MeteredHold:
@@ -87,7 +87,7 @@ class People:
 
     def __init__(self, store: AccountStore, access: Authentication, *, clock: Clock) -> None:
         self._store, self._access, self._clock = store, access, clock
-        self.standing = Standing(store, clock)
+        self.standing = AccountStatusCache(store, clock)
         self.stop: Stop = _nothing_runs
         self.erase: Callable[[], None] = _nothing_is_erased
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from agentvm.log import get_logger
-from agentvm.model.money import Rate, to_nano
+from agentvm.model.money import ModelRate, to_nano
 from agentvm.model.usage import Usage
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ _SOME = Usage(input_tokens=10**9, output_tokens=10**9, cache_read_tokens=10**9, 
 class Prices:
     """What models cost. `own` is by `<provider>/<model>`, or `<provider>` for all of its models; drivers are named likewise."""
 
-    def __init__(self, own: Mapping[str, Rate] | None = None) -> None:
+    def __init__(self, own: Mapping[str, ModelRate] | None = None) -> None:
         self._own = dict(own or {})
 
-    def replace(self, own: Mapping[str, Rate]) -> None:
+    def replace(self, own: Mapping[str, ModelRate]) -> None:
         """From now on these; what was charged stays as it was."""
         self._own = dict(own)
 

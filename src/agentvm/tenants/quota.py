@@ -26,7 +26,19 @@ from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
 from agentvm.storage.base import Store
-from agentvm.tenants.book import MONEY, SPENT, TOKENS, Book, Counter, QuotaHold, Room, refuse_beyond, renew, warn, window_of
+from agentvm.tenants.book import (
+    MONEY,
+    SPENT,
+    TOKENS,
+    Counter,
+    QuotaBook,
+    QuotaHold,
+    QuotaRemaining,
+    refuse_beyond,
+    renew,
+    warn,
+    window_of,
+)
 from agentvm.tenants.export_hold import ExportHold
 from agentvm.tenants.plans import DEFAULT, Plans, effective
 
@@ -52,10 +64,10 @@ PENDING = ("running_agents", "queued_messages", "connections")
 USERS_MAX = 10_000
 """Users of one tenant whose counters for limits of each user are in memory."""
 
-Count = Callable[[], Awaitable[int]]
+CountResources = Callable[[], Awaitable[int]]
 
 
-class _Turn:
+class _UserLock:
     """Whose turn it is; forgotten with the last who waits."""
 
     __slots__ = ("__weakref__", "lock")
@@ -72,8 +84,8 @@ class Quotas:
         self._store = store
         self._clock = clock
         self.plans = plans or Plans({DEFAULT: Plan()})
-        self._books: OrderedDict[TenantId, Book] = OrderedDict()
-        self._turns: WeakValueDictionary[tuple[TenantId, str], _Turn] = WeakValueDictionary()
+        self._books: OrderedDict[TenantId, QuotaBook] = OrderedDict()
+        self._turns: WeakValueDictionary[tuple[TenantId, str], _UserLock] = WeakValueDictionary()
 
     async def replace_plans(self, own: Mapping[str, Plan]) -> None:
         """The operator has changed the plans: they hold at once."""
@@ -81,7 +93,7 @@ class Quotas:
             for tenant_id in tuple(self._books):
                 await self.reread(tenant_id)
 
-    async def book(self, tenant_id: TenantId, user_id: UserId | None = None) -> Book:
+    async def book(self, tenant_id: TenantId, user_id: UserId | None = None) -> QuotaBook:
         """The tenant's book, with the limits of that user."""
         book = await self._book(tenant_id)
         if user_id is not None and book.each and user_id not in book.users:
@@ -89,7 +101,7 @@ class Quotas:
                 await self._add_user(tenant_id, book, user_id)
         return book
 
-    async def _book(self, tenant_id: TenantId) -> Book:
+    async def _book(self, tenant_id: TenantId) -> QuotaBook:
         found = self._books.get(tenant_id)
         if found is None:
             # One reads, the others wait: two books of one tenant would allow twice as much.
@@ -168,10 +180,10 @@ class Quotas:
         tenant_id: TenantId,
         user_id: UserId | None,
         metric: str,
-        count: Count,
+        count: CountResources,
         adding: int = 1,
         *,
-        of_user: Count | None = None,
+        of_user: CountResources | None = None,
     ) -> None:
         """Refuses one more of something that is counted where it is, by `of_user` for the user's own limit, if there is one."""
         async with self.adding(tenant_id, user_id, metric, count, adding, of_user=of_user):
@@ -183,10 +195,10 @@ class Quotas:
         tenant_id: TenantId,
         user_id: UserId | None,
         metric: str,
-        count: Count,
+        count: CountResources,
         adding: int = 1,
         *,
-        of_user: Count | None = None,
+        of_user: CountResources | None = None,
     ) -> AsyncIterator[None]:
         """Like `check`, and nobody else of the tenant counts before what is added here is there to be counted."""
         book = await self.book(tenant_id, user_id)
@@ -213,7 +225,7 @@ class Quotas:
             await self.count(tenant_id, user_id, STORED, adding)
 
     async def _pending(
-        self, counters: Sequence[Counter], count: Count, of_user: Count | None, adding: int
+        self, counters: Sequence[Counter], count: CountResources, of_user: CountResources | None, adding: int
     ) -> AbstractContextManager[None]:
         """Refuses what is too much, together with what others are about to add."""
         now, taken = self._clock(), list[Counter]()
@@ -226,10 +238,10 @@ class Quotas:
                 taken.append(counter)
         return _held(taken, adding)
 
-    async def room(self, tenant_id: TenantId, user_id: UserId | None) -> Room:
+    async def room(self, tenant_id: TenantId, user_id: UserId | None) -> QuotaRemaining:
         """How much more a call may set aside."""
         book = await self.book(tenant_id, user_id)
-        return book.room(user_id, self._clock()) if book.limited else Room()
+        return book.room(user_id, self._clock()) if book.limited else QuotaRemaining()
 
     async def refuse_call(self, tenant_id: TenantId, user_id: UserId | None, tokens: int) -> None:
         """`QuotaExceeded` when a call of so many tokens cannot be made now. Nothing is set aside."""
@@ -271,14 +283,14 @@ class Quotas:
 
     @asynccontextmanager
     async def _turn(self, tenant_id: TenantId, metric: str = "") -> AsyncIterator[None]:
-        turn = self._turns.setdefault((tenant_id, metric), _Turn())
+        turn = self._turns.setdefault((tenant_id, metric), _UserLock())
         async with turn.lock:
             yield
 
-    async def _read(self, tenant_id: TenantId) -> Book:
+    async def _read(self, tenant_id: TenantId) -> QuotaBook:
         """Nothing of the tenant is on its way to the ledger now: who settles has a book."""
         now = self._clock()
-        book = Book(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
+        book = QuotaBook(read_at=now, wallet=await self._store.accounts(tenant_id).ledger.wallet())
         for quota in await self._limits(tenant_id):
             if quota.user_id == EACH_USER:
                 book.each[quota.metric] = quota
@@ -286,7 +298,7 @@ class Quotas:
                 book.add(await self._count(tenant_id, quota, now))
         return book
 
-    async def _add_user(self, tenant_id: TenantId, book: Book, user_id: UserId) -> None:
+    async def _add_user(self, tenant_id: TenantId, book: QuotaBook, user_id: UserId) -> None:
         """The limits of each user, for this one; what somebody used who has not come for long is read again."""
         if user_id in book.users:
             return
@@ -334,7 +346,7 @@ class Quotas:
                 del self._books[tenant_id]
 
 
-def _asked(counter: Counter, count: Count, of_user: Count | None) -> Count:
+def _asked(counter: Counter, count: CountResources, of_user: CountResources | None) -> CountResources:
     return count if counter.quota.user_id is None or of_user is None else of_user
 
 
@@ -371,4 +383,4 @@ def _amount(metric: str, row: UsageRow) -> int:
     return row.input_tokens + row.output_tokens + row.cache_read_tokens + row.cache_write_tokens
 
 
-__all__ = ["Book", "QuotaHold", "Quotas", "Room", "check_quota", "window_of"]
+__all__ = ["QuotaBook", "QuotaHold", "QuotaRemaining", "Quotas", "check_quota", "window_of"]

@@ -33,7 +33,7 @@ _DATED = re.compile(r"[-@](?:\d{8}|\d{4}-\d{2}-\d{2})$")
 Verdict = Literal["equal", "provider has more", "ledger has more", "both differ", "only in export", "only in ledger"]
 
 
-class Group(Record):
+class ReconciledGroup(Record):
     """One model on one day."""
 
     day: str
@@ -49,10 +49,10 @@ class Group(Record):
     reasons: tuple[str, ...] = ()
 
 
-class Report(Record):
+class ReconcileReport(Record):
     """Every group, by day and model. `left_out` counts the ledger's calls, by driver, that are not this provider's."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ReconciledGroup, ...]
     provider: Usage
     ledger: Usage
     left_out: dict[str, int] = msgspec.field(default_factory=dict)
@@ -140,7 +140,7 @@ def days_of(exported: Iterable[Exported]) -> tuple[int, int]:
     return _start_of(min(days)) - EDGE_MS, _start_of(max(days)) + _DAY_MS + EDGE_MS
 
 
-def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, driver: str | None = None) -> Report:
+def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, driver: str | None = None) -> ReconcileReport:
     """`driver` says which one's calls the export is about; without it, those that have a model of the export."""
     entries = list(entries)
     drivers = {driver} if driver is not None else _drivers(exported, entries)
@@ -155,7 +155,7 @@ def reconcile(exported: Sequence[Exported], entries: Iterable[LedgerEntry], *, d
         elif books.covers(day):
             left_out[entry.driver] += 1
     groups = tuple(_compare(books, *key) for key in books.keys())
-    return Report(
+    return ReconcileReport(
         groups=groups,
         provider=sum((group.provider for group in groups), NO_USAGE),
         ledger=sum((group.ledger for group in groups), NO_USAGE),
@@ -169,7 +169,7 @@ def _drivers(exported: Sequence[Exported], entries: Sequence[LedgerEntry]) -> se
     return found or {entry.driver for entry in entries}
 
 
-def _compare(books: _Books, day: str, model: str) -> Group:
+def _compare(books: _Books, day: str, model: str) -> ReconciledGroup:
     side, billed = books.side(day, model), books.billed.get((day, model))
     ledger_more, provider_more = books.excess(day, model)
     reasons: list[str] = []
@@ -178,7 +178,7 @@ def _compare(books: _Books, day: str, model: str) -> Group:
         explained &= _explain_ledger(ledger_more, books, day, model, reasons)
     if provider_more:
         explained &= _explain_provider(provider_more, books, day, model, reasons)
-    return Group(
+    return ReconciledGroup(
         day=day,
         model=model,
         verdict=_verdict(billed, side, ledger_more, provider_more),

@@ -19,7 +19,7 @@ from agentvm.model.ledger import LedgerEntry
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
-from agentvm.resources.registry import Author, Draft
+from agentvm.resources.registry import Author, NewVersion
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
 from agentvm.storage.attachments import Upload
@@ -113,13 +113,13 @@ class World:
         return await request(self.app, method, path, sent, content)
 
     async def key(self, tenant_id: TenantId, permissions: Iterable[str], **about: Any) -> str:
-        _, text = await self.vm.office.access.issue(tenant_id, name="k", granter=OPERATOR, permissions=permissions, **about)
+        _, text = await self.vm.tenancy.access.issue(tenant_id, name="k", granter=OPERATOR, permissions=permissions, **about)
         return text.reveal()
 
     async def user(self, tenant_id: TenantId, external_id: str, role: Role = "member") -> UserId:
         user_id = UserId(f"usr_{external_id}_{tenant_id}")
         user = User(user_id=user_id, tenant_id=tenant_id, external_id=external_id, role=role, created_at=1, updated_at=1)
-        await self.vm.office.access.add_user(user)
+        await self.vm.tenancy.access.add_user(user)
         return user_id
 
     async def spend(self, tenant_id: TenantId, key: str, **about: Any) -> None:
@@ -139,18 +139,18 @@ class World:
             cost=100,
             price=105,
         )
-        await self.vm.office.store.accounts(tenant_id).ledger.add([entry])
+        await self.vm.tenancy.store.accounts(tenant_id).ledger.add([entry])
 
     async def hide(self, account: Account) -> None:
         """Gives the tenant a prompt, a turn and a file that nobody else may see, and a session in which a secret was said."""
-        prompt = Draft(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
+        prompt = NewVersion(type="prompts", name="private", content={"text": f"prompt of {account.slug}"})
         author = Author(tenant_id=account.tenant_id, actor="setup", may_publish=False)
         account.resource_id = (await self.vm.resources.registry.register(author, prompt)).resource.resource_id
         account.session_id = await self.say(account, f"said by {account.slug}")
         account.turn_id = f"turn_{account.slug}"
-        images = await self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
+        images = await self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).list_images()
         account.image_id = images[0].image_id
-        home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId("private"))
+        home = self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private"))
         ended = records.turn(account.turn_id, outcome="completed", ended=2)
         await home.log(SessionId(account.session_id)).record(turns=[ended], now=2)
         file = BytesIO(f"file of {account.slug}".encode())
@@ -158,7 +158,7 @@ class World:
 
     async def say(self, account: Account, *texts: str, container: str = "private") -> str:
         """A session of the tenant, in which this was said; its id."""
-        home = self.vm.office.store.tenant(account.tenant_id).container(ContainerId(container))
+        home = self.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId(container))
         await home.create(self.clock())
         image_id, session_id = self.vm.new_id("img"), SessionId(self.vm.new_id("sess"))
         built = image(image_id, container, now=self.clock())
@@ -170,7 +170,7 @@ class World:
 
     async def audit(self, tenant_id: TenantId = DEFAULT_TENANT) -> list[tuple[str, str, str]]:
         """Action, target and result, newest first."""
-        found = await self.vm.office.store.accounts(tenant_id).audit.list()
+        found = await self.vm.tenancy.store.accounts(tenant_id).audit.list()
         return [(entry.action, entry.target, entry.result) for _, entry in found]
 
 
@@ -190,13 +190,13 @@ async def open_world(*, auth: bool = True) -> AsyncIterator[World]:
 async def _open_account(world: World, slug: str) -> Account:
     tenant_id = TenantId(f"ten_{slug}")
     tenant = Tenant(tenant_id=tenant_id, slug=slug, name=slug.title(), created_at=1, updated_at=1)
-    await world.vm.office.store.directory.add_tenant(tenant)
+    await world.vm.tenancy.store.directory.add_tenant(tenant)
     user_id = await world.user(tenant_id, "alice")
-    key, text = await world.vm.office.access.issue(
+    key, text = await world.vm.tenancy.access.issue(
         tenant_id, name="alice", granter=OPERATOR, user_id=user_id, permissions=MEMBER
     )
-    await world.vm.office.people.bind(tenant_id, user_id, ContainerId("shared"))
-    await world.vm.office.vault.put(tenant_id, "API_KEY", Secret(f"secret of {slug}"))
+    await world.vm.tenancy.people.bind(tenant_id, user_id, ContainerId("shared"))
+    await world.vm.tenancy.vault.put(tenant_id, "API_KEY", Secret(f"secret of {slug}"))
     return Account(
         tenant_id=tenant_id,
         slug=slug,

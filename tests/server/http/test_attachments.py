@@ -24,7 +24,7 @@ async def upload(world: World, key: str, query: str = "", body: bytes = BODY, he
 
 
 async def home(world: World, account: Account, container: str = "shared") -> None:
-    await world.vm.office.store.tenant(account.tenant_id).container(ContainerId(container)).create(1)
+    await world.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId(container)).create(1)
 
 
 async def download(world: World, key: str, query: str = "", method: str = "GET", **about: Any) -> Reply:
@@ -166,7 +166,7 @@ async def test_too_much_is_refused_while_it_comes_and_never_all_taken() -> None:
 async def test_attachments_count_as_storage() -> None:
     async with open_world() as world:
         await home(world, world.acme)
-        stored = await world.vm.office.store.accounts(world.acme.tenant_id).quotas.storage_bytes()
+        stored = await world.vm.tenancy.store.accounts(world.acme.tenant_id).quotas.storage_bytes()
         await limit(world, "storage_bytes", stored + len(BODY) + 10)
         assert (await upload(world, world.acme.user)).status == 201
         refused = await upload(world, world.acme.user, body=b"y" * 11)
@@ -179,7 +179,7 @@ async def test_what_a_message_refers_to_cannot_be_deleted() -> None:
     async with open_world() as world:
         session_id = SessionId(await world.say(world.acme, "hi", container="shared"))
         await upload(world, world.acme.user)
-        store = world.vm.office.store
+        store = world.vm.tenancy.store
         log = store.tenant(world.acme.tenant_id).container(ContainerId("shared")).log(session_id)
         await log.record(messages=[referring("m", BODY)], now=1)
         refused = await download(world, world.acme.user, method="DELETE")
@@ -191,7 +191,7 @@ async def test_an_upload_waits_a_day_to_be_sent() -> None:
     async with open_world() as world:
         await home(world, world.acme)
         await upload(world, world.acme.user)
-        store = world.vm.office.store
+        store = world.vm.tenancy.store
         later = world.clock.now + ATTACHMENT_GRACE
         assert await store.collect(later - 1, grace=0, attachment_grace=ATTACHMENT_GRACE) == 0
         assert await store.collect(later, grace=0, attachment_grace=ATTACHMENT_GRACE) == 1

@@ -12,7 +12,7 @@ from agentvm.server import transport
 from agentvm.server.http import body
 from agentvm.server.http.body import PIECE_BYTES, Pace, pieces
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.charge import Charge
+from agentvm.sharing.connection_reservation import ConnectionReservation
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def test_the_deadline_grows_with_what_has_come(monkeypatch: pytest.MonkeyP
 async def test_a_large_answer_is_charged_for_until_it_has_left() -> None:
     budget = ByteBudget()
     content = bytes(range(256)) * 1_000
-    charge = Charge(budget, DEFAULT_TENANT)
+    charge = ConnectionReservation(budget, DEFAULT_TENANT)
     got = []
     async for piece in pieces(content, charge):
         assert budget.reserved >= len(content)
@@ -71,7 +71,7 @@ async def test_a_large_answer_is_charged_for_until_it_has_left() -> None:
 async def test_a_large_answer_that_is_read_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     budget, now = ByteBudget(), 1_000.0
     monkeypatch.setattr(anyio, "current_time", lambda: now)
-    answer: AsyncIterator[bytes] = pieces(b"x" * 3 * PIECE_BYTES, Charge(budget, DEFAULT_TENANT))
+    answer: AsyncIterator[bytes] = pieces(b"x" * 3 * PIECE_BYTES, ConnectionReservation(budget, DEFAULT_TENANT))
     await anext(answer)
     now += 1_000
     with pytest.raises(TimeoutError):

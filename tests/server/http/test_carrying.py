@@ -28,13 +28,13 @@ async def talk(world: World, tenant_id: TenantId, container: str = "shared") -> 
         one, container_id=home, image_id=ImageId(one.image_id + suffix), session_id=SessionId(one.session_id + suffix)
     )
     own = replace(first, container_id=home, image_id=moved.image_id, session_id=moved.session_id)
-    await world.vm.office.store.carrier(tenant_id).add(lambda: iter((moved, own, said)), 5)
+    await world.vm.tenancy.store.carrier(tenant_id).add(lambda: iter((moved, own, said)), 5)
 
 
 async def limit(world: World, metric: str, hard: int) -> None:
     tenant_id = world.acme.tenant_id
-    await world.vm.office.store.accounts(tenant_id).quotas.put(Quota(metric=metric, hard=hard), 1)
-    await world.vm.office.quotas.reread(tenant_id)
+    await world.vm.tenancy.store.accounts(tenant_id).quotas.put(Quota(metric=metric, hard=hard), 1)
+    await world.vm.tenancy.quotas.reread(tenant_id)
 
 
 def names(reply: Reply) -> list[str]:
@@ -140,7 +140,7 @@ async def test_a_bad_archive_says_where_and_nothing_is_written() -> None:
         assert (bad.status, bad.code) == (422, "archive_invalid")
         assert bad.body["error"]["details"] == {"file": "conversations.json", "member": "chat_messages"}
         assert (await world.ask("POST", "/v1/import", key=world.acme.user, raw=b"")).code == "archive_invalid"
-        assert await world.vm.office.store.tenant(world.acme.tenant_id).list_containers() == ()
+        assert await world.vm.tenancy.store.tenant(world.acme.tenant_id).list_containers() == ()
 
 
 async def test_quotas_count() -> None:
@@ -238,7 +238,7 @@ async def test_what_left_before_a_restart_counts_also_if_nobody_waited_for_the_e
         await talk(world, world.acme.tenant_id)
         sent = len((await world.ask("GET", "/v1/export", key=world.acme.user)).raw)
         await limit(world, "export_bytes_per_day", sent)
-        again = Quotas(world.vm.office.store, world.clock)
+        again = Quotas(world.vm.tenancy.store, world.clock)
         with pytest.raises(QuotaExceeded):
             await again.refuse(world.acme.tenant_id, None, "export_bytes_per_day", 1)
 
@@ -259,7 +259,7 @@ async def test_devices_hear_of_what_is_imported_and_nobody_else_does() -> None:
         told = [json.loads(frame.bare) for frame in here.channel.take_nowait()]
         assert [event["type"] for event in told] == ["image_created"]
         image_id = told[0]["data"]["imageId"]
-        assert (await world.vm.office.store.tenant(world.acme.tenant_id).find_image(image_id)) == "copy"
+        assert (await world.vm.tenancy.store.tenant(world.acme.tenant_id).find_image(image_id)) == "copy"
         assert [*elsewhere.channel.take_nowait(), *theirs.channel.take_nowait()] == []
         foreign = "/v1/import?container=copy&from=claude"
         assert (await world.ask("POST", foreign, raw=CLAUDE, key=world.acme.admin)).status == 200

@@ -110,7 +110,7 @@ async def test_what_cannot_be_is_refused(changes: dict[str, object], word: str) 
         reply = await put(world, changes)
         assert reply.status == 400, reply.body
         assert word in reply.body["error"]["message"]
-        assert await world.vm.office.store.read_settings() == ()
+        assert await world.vm.tenancy.store.read_settings() == ()
 
 
 async def test_who_writes_back_what_was_shown_does_not_lose_the_key_for_it() -> None:
@@ -129,7 +129,7 @@ async def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
         reply = await put(world, {"limits.steps": 7}, dryRun=True)
         assert (reply.body["changed"], reply.body["dryRun"]) == ([{"key": "limits.steps", "to": 7}], True)
         assert world.vm.settings.limits_of(None).steps == 25
-        assert await world.vm.office.store.read_settings() == ()
+        assert await world.vm.tenancy.store.read_settings() == ()
         assert (await put(world, {"limits.steps": 0}, dryRun=True)).status == 400
 
 

@@ -28,7 +28,7 @@ async def test_a_draft_is_kept_changed_and_removed() -> None:
 async def test_users_of_one_container_do_not_read_each_others_drafts() -> None:
     async with open_world() as world:
         bob_id = await world.user(world.acme.tenant_id, "bob")
-        await world.vm.office.people.bind(world.acme.tenant_id, bob_id, ContainerId("shared"))
+        await world.vm.tenancy.people.bind(world.acme.tenant_id, bob_id, ContainerId("shared"))
         bob = await world.key(world.acme.tenant_id, MEMBER, user_id=bob_id)
         path = f"/v1/sessions/{await world.say(world.acme, 'hello', container='shared')}"
         assert (await world.ask("PUT", f"{path}/draft", {"text": "secret"}, key=world.acme.user)).status == 200

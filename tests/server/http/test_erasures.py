@@ -62,7 +62,7 @@ async def test_a_deleted_tenant_is_erased_and_one_of_the_same_name_begins_with_n
         await world.hide(world.bolt)
         assert (await world.ask("DELETE", "/v1/tenants/acme")).status == 204
         await erased(world)
-        store = world.vm.office.store
+        store = world.vm.tenancy.store
         assert await store.tenant(world.acme.tenant_id).list_containers() == ()
         assert (await world.ask("POST", "/v1/tenants", {"slug": "acme", "name": "Acme"})).status == 201
         for path in ("sessions", "containers", "users", "secrets"):
@@ -72,7 +72,7 @@ async def test_a_deleted_tenant_is_erased_and_one_of_the_same_name_begins_with_n
 
 async def test_what_is_being_erased_is_seen_by_the_operator_and_by_who_administers_the_tenant() -> None:
     async with open_world() as world:
-        eraser_is_kept_waiting = await world.vm.office.store.commit([], entry=b"a turn of somebody else")
+        eraser_is_kept_waiting = await world.vm.tenancy.store.commit([], entry=b"a turn of somebody else")
         await world.say(world.acme, "x", container="b")
         await world.ask("DELETE", "/v1/containers/b", key=world.acme.admin)
         (one,) = (await world.ask("GET", "/v1/erasures")).items
@@ -80,5 +80,5 @@ async def test_what_is_being_erased_is_seen_by_the_operator_and_by_who_administe
         assert (await world.ask("GET", "/v1/erasures", key=world.acme.admin)).items[0]["containerId"] == "b"
         assert (await world.ask("GET", "/v1/erasures", key=world.bolt.admin)).items == []
         assert (await world.ask("GET", "/v1/erasures", key=world.acme.user)).code == "permission_denied"
-        await world.vm.office.store.commit([], forget=eraser_is_kept_waiting.entry + 1)
+        await world.vm.tenancy.store.commit([], forget=eraser_is_kept_waiting.entry + 1)
         await erased(world)

@@ -60,7 +60,7 @@ async def test_a_request_has_one_id_in_its_answer_its_error_and_the_audit_log() 
     async with open_world() as world:
         reply = await world.ask("DELETE", "/v1/secrets/NONE", headers=[(b"x-request-id", b"mine")])
         assert reply.body["error"]["requestId"] == reply.headers["x-request-id"] != "mine"
-        (entry,) = await world.vm.office.store.accounts(DEFAULT_TENANT).audit.list()
+        (entry,) = await world.vm.tenancy.store.accounts(DEFAULT_TENANT).audit.list()
         assert entry[1].request_id == reply.headers["x-request-id"]
         assert (await world.ask("GET", "/v1/users")).headers["x-request-id"] != reply.headers["x-request-id"]
         assert "x-request-id" in (await world.ask("GET", "/health", key="")).headers
@@ -164,8 +164,8 @@ async def test_a_number_that_is_null_is_not_taken_for_absent(path: str) -> None:
 
 async def test_an_audit_log_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_world() as world:
-        accounts = world.vm.office.store.accounts
-        monkeypatch.setattr(type(world.vm.office.store), "accounts", lambda _, tenant_id: _Silent(accounts(tenant_id)))
+        accounts = world.vm.tenancy.store.accounts
+        monkeypatch.setattr(type(world.vm.tenancy.store), "accounts", lambda _, tenant_id: _Silent(accounts(tenant_id)))
         assert (await world.ask("PUT", "/v1/secrets/A", {"value": "x"})).code == "store_failed"
         assert (await world.ask("DELETE", "/v1/secrets/B")).code == "not_found"
 

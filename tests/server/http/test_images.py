@@ -86,7 +86,7 @@ async def test_an_upgrade_says_what_changes_before_it_does_it() -> None:
 async def test_the_operator_builds_for_another_tenant() -> None:
     async with open_world() as world:
         made = await world.ask("POST", "/v1/images?tenant=acme", {"container": "shop"})
-        found = await world.vm.office.store.tenant(world.acme.tenant_id).container(ContainerId("shop")).list_images()
+        found = await world.vm.tenancy.store.tenant(world.acme.tenant_id).container(ContainerId("shop")).list_images()
         assert [image.image_id for image in found] == [made.body["image"]["imageId"]]
 
 

@@ -159,9 +159,9 @@ def by_name(route: Any) -> str:
 
 async def snapshot(world: World, account: Account) -> tuple[object, ...]:
     """All that others must not change; last the audit log."""
-    accounts = world.vm.office.store.accounts(account.tenant_id)
+    accounts = world.vm.tenancy.store.accounts(account.tenant_id)
     return (
-        await world.vm.office.store.directory.get_tenant(account.tenant_id),
+        await world.vm.tenancy.store.directory.get_tenant(account.tenant_id),
         await accounts.users.list(),
         await accounts.users.bound(account.user_id),
         [msgspec.structs.replace(key, last_used_at=None) for key in await accounts.keys.list()],
@@ -169,9 +169,9 @@ async def snapshot(world: World, account: Account) -> tuple[object, ...]:
         await accounts.secrets.list(),
         await accounts.ledger.wallet(),
         await world.vm.resources.store.resources(account.tenant_id).search(Search(scope="own")),
-        await world.vm.office.store.tenant(account.tenant_id).sessions(None).list(SessionQuery(archived=None)),
-        await world.vm.office.store.tenant(account.tenant_id).container(ContainerId("private")).attachments.list(),
-        await world.vm.office.store.read_settings(),
+        await world.vm.tenancy.store.tenant(account.tenant_id).sessions(None).list(SessionQuery(archived=None)),
+        await world.vm.tenancy.store.tenant(account.tenant_id).container(ContainerId("private")).attachments.list(),
+        await world.vm.tenancy.store.read_settings(),
         await accounts.audit.list(),
     )
 

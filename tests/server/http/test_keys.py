@@ -135,7 +135,7 @@ async def test_a_viewer_can_renew_a_key_that_says_more_than_their_role_lets_them
 async def test_who_administers_keys_cannot_touch_those_of_the_operator(method: str, end: str) -> None:
     async with open_world() as world:
         admin = await world.key(DEFAULT_TENANT, TENANT_WIDE)
-        keys: list[ApiKey] = list(await world.vm.office.store.accounts(DEFAULT_TENANT).keys.list())
+        keys: list[ApiKey] = list(await world.vm.tenancy.store.accounts(DEFAULT_TENANT).keys.list())
         operators = next(key.key_id for key in keys if set(key.permissions) == EVERYTHING)
         refused = await world.ask(method, f"/v1/auth/keys/{operators}{end}", key=admin)
         assert (refused.status, refused.code) == (403, "permission_denied")
@@ -166,7 +166,7 @@ async def test_a_ws_token_is_no_key_for_http_and_stays_good_for_a_socket() -> No
         assert made.body["expiresAt"] == world.clock() + 60_000
         token = made.body["token"]
         assert (await world.ask("GET", "/v1/auth/whoami", key=token)).status == 401
-        assert (await world.vm.office.access.authenticate(token)).user_id == world.acme.user_id
+        assert (await world.vm.tenancy.access.authenticate(token)).user_id == world.acme.user_id
 
 
 async def test_without_authentication_everybody_is_the_operator() -> None:
@@ -182,7 +182,7 @@ async def test_the_operator_gives_a_tenant_its_first_key() -> None:
         made = await world.ask("POST", "/v1/auth/keys?tenant=acme", about)
         assert made.status == 201
         assert (await world.ask("GET", "/v1/auth/whoami", key=made.body["key"])).body["tenant"] == "acme"
-        found = await world.vm.office.store.accounts(world.acme.tenant_id).keys.get(KeyId(made.body["keyId"]))
+        found = await world.vm.tenancy.store.accounts(world.acme.tenant_id).keys.get(KeyId(made.body["keyId"]))
         assert found is not None
         assert (await world.audit(world.acme.tenant_id))[0] == ("key.create", made.body["keyId"], "ok")
 
@@ -191,7 +191,7 @@ async def test_who_administers_the_keys_of_some_containers_neither_sees_nor_touc
     async with open_world() as world:
         acme = world.acme
         admin = await world.key(acme.tenant_id, MEMBER | {"keys:admin"}, containers=["team-*"])
-        access = world.vm.office.access
+        access = world.vm.tenancy.access
         beyond = [acme.user_key_id]
         for containers in (None, ["*"], ["team-1", "other"]):
             key, _ = await access.issue(acme.tenant_id, name="k", granter=OPERATOR, containers=containers)

@@ -17,7 +17,7 @@ async def test_a_secret_goes_in_and_never_comes_out() -> None:
             ("OTHER", {"name", "updatedAt"}),
         ]
         assert b"hush" not in listed.raw
-        found = await world.vm.office.vault.get(world.acme.tenant_id, "OTHER")
+        found = await world.vm.tenancy.vault.get(world.acme.tenant_id, "OTHER")
         assert found is not None
         assert found.reveal() == "hush"
         assert (await world.ask("GET", "/v1/secrets/OTHER", key=admin)).status == 405

@@ -124,7 +124,7 @@ async def test_a_strangers_page_cannot_use_a_server_without_authentication(origi
         changed = await world.ask("PUT", "/v1/quotas", body, key="", headers=headers, host=host)
         assert changed.status == status
         assert (await world.ask("GET", WHOAMI, key="", headers=headers, host=host)).status == status
-        assert len(await world.vm.office.store.accounts(DEFAULT_TENANT).quotas.list()) == (status == 200)
+        assert len(await world.vm.tenancy.store.accounts(DEFAULT_TENANT).quotas.list()) == (status == 200)
 
 
 async def test_credentials_are_neither_in_the_log_nor_in_an_answer(caplog: pytest.LogCaptureFixture) -> None:

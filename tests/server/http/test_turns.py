@@ -119,7 +119,7 @@ async def test_a_turn_whose_log_was_dropped_is_known_by_its_bill() -> None:
         _, oldest = await turns(world, session)
         world.clock.now += 1
         await talk_again(world, session)
-        await world.vm.office.store.trim_log(world.clock.now, 10**9)
+        await world.vm.tenancy.store.trim_log(world.clock.now, 10**9)
         line = (await world.ask("GET", f"/v1/turns/{oldest['turnId']}?tenant=acme")).body
         assert (line["complete"], line["outcome"], line["usage"]["inputTokens"]) == (False, "completed", 1)
         assert "stages" not in line
@@ -129,7 +129,7 @@ async def test_a_turn_whose_log_was_dropped_is_known_by_its_bill() -> None:
 
 async def talk_again(world: World, session: str) -> None:
     """One more turn in the session, so that what came before is not its newest part."""
-    store = world.vm.office.store.tenant(world.acme.tenant_id).container(ContainerId("user-alice"))
+    store = world.vm.tenancy.store.tenant(world.acme.tenant_id).container(ContainerId("user-alice"))
     found = await store.get_session(SessionId(session))
     assert found is not None
     one = Principal(tenant_id=world.acme.tenant_id, permissions=MEMBER)

@@ -80,7 +80,7 @@ async def test_with_a_user_go_their_limits() -> None:
         quota = {"metric": "requests_per_minute", "hard": 100, "userId": acme.user_id}
         assert (await world.ask("PUT", "/v1/quotas", quota, key=acme.admin)).status == 200
         assert (await world.ask("DELETE", f"/v1/users/{acme.user_id}", key=acme.admin)).status == 204
-        book = await world.vm.office.quotas.book(acme.tenant_id)
+        book = await world.vm.tenancy.quotas.book(acme.tenant_id)
         assert [key for key in book.counters if key[1] is not None] == []
 
 

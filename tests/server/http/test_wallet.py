@@ -25,7 +25,7 @@ async def test_money_is_paid_in_once_per_reference() -> None:
 
 async def test_paid_in_money_counts_at_once() -> None:
     async with open_world() as world:
-        quotas = world.vm.office.quotas
+        quotas = world.vm.tenancy.quotas
         assert not (await quotas.book(world.acme.tenant_id)).wallet.prepaid
         await world.ask("POST", CREDITS, {"amountUsd": "1", "reference": "a"})
         assert (await quotas.book(world.acme.tenant_id)).balance == 1_000_000_000
@@ -93,7 +93,7 @@ async def test_those_who_take_back_at_once_get_no_more_than_there_is() -> None:
 async def test_what_a_call_has_set_aside_or_settled_is_not_taken_back() -> None:
     async with open_world() as world:
         await world.ask("POST", CREDITS, {"amountNanoUsd": 1_000, "reference": "a"})
-        quotas = world.vm.office.quotas
+        quotas = world.vm.tenancy.quotas
         held = await quotas.hold(world.acme.tenant_id, None, 1, 600, force=False)
         assert (await world.ask("POST", CREDITS, {"amountNanoUsd": -401, "reference": "b"})).status == 409
         held.settle(1, 500)

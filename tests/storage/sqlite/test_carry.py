@@ -40,7 +40,7 @@ async def test_what_came_in_is_found_by_lists(tmp_path: Path) -> None:
 async def test_an_image_holds_what_it_may_read_here_and_remembers_the_rest() -> None:
     async with open_world() as world:
         await world.hide(world.bolt)
-        store = world.vm.office.store
+        store = world.vm.tenancy.store
         uri = "resource://bolt/prompts/private@1.0.0"
         lock = (Locked(uri=uri, version="1.0.0", digest="d", version_id=VersionId("ver_x")),)
         locked = msgspec.structs.replace(image(), lock=lock)
@@ -51,9 +51,9 @@ async def test_an_image_holds_what_it_may_read_here_and_remembers_the_rest() -> 
 
 async def test_nothing_comes_into_a_tenant_that_is_gone() -> None:
     async with open_world() as world:
-        await world.vm.office.store.directory.delete_tenant(world.acme.tenant_id, 9)
+        await world.vm.tenancy.store.directory.delete_tenant(world.acme.tenant_id, 9)
         with pytest.raises(NotFound):
-            await world.vm.office.store.carrier(world.acme.tenant_id).add(some, 9)
+            await world.vm.tenancy.store.carrier(world.acme.tenant_id).add(some, 9)
 
 
 async def test_what_is_taken_back_while_it_is_read_was_there_and_what_was_taken_back_before_was_not() -> None:

@@ -6,16 +6,16 @@ from agentvm.drivers.base import (
     MessageStarted,
     MessageStopped,
     ModelOutput,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
     ThinkingStarted,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
 )
-from agentvm.drivers.scripted import ScriptedDriver, Step, in_turn, reply
+from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, in_turn, reply
 from agentvm.errors import ProviderAuthFailed, ProviderOverloaded
 from agentvm.model.usage import NO_USAGE
 from agentvm.testing.conformance import driver as conformance
@@ -23,12 +23,12 @@ from agentvm.testing.conformance import driver as conformance
 pytestmark = pytest.mark.anyio
 
 START, END = MessageStarted("m", "x"), MessageStopped("end_turn")
-CALL: list[ModelOutput] = [ToolCallStarted("a", "n"), ToolInputDelta("{}"), ToolCallStopped()]
+CALL: list[ModelOutput] = [ToolCallStarted("a", "n"), ToolInputChunk("{}"), ToolCallStopped()]
 
 GOOD: list[list[ModelOutput]] = [
     [START, END],
     [START, TextStarted(), TextStopped(), UsageReported(NO_USAGE), END],
-    [START, UsageReported(NO_USAGE), TextStarted(), TextDelta("a"), TextStopped(), UsageReported(NO_USAGE), END],
+    [START, UsageReported(NO_USAGE), TextStarted(), TextChunk("a"), TextStopped(), UsageReported(NO_USAGE), END],
     [START, *CALL, END],
 ]
 
@@ -38,10 +38,10 @@ BAD: list[list[ModelOutput]] = [
     [END],
     [START, END, END],
     [START, START, END],
-    [START, TextDelta("a"), END],
+    [START, TextChunk("a"), END],
     [START, TextStarted(), END],
     [START, TextStarted(), ThinkingStarted(), END],
-    [START, TextStarted(), TextDelta(""), TextStopped(), END],
+    [START, TextStarted(), TextChunk(""), TextStopped(), END],
     [START, TextStarted(), UsageReported(NO_USAGE), TextStopped(), END],
     [START, *CALL, *CALL, END],
     [START, ToolCallStarted("", "n"), ToolCallStopped(), END],
@@ -61,10 +61,10 @@ def test_the_grammar_refuses_what_is_not(outputs: Sequence[ModelOutput]) -> None
 
 
 def test_a_call_that_was_cut_off_need_not_end() -> None:
-    conformance.check_output_grammar([START, TextStarted(), TextDelta("a")], complete=False)
+    conformance.check_output_grammar([START, TextStarted(), TextChunk("a")], complete=False)
 
 
-def playing(*steps: Step) -> ScriptedDriver:
+def playing(*steps: ScriptStep) -> ScriptedDriver:
     return ScriptedDriver(in_turn(steps))
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.testing.conformance.test_readers import Check, is_found, with_tenants
 
 from agentvm.model.ids import SessionId
-from agentvm.model.retention import Cut
+from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, OldTurn, Place, Some, Weight
 from agentvm.storage.sqlite import SqliteStore
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.anyio
 
 
 class Merciless(SqliteRetentionStore):
-    async def expiring(self, cut: Cut, after: int = 0, *, limit: int = 100) -> Some:
+    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         return await super().expiring(replace(cut, archived=cut.sessions), after, limit=limit)
 
 
 class Forgetting(SqliteRetentionStore):
-    async def clear(self, session_id: SessionId, cut: Cut, now: int) -> Session | None:
+    async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         return await super().clear(session_id, replace(cut, sessions=10**9), now)
 
 

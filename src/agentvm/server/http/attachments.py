@@ -66,7 +66,7 @@ async def upload(ask: Ask[Nothing]) -> Answer[AttachmentRecord]:
     if ask.file is None:
         raise InvalidInput("There is nothing to upload")
     size, new = ask.file.seek(0, 2), False
-    await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, METRIC, ask.accounts.quotas.storage_bytes, size)
+    await ask.tenancy.quotas.check(ask.tenant_id, ask.principal.user_id, METRIC, ask.accounts.quotas.storage_bytes, size)
     try:
         added, new = await files.add(ask.file, about, ask.vm.clock())
     finally:
@@ -143,14 +143,14 @@ async def _container(ask: Ask[Any], named: str | None) -> ContainerId:
         return check_container_id(named)
     if ask.principal.containers is not None and len(ask.principal.containers) == 1 and ask.principal.home is not None:
         return ask.principal.home
-    there = await ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal).list_containers()
+    there = await ScopedStore(ask.tenancy.store.tenant(ask.tenant_id), ask.principal).list_containers()
     if len(there) != 1:
         raise InvalidInput("Say which container it is about: `container` is needed")
     return there[0]
 
 
 def _files(ask: Ask[Any], container_id: ContainerId) -> AttachmentStore:
-    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal).container(container_id).attachments
+    return ScopedStore(ask.tenancy.store.tenant(ask.tenant_id), ask.principal).container(container_id).attachments
 
 
 def _media_type(ask: Ask[Any]) -> str:
@@ -162,7 +162,7 @@ def _media_type(ask: Ask[Any]) -> str:
 
 
 async def _release(ask: Ask[Any], size: int) -> None:
-    await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, METRIC, -size)
+    await ask.tenancy.quotas.count(ask.tenant_id, ask.principal.user_id, METRIC, -size)
 
 
 def _disposition(found: Attachment) -> str:

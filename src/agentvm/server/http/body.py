@@ -20,7 +20,7 @@ from agentvm.errors.bounds import InputTooLarge, ServerBusy
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.http.route import Ask, Given, Route
 from agentvm.server.http.wording import plain
-from agentvm.sharing.charge import Charge
+from agentvm.sharing.connection_reservation import ConnectionReservation
 
 MAX_BODY = 1024 * 1024
 MAX_VALUES = 50_000
@@ -46,7 +46,7 @@ class Pace:
         return max(0.0, min(BODY_SECONDS, allowed))
 
 
-async def receive_body(request: Request[Any, Any, Any], charge: Charge) -> bytes:
+async def receive_body(request: Request[Any, Any, Any], charge: ConnectionReservation) -> bytes:
     """`ServerBusy` when there is no room for it."""
     chunks: list[bytes] = []
     size = 0
@@ -57,7 +57,7 @@ async def receive_body(request: Request[Any, Any, Any], charge: Charge) -> bytes
     return b"".join(chunks)
 
 
-async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any], charge: Charge) -> object:
+async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, Any], charge: ConnectionReservation) -> object:
     """A body that may be large is on the disk, and not waited for as a whole."""
     with tempfile.SpooledTemporaryFile(max_size=MAX_BODY) as file, ExitStack() as stack:
         bounds: list[Callable[[int], None]] = [] if route.bound is None else [functools.partial(route.bound, ask)]
@@ -76,7 +76,7 @@ async def with_file(route: Route, ask: Ask[Given], request: Request[Any, Any, An
         return await route.function(ask)
 
 
-def hold(charge: Charge, size: int) -> None:
+def hold(charge: ConnectionReservation, size: int) -> None:
     if not charge.hold(size):
         raise ServerBusy(BUSY)
 
@@ -100,7 +100,7 @@ def decode_body(body: bytes, route: Route) -> Given:
     return given
 
 
-async def pieces(content: bytes, charge: Charge) -> AsyncIterator[bytes]:
+async def pieces(content: bytes, charge: ConnectionReservation) -> AsyncIterator[bytes]:
     """An answer piece by piece, as it is read; charged for until it has left, and cut off for a peer that reads too slowly."""
     pace = Pace()
     try:

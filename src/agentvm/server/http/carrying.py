@@ -30,7 +30,7 @@ from agentvm.sessions.import_reader import Kind, Orders, Reading
 from agentvm.sessions.intake import ImportReport, arrivals, destinations, plan, report, stage, write
 from agentvm.sessions.people import HTML, MARKDOWN, export_pages
 from agentvm.sessions.staged import Staged
-from agentvm.sharing.room import Room
+from agentvm.sharing.response_reservation import ResponseReservation
 from agentvm.tenants.export_hold import ExportHold
 from agentvm.tenants.scoped_store import ScopedStore
 
@@ -80,11 +80,13 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     """
     given = ask.given
     ask.target = given.session or given.container or given.user or "*"
-    source = Source(ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal), ask.office.store.carrier(ask.tenant_id))
+    source = Source(
+        ScopedStore(ask.tenancy.store.tenant(ask.tenant_id), ask.principal), ask.tenancy.store.carrier(ask.tenant_id)
+    )
     wanted = await _wanted(ask, source)
     size = await source.measure(wanted)
-    room = Room(ask.vm.exporting, ask.tenant_id, EXPORT_BYTES)
-    hold = await ask.office.quotas.hold_export(ask.tenant_id, ask.principal.user_id, size)
+    room = ResponseReservation(ask.vm.exporting, ask.tenant_id, EXPORT_BYTES)
+    hold = await ask.tenancy.quotas.hold_export(ask.tenant_id, ask.principal.user_id, size)
     if given.format == "archive":
         content = export_archive(source, wanted)
     else:
@@ -101,8 +103,10 @@ async def export(ask: Ask[ExportGiven]) -> Answer[AsyncIterator[bytes]]:
     return Answer(content=_counted(ask, content, hold, room), media_type=media_type, headers=headers)
 
 
-async def _counted(ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: ExportHold, room: Room) -> AsyncIterator[bytes]:
-    quotas, tenant_id, began = ask.office.quotas, ask.tenant_id, ask.vm.clock()
+async def _counted(
+    ask: Ask[ExportGiven], content: AsyncIterator[bytes], hold: ExportHold, room: ResponseReservation
+) -> AsyncIterator[bytes]:
+    quotas, tenant_id, began = ask.tenancy.quotas, ask.tenant_id, ask.vm.clock()
     try:
         async for chunk in content:
             hold.spend(len(chunk))
@@ -194,7 +198,7 @@ def _only(ask: Ask[Nothing]) -> ContainerId | None:
 
 async def _take_in(ask: Ask[Nothing], staged: Staged, reading: Reading, container_id: ContainerId | None) -> ImportReport:
     query: ImportGiven = ask.query
-    vm, carrier = ask.vm, ask.office.store.carrier(ask.tenant_id)
+    vm, carrier = ask.vm, ask.tenancy.store.carrier(ask.tenant_id)
     placement = await plan(staged, carrier, container_id=container_id, new_id=vm.new_id)
     told = await anyio.to_thread.run_sync(lambda: report(staged, placement, reading, dry_run=query.dry_run))
     await _admit(ask, destinations(staged, placement), told.bytes)
@@ -207,7 +211,7 @@ async def _take_in(ask: Ask[Nothing], staged: Staged, reading: Reading, containe
         if not added:
             # What was not added does not count.
             with anyio.CancelScope(shield=True):
-                await ask.office.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -told.bytes)
+                await ask.tenancy.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -told.bytes)
     if added:
         for scope, event in await arrivals(staged, placement):
             vm.runtime.tell(ask.tenant_id, scope, event)
@@ -221,7 +225,7 @@ def _check_reach(ask: Ask[Nothing], container_id: ContainerId) -> None:
 
 async def _admit(ask: Ask[Nothing], targets: Mapping[ContainerId, int], size: int) -> None:
     """Whether there is room for it, and whether all of it goes where the asker may write."""
-    tenant, user, quotas = ask.office.store.tenant(ask.tenant_id), ask.principal.user_id, ask.office.quotas
+    tenant, user, quotas = ask.tenancy.store.tenant(ask.tenant_id), ask.principal.user_id, ask.tenancy.quotas
     new = 0
     for target, adding in targets.items():
         _check_reach(ask, target)

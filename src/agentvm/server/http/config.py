@@ -199,7 +199,7 @@ async def change(ask: Ask[ChangesGiven]) -> Answer[OutcomeView]:
 async def list_history(ask: Ask[HistoryGiven]) -> Page[ChangeView]:
     """What was changed, by whom and when, newest first."""
     given = ask.given
-    found = await ask.office.store.settings(_scope(ask)).list(before=given.before, limit=given.limit + 1)
+    found = await ask.tenancy.store.settings(_scope(ask)).list(before=given.before, limit=given.limit + 1)
     items = [
         ChangeView(
             revision=one.revision,

@@ -97,13 +97,13 @@ def _containers(ask: Ask[Any]) -> Containers:
         principal=ask.principal,
         tenant_id=ask.tenant_id,
         runtime=vm.runtime,
-        office=vm.office,
+        tenancy=vm.tenancy,
         clock=vm.clock,
     )
 
 
 def _reach(ask: Ask[Any]) -> ScopedStore:
-    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal)
+    return ScopedStore(ask.tenancy.store.tenant(ask.tenant_id), ask.principal)
 
 
 def _named(ask: Ask[Any]) -> ContainerId:

@@ -38,7 +38,7 @@ async def list_all(ask: Ask[Nothing]) -> Page[ErasureView]:
                 asked_at=one.asked_at,
                 emptied=one.emptied,
             )
-            for one in await ask.office.store.erasing.pending()
+            for one in await ask.tenancy.store.erasing.pending()
             if (every or one.tenant_id == ask.tenant_id)
             and (one.container_id is None or ask.principal.reaches(one.container_id))
         ]

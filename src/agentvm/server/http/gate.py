@@ -43,7 +43,7 @@ from agentvm.server.http.route import Answer, Ask, Given, Route
 from agentvm.server.http.stream import Streamed, StreamingResponse, Streams
 from agentvm.server.http.wording import plain
 from agentvm.server.origin import refusal
-from agentvm.sharing.charge import Charge
+from agentvm.sharing.connection_reservation import ConnectionReservation
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
 
@@ -84,7 +84,7 @@ class Gate:
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
         principal = await self._recognise(request)
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)
-        await self.vm.office.quotas.hit(principal.tenant_id, principal.user_id)
+        await self.vm.tenancy.quotas.hit(principal.tenant_id, principal.user_id)
         ask = Ask(
             vm=self.vm,
             principal=principal,
@@ -113,7 +113,7 @@ class Gate:
                 await self._audit(route.action, ask, result, request)
         if isinstance(answer, Answer) and isinstance(answer.content, Streamed):
             return self._stream(answer, ask, request)
-        return _response(answer, Charge(self.vm.budget, principal.tenant_id), head=request.method == "HEAD")
+        return _response(answer, ConnectionReservation(self.vm.budget, principal.tenant_id), head=request.method == "HEAD")
 
     def _stream(self, answer: Answer[Streamed], ask: Ask[Given], request: Asked) -> Response[bytes]:
         """What goes on is the asker's for as long as it is let in with what it has brought."""
@@ -164,7 +164,7 @@ class Gate:
 
     async def _take(self, route: Route, ask: Ask[Given], request: Asked) -> object:
         """With the body, which is charged to the asker until the route has answered."""
-        charge = Charge(self.vm.budget, ask.principal.tenant_id)
+        charge = ConnectionReservation(self.vm.budget, ask.principal.tenant_id)
         try:
             if route.body == "file":
                 return await with_file(route, ask, request, charge)
@@ -195,7 +195,7 @@ class Gate:
         )
         try:
             with anyio.move_on_after(AUDIT_SECONDS, shield=True):
-                await self.vm.office.store.accounts(ask.tenant_id).audit.add(entry)
+                await self.vm.tenancy.store.accounts(ask.tenant_id).audit.add(entry)
         except AgentVMError as error:
             logger.error("audit_not_stored", action=action, result=result, request_id=entry.request_id, code=error.code)
             if result == "ok":
@@ -228,7 +228,7 @@ def gate_of(request: Asked) -> Gate:
 
 async def reach_tenant(ask: Ask[Any], named: str) -> Tenant:
     """A tenant by id or slug. One that is not the asker's does not exist for them, unless they operate the server."""
-    directory = ask.office.store.directory
+    directory = ask.tenancy.store.directory
     found = await directory.get_tenant(TenantId(named)) or await directory.find_tenant(named)
     if found is None or not (ask.principal.may("system:admin") or found.tenant_id == ask.principal.tenant_id):
         raise NotFound(NO_TENANT)
@@ -277,7 +277,7 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     return given
 
 
-def _response(answer: object, charge: Charge, *, head: bool = False) -> Response[bytes] | Stream:
+def _response(answer: object, charge: ConnectionReservation, *, head: bool = False) -> Response[bytes] | Stream:
     known: Answer[object] = answer if isinstance(answer, Answer) else Answer(content=answer)
     # Answers hold keys and money: no cache on the way may keep them.
     headers = {"Cache-Control": "no-store", **known.headers}

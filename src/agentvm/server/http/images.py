@@ -159,11 +159,11 @@ def _call(ask: Ask[Any]) -> Call:
     return Call(
         Peer(
             channel=Channel(principal),
-            store=ScopedStore(vm.office.store.tenant(ask.tenant_id), principal),
+            store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal),
             runtime=vm.runtime,
             definitions=vm.definitions,
             resources=vm.resources,
-            office=vm.office,
+            tenancy=vm.tenancy,
             clock=vm.clock,
             new_id=vm.new_id,
         )

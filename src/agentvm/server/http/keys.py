@@ -86,7 +86,7 @@ async def create(ask: Ask[NewKey]) -> Answer[KeyView]:
     user = None if given.user_id is None else await ask.accounts.users.get(given.user_id)
     if user is not None and given.permissions is not None:
         check_cap(given.permissions, user)
-    key, text = await ask.office.access.issue(
+    key, text = await ask.tenancy.access.issue(
         ask.tenant_id,
         name=given.name,
         granter=ask.principal,
@@ -123,8 +123,8 @@ async def revoke(ask: Ask[Nothing]) -> Answer[None]:
     if not _owns(ask.principal, key):
         # Who could end the operator's keys would need no permission to lock the operator out.
         check_permissions(key.permissions, ask.principal)
-        await ask.office.access.check_manages(ask.principal, key)
-    await ask.office.access.revoke(ask.tenant_id, key.key_id)
+        await ask.tenancy.access.check_manages(ask.principal, key)
+    await ask.tenancy.access.revoke(ask.tenant_id, key.key_id)
     return NO_CONTENT
 
 
@@ -138,7 +138,7 @@ async def rotate(ask: Ask[Rotation]) -> Answer[KeyView]:
     if key.key_id == granter.key_id:
         # Who holds the key has it already, also what their role does not let them use of it.
         granter = replace(granter, permissions=granter.permissions | set(key.permissions))
-    made, text = await ask.office.access.rotate(ask.tenant_id, key.key_id, ask.given.grace_seconds, granter=granter)
+    made, text = await ask.tenancy.access.rotate(ask.tenant_id, key.key_id, ask.given.grace_seconds, granter=granter)
     return Answer(content=_shown(made, text), status=201)
 
 
@@ -146,7 +146,7 @@ async def rotate(ask: Ask[Rotation]) -> Answer[KeyView]:
 async def whoami(ask: Ask[Nothing]) -> Whoami:
     """Tell who is asking."""
     one = ask.principal
-    tenant = await ask.office.store.directory.get_tenant(one.tenant_id)
+    tenant = await ask.tenancy.store.directory.get_tenant(one.tenant_id)
     user = None if one.user_id is None else await ask.accounts.users.get(one.user_id)
     return Whoami(
         tenant_id=one.tenant_id,
@@ -168,7 +168,7 @@ async def ws_token(ask: Ask[Nothing]) -> Answer[SocketToken]:
 
     For one WebSocket within a minute: it may be seen in a URL, and is then of no use.
     """
-    token = ask.office.access.ws_token(ask.principal)
+    token = ask.tenancy.access.ws_token(ask.principal)
     return Answer(content=SocketToken(token=token, expires_at=ask.vm.clock() + AGE_MS), status=201)
 
 
@@ -183,7 +183,7 @@ async def _sees(ask: Ask[Any], key: ApiKey) -> bool:
     """Who administers no keys sees only their own; who reaches some containers, those that reach no others."""
     if _owns(ask.principal, key):
         return True
-    return ask.principal.may(ADMIN) and await ask.office.access.covers(ask.principal, key)
+    return ask.principal.may(ADMIN) and await ask.tenancy.access.covers(ask.principal, key)
 
 
 def _owns(one: Principal, key: ApiKey) -> bool:

@@ -11,7 +11,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import UserId
 from agentvm.server.http.route import NO_CONTENT, Amount, Answer, Ask, Given, Page, Routes
 from agentvm.tenants.plans import effective
-from agentvm.tenants.quota import Book, check_quota, window_of
+from agentvm.tenants.quota import QuotaBook, check_quota, window_of
 from agentvm.tenants.rights import check_over
 
 routes = Routes()
@@ -86,7 +86,7 @@ async def list_all(ask: Ask[QuotasGiven]) -> Page[QuotaView]:
         shown += _of_user(limits, user_id)
     elif not narrow:
         shown += [quota for (_, user), quota in limits.items() if user is not None]
-    book = await ask.office.quotas.book(ask.tenant_id, user_id)
+    book = await ask.tenancy.quotas.book(ask.tenant_id, user_id)
     return Page(items=[await _shown(ask, book, quota, _source(quota, explicit, user_id)) for quota in shown])
 
 
@@ -105,8 +105,8 @@ def _source(quota: Quota, explicit: Mapping[tuple[str, UserId | None], Quota], o
 
 
 async def _plan_of(ask: Ask[QuotasGiven]) -> Plan:
-    tenant = await ask.office.store.directory.get_tenant(ask.tenant_id)
-    return ask.office.quotas.plans.find(None if tenant is None else tenant.plan)
+    tenant = await ask.tenancy.store.directory.get_tenant(ask.tenant_id)
+    return ask.tenancy.quotas.plans.find(None if tenant is None else tenant.plan)
 
 
 @routes.add("PUT", _PATH, needs=(ADMIN,), takes=QuotaGiven, action="quota.put")
@@ -119,9 +119,9 @@ async def put(ask: Ask[QuotaGiven]) -> QuotaView:
     if not await _check_user(ask, given.user_id):
         raise NotFound("There is no such user")
     await ask.accounts.quotas.put(quota, ask.vm.clock())
-    await ask.office.quotas.reread(ask.tenant_id)
+    await ask.tenancy.quotas.reread(ask.tenant_id)
     source = _source(quota, {(quota.metric, user_id): quota}, None)
-    return await _shown(ask, await ask.office.quotas.book(ask.tenant_id), quota, source)
+    return await _shown(ask, await ask.tenancy.quotas.book(ask.tenant_id), quota, source)
 
 
 @routes.add("DELETE", _PATH, needs=(ADMIN,), takes=QuotaNamed, action="quota.delete")
@@ -133,7 +133,7 @@ async def delete(ask: Ask[QuotaNamed]) -> Answer[None]:
     await _check_user(ask, given.user_id)
     if not await ask.accounts.quotas.remove(given.metric, user_id):
         raise NotFound("There is no such quota")
-    await ask.office.quotas.reread(ask.tenant_id)
+    await ask.tenancy.quotas.reread(ask.tenant_id)
     return NO_CONTENT
 
 
@@ -157,7 +157,7 @@ async def _check_user(ask: Ask[QuotaGiven] | Ask[QuotaNamed], user_id: UserId | 
     return user_id is None or user is not None
 
 
-async def _shown(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: Book, quota: Quota, source: Source | None) -> QuotaView:
+async def _shown(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: QuotaBook, quota: Quota, source: Source | None) -> QuotaView:
     each = quota.user_id == EACH_USER
     return QuotaView(
         metric=quota.metric,
@@ -171,7 +171,7 @@ async def _shown(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: Book, quota: Quo
     )
 
 
-async def _used(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: Book, quota: Quota) -> int | None:
+async def _used(ask: Ask[QuotasGiven] | Ask[QuotaGiven], book: QuotaBook, quota: Quota) -> int | None:
     """From where it is kept: the ledger, the containers, or the count of who asks."""
     begins = window_of(METRICS[quota.metric], ask.vm.clock())[0]
     if quota.metric in ("tokens_per_day", "tokens_per_month", "budget_per_month"):

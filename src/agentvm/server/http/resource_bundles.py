@@ -83,8 +83,8 @@ async def import_(ask: Ask[Nothing]) -> ImportView:
     if query.dry_run:
         return ImportView(items=planned, dry_run=True)
     added = len({(entry.type, entry.name) for entry in planned if entry.is_new_resource})
-    async with ask.office.quotas.adding(ask.tenant_id, ask.principal.user_id, "resources", view_of(ask).count, added):
-        await ask.office.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
+    async with ask.tenancy.quotas.adding(ask.tenant_id, ask.principal.user_id, "resources", view_of(ask).count, added):
+        await ask.tenancy.quotas.check(ask.tenant_id, ask.principal.user_id, "storage_bytes", ask.accounts.quotas.storage_bytes)
         done = await import_bundle(centre, author, ask.body, on_conflict=query.on_conflict, dry_run=False)
     return ImportView(items=done)
 

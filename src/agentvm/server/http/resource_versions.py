@@ -10,7 +10,7 @@ from agentvm.model.base import Record
 from agentvm.model.resource import MAX_DEPTH, ResourceUri, VersionId
 from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kind import exact_uri
-from agentvm.resources.resolver import Found, Warned, in_order, warnings_of
+from agentvm.resources.resolver import VersionClosure, Warned, in_order, warnings_of
 from agentvm.server.http.resource_views import (
     READ,
     WRITE,
@@ -174,7 +174,7 @@ async def dependents(ask: Ask[Nothing]) -> DependentsView:
     )
 
 
-def _depths(found: Found) -> dict[VersionId, int]:
+def _depths(found: VersionClosure) -> dict[VersionId, int]:
     """How far below the root each version is first named."""
     depths: dict[VersionId, int] = {found.root.version.version_id: 0}
     level = [found.root]

@@ -19,7 +19,7 @@ from agentvm.model.resource import Resource, Visibility, describe_versions, pars
 from agentvm.model.semver import Bump
 from agentvm.protocol.commands.resource import RESOURCE_BOUND
 from agentvm.resources.kinds import describe_types
-from agentvm.resources.registry import Draft, Revision
+from agentvm.resources.registry import NewVersion, VersionChange
 from agentvm.server.http.resource_views import (
     ASK_AGAIN,
     CREDENTIAL,
@@ -122,7 +122,7 @@ async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
     The very same version again is answered with 200, and changes nothing.
     """
     given = ask.given
-    draft = Draft(
+    draft = NewVersion(
         type=parse_type(given.type),
         name=given.name,
         content=given.content,
@@ -136,7 +136,7 @@ async def register(ask: Ask[RegisterGiven]) -> Answer[RegisteredView]:
     )
     ask.target = f"{draft.type}/{draft.name}"
     vm = ask.vm
-    done = await add(ask.office, vm.resources, vm.definitions, author_of(ask), ask.principal.user_id, draft)
+    done = await add(ask.tenancy, vm.resources, vm.definitions, author_of(ask), ask.principal.user_id, draft)
     warnings = warnings_about(draft.type, draft.content, vm.runtime.tool_names)
     return Answer(content=registered(done, ask.tenant_id, warnings), status=201 if done.created else 200)
 
@@ -226,7 +226,7 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         changed = await registry.change(author, resource.resource_id, changes)
         return await _as_it_is(ask, changed)
     check_numbering(given.version, given.bump)
-    revision = Revision(
+    revision = VersionChange(
         content=given.content,
         schema=given.schema,
         dependencies=given.dependencies,
@@ -236,7 +236,7 @@ async def revise(ask: Ask[ReviseGiven]) -> RegisteredView:
         pointer=given.tag,
         expected=None if ask.if_match is None else _one_digest(ask.if_match),
     )
-    done = await add_version(ask.office, ask.vm.resources, author, ask.principal.user_id, resource.resource_id, revision)
+    done = await add_version(ask.tenancy, ask.vm.resources, author, ask.principal.user_id, resource.resource_id, revision)
     return registered(done, ask.tenant_id, warnings_about(resource.type, given.content, ask.vm.runtime.tool_names))
 
 

@@ -17,7 +17,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
 from agentvm.storage.accounts import Accounts
-from agentvm.tenants.office import Office
+from agentvm.tenants.tenancy import Tenancy
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 
@@ -89,12 +89,12 @@ class Ask(Generic[G]):
     """Nothing was written after all: a dry run is no entry of the audit log."""
 
     @property
-    def office(self) -> Office:
-        return self.vm.office
+    def tenancy(self) -> Tenancy:
+        return self.vm.tenancy
 
     @property
     def accounts(self) -> Accounts:
-        return self.vm.office.store.accounts(self.tenant_id)
+        return self.vm.tenancy.store.accounts(self.tenant_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

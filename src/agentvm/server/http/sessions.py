@@ -15,7 +15,7 @@ from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
 from agentvm.sessions.library import SessionLibrary, check_search, check_title
 from agentvm.sessions.message_pages import read_page
 from agentvm.sessions.sender import MessageSender
-from agentvm.sharing.reservation import Reservation
+from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
 from agentvm.tenants.scoped_store import ScopedStore
 
@@ -185,7 +185,7 @@ async def messages(ask: Ask[MessagesGiven]) -> MessagesPage:
     around = None if given.around is None else MessageId(given.around)
     rewind = None if given.rewind is None else RewindId(given.rewind)
     wanted = MessageQuery(order=given.order, cursor=given.cursor, around=around, rewind=rewind, limit=given.limit)
-    with Reservation(ask.vm.budget, ask.tenant_id) as room:
+    with RequestReservation(ask.vm.budget, ask.tenant_id) as room:
         page = await read_page(room, partial(library_of(ask).messages, _named(ask)), wanted)
     return MessagesPage(items=page.messages, total=page.total, next_cursor=page.next, previous_cursor=page.previous)
 
@@ -233,11 +233,11 @@ def library_of(ask: Ask[Any]) -> SessionLibrary:
     """The asker's sessions; of another tenant only the operator's, who reaches all of its containers."""
     vm = ask.vm
     return SessionLibrary(
-        store=ScopedStore(vm.office.store.tenant(ask.tenant_id), ask.principal),
+        store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), ask.principal),
         principal=ask.principal,
         tenant_id=ask.tenant_id,
         runtime=vm.runtime,
-        office=vm.office,
+        tenancy=vm.tenancy,
         clock=vm.clock,
         new_id=vm.new_id,
         compactor=vm.compactor,

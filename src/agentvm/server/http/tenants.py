@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from agentvm.errors import Conflict, InvalidInput, NotFound
-from agentvm.model.account import Status, Tenant
+from agentvm.model.account import AccountStatus, Tenant
 from agentvm.model.base import Record
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
 from agentvm.model.resource import SYSTEM
@@ -43,7 +43,7 @@ class TenantChange(Given):
     slug: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     description: str | UnsetType | None = UNSET
-    status: Status | UnsetType = UNSET
+    status: AccountStatus | UnsetType = UNSET
     plan: str | UnsetType | None = UNSET
 
 
@@ -66,7 +66,7 @@ class TenantView(Record):
     slug: str
     name: str
     description: str | None = None
-    status: Status
+    status: AccountStatus
     plan: str | None = None
     created_at: int
     updated_at: int
@@ -85,7 +85,7 @@ async def create(ask: Ask[NewTenant]) -> Answer[TenantView]:
         updated_at=now,
     )
     ask.target = tenant.tenant_id
-    await ask.office.store.directory.add_tenant(tenant)
+    await ask.tenancy.store.directory.add_tenant(tenant)
     return Answer(content=_shown(tenant), status=201)
 
 
@@ -95,7 +95,7 @@ async def list_all(ask: Ask[PageGiven]) -> Page[TenantView]:
     By slug.
     """
     given = ask.given
-    found = await ask.office.store.directory.list_tenants(after=given.after, limit=given.limit + 1)
+    found = await ask.tenancy.store.directory.list_tenants(after=given.after, limit=given.limit + 1)
     return paged([_shown(tenant) for tenant in found], given.limit, lambda index: found[index].slug)
 
 
@@ -180,10 +180,10 @@ async def _update(ask: Ask[Any], named: str) -> TenantView:
         if before.tenant_id == DEFAULT_TENANT:
             raise Conflict("The tenant default keeps its slug")
         _check_slug(after.slug)
-    if not await ask.office.people.update_tenant(after):
+    if not await ask.tenancy.people.update_tenant(after):
         raise NotFound(NO_TENANT)
     if after.plan != before.plan:
-        await ask.office.quotas.reread(after.tenant_id)
+        await ask.tenancy.quotas.reread(after.tenant_id)
     # The slug is in the names of its resources.
     ask.vm.resources.resolver.forget()
     return _shown(after)
@@ -194,11 +194,11 @@ async def _delete(ask: Ask[Any], named: str, *, dry_run: bool) -> Answer[None] |
     tenant = await reach_tenant(ask, named)
     ask.target = tenant.tenant_id
     if dry_run:
-        return counted(ask, await ask.office.store.erasing.weigh(tenant.tenant_id), NO_TENANT)
-    if not await ask.office.people.delete_tenant(tenant.tenant_id):
+        return counted(ask, await ask.tenancy.store.erasing.weigh(tenant.tenant_id), NO_TENANT)
+    if not await ask.tenancy.people.delete_tenant(tenant.tenant_id):
         raise NotFound(NO_TENANT)
     ask.vm.settings.forget(tenant.tenant_id)
-    ask.office.own_keys.forget(tenant.tenant_id)
+    ask.tenancy.own_keys.forget(tenant.tenant_id)
     ask.vm.resources.resolver.forget()
     return NO_CONTENT
 
@@ -212,7 +212,7 @@ def _check_slug(slug: str) -> str:
 
 
 def _plan(ask: Ask[Any], name: str | None) -> str | None:
-    ask.office.quotas.plans.check(_line(name, "plan"))
+    ask.tenancy.quotas.plans.check(_line(name, "plan"))
     return name
 
 

@@ -112,7 +112,7 @@ async def events(ask: Ask[EventsGiven]) -> Page[msgspec.Raw]:
 
 
 def _reach(ask: Ask[ListGiven] | Ask[EventsGiven] | Ask[Nothing]) -> ScopedStore:
-    return ScopedStore(ask.office.store.tenant(ask.tenant_id), ask.principal)
+    return ScopedStore(ask.tenancy.store.tenant(ask.tenant_id), ask.principal)
 
 
 async def _find(ask: Ask[EventsGiven] | Ask[Nothing]) -> Turn:
@@ -123,4 +123,4 @@ async def _find(ask: Ask[EventsGiven] | Ask[Nothing]) -> Turn:
 
 
 def _log(ask: Ask[EventsGiven] | Ask[Nothing], row: Turn) -> TurnLog:
-    return TurnLog(ask.office.store, ask.vm.runtime.replay, ask.tenant_id, row)
+    return TurnLog(ask.tenancy.store, ask.vm.runtime.replay, ask.tenant_id, row)

@@ -7,7 +7,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from agentvm.errors import Conflict, NotFound
-from agentvm.model.account import Role, Status, User
+from agentvm.model.account import AccountStatus, Role, User
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, TenantId, UserId, check_container_id
 from agentvm.protocol.records import OwnedRecord
@@ -34,7 +34,7 @@ class UserChange(Given):
 
     display_name: str | UnsetType | None = UNSET
     role: Role | UnsetType = UNSET
-    status: Status | UnsetType = UNSET
+    status: AccountStatus | UnsetType = UNSET
 
 
 class UserView(Record):
@@ -43,7 +43,7 @@ class UserView(Record):
     external_id: str
     display_name: str | None = None
     role: Role
-    status: Status
+    status: AccountStatus
     created_at: int
     updated_at: int
 
@@ -67,7 +67,7 @@ async def create(ask: Ask[NewUser]) -> Answer[UserView]:
     )
     ask.target = user.user_id
     check_gives(ask.principal, user.role)
-    await ask.office.access.add_user(user)
+    await ask.tenancy.access.add_user(user)
     return Answer(content=_shown(user), status=201)
 
 
@@ -99,7 +99,7 @@ async def update(ask: Ask[UserChange]) -> UserView:
         check_over(ask.principal, before.role)
     if before.role != after.role:
         check_gives(ask.principal, after.role)
-    if not await ask.office.people.update_user(after):
+    if not await ask.tenancy.people.update_user(after):
         raise NotFound(NO_USER)
     return _shown(after)
 
@@ -113,10 +113,10 @@ async def delete(ask: Ask[DryRun]) -> Answer[None] | Answer[OwnedRecord]:
     """
     check_over(ask.principal, (await _find(ask)).role)
     if ask.given.dry_run:
-        return counted(ask, await ask.office.store.erasing.weigh(ask.tenant_id, user_id=_id(ask)), NO_USER)
-    if not await ask.office.people.delete_user(ask.tenant_id, _id(ask)):
+        return counted(ask, await ask.tenancy.store.erasing.weigh(ask.tenant_id, user_id=_id(ask)), NO_USER)
+    if not await ask.tenancy.people.delete_user(ask.tenant_id, _id(ask)):
         raise NotFound(NO_USER)
-    await ask.office.quotas.reread(ask.tenant_id)
+    await ask.tenancy.quotas.reread(ask.tenant_id)
     return NO_CONTENT
 
 
@@ -138,7 +138,7 @@ async def bind(ask: Ask[Nothing]) -> Answer[None]:
     # Also themselves: who administers a part of the tenant would else let themselves into the rest.
     check_reach((literal(container_id),), ask.principal)
     check_over(ask.principal, (await _find(ask)).role)
-    if not await ask.office.people.bind(ask.tenant_id, _id(ask), container_id):
+    if not await ask.tenancy.people.bind(ask.tenant_id, _id(ask), container_id):
         raise NotFound(NO_USER)
     return NO_CONTENT
 
@@ -150,7 +150,7 @@ async def unbind(ask: Ask[Nothing]) -> Answer[None]:
     At once: their sockets are closed.
     """
     check_over(ask.principal, (await _find(ask)).role)
-    if not await ask.office.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
+    if not await ask.tenancy.people.unbind(ask.tenant_id, _id(ask), ContainerId(ask.path["container_id"])):
         raise NotFound("There is no such user, or they are not bound to this container")
     return NO_CONTENT
 

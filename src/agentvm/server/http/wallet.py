@@ -141,7 +141,7 @@ async def add(ask: Ask[CreditGiven]) -> Answer[CreditView]:
 
 async def _add(ask: Ask[CreditGiven], credit: Credit) -> bool:
     """Whether it was new, also if the same is asked for twice at once."""
-    ledger, quotas = ask.accounts.ledger, ask.office.quotas
+    ledger, quotas = ask.accounts.ledger, ask.tenancy.quotas
     if (await ledger.wallet()).credited + credit.amount > MOST_IN_ALL:
         raise InvalidInput(f"A wallet holds at most {dollars(MOST_IN_ALL)}")
     async with quotas.taking_back(ask.tenant_id, -credit.amount) if credit.amount < 0 else nullcontext():

@@ -16,17 +16,17 @@ from agentvm.drivers.base import (
     MessageStopped,
     ModelOutput,
     Prompt,
-    TextDelta,
+    TextChunk,
     TextStarted,
     TextStopped,
-    ThinkingDelta,
+    ThinkingChunk,
     ThinkingStarted,
     ThinkingStopped,
     ToolCallStarted,
     ToolCallStopped,
-    ToolInputDelta,
+    ToolInputChunk,
     UsageReported,
-    UserSaid,
+    UserEntry,
 )
 from agentvm.errors import ProviderError
 from agentvm.model.usage import Usage
@@ -42,9 +42,9 @@ _BETWEEN: dict[type[ModelOutput], str] = {
 GRAMMAR: dict[str, dict[type[ModelOutput], str]] = {
     "idle": {MessageStarted: "between"},
     "between": _BETWEEN,
-    "text": {TextDelta: "text", TextStopped: "between"},
-    "thinking": {ThinkingDelta: "thinking", ThinkingStopped: "between"},
-    "tool call": {ToolInputDelta: "tool call", ToolCallStopped: "between"},
+    "text": {TextChunk: "text", TextStopped: "between"},
+    "thinking": {ThinkingChunk: "thinking", ThinkingStopped: "between"},
+    "tool call": {ToolInputChunk: "tool call", ToolCallStopped: "between"},
     "stopped": {},
 }
 """State -> output -> next state. A call that ends well ends in `stopped`."""
@@ -52,7 +52,7 @@ GRAMMAR: dict[str, dict[type[ModelOutput], str]] = {
 
 def hello(driver: Driver, text: str = "Say hello.", *, max_tokens: int = 64) -> Prompt:
     """A small prompt for the driver's default model."""
-    return Prompt(model=driver.default_model, conversation=(UserSaid(content=text),), max_tokens=max_tokens)
+    return Prompt(model=driver.default_model, conversation=(UserEntry(content=text),), max_tokens=max_tokens)
 
 
 def check_output_grammar(outputs: Sequence[ModelOutput], *, complete: bool = True) -> None:
@@ -72,7 +72,7 @@ def check_output_grammar(outputs: Sequence[ModelOutput], *, complete: bool = Tru
                 assert name, "a tool call without a name"
                 assert call_id not in call_ids, f"two tool calls have the id {call_id!r}"
                 call_ids.add(call_id)
-            case TextDelta(text=text) | ThinkingDelta(text=text) | ToolInputDelta(partial_json=text):
+            case TextChunk(text=text) | ThinkingChunk(text=text) | ToolInputChunk(partial_json=text):
                 assert text, "an empty delta"
             case _:
                 pass
@@ -90,11 +90,11 @@ async def collect(driver: Driver, prompt: Prompt) -> list[ModelOutput]:
 
 
 def text_of(outputs: Sequence[ModelOutput]) -> str:
-    return "".join(output.text for output in outputs if isinstance(output, TextDelta))
+    return "".join(output.text for output in outputs if isinstance(output, TextChunk))
 
 
 def thinking_of(outputs: Sequence[ModelOutput]) -> str:
-    return "".join(output.text for output in outputs if isinstance(output, ThinkingDelta))
+    return "".join(output.text for output in outputs if isinstance(output, ThinkingChunk))
 
 
 def usage_of(outputs: Sequence[ModelOutput]) -> Usage:
@@ -118,7 +118,7 @@ def calls_of(outputs: Sequence[ModelOutput]) -> list[tuple[str, str, dict[str, o
         match output:
             case ToolCallStarted():
                 started, body = output, ""
-            case ToolInputDelta(partial_json=piece):
+            case ToolInputChunk(partial_json=piece):
                 body += piece
             case ToolCallStopped():
                 calls.append((started.call_id, started.name, msgspec.json.decode(body, type=dict[str, object])))

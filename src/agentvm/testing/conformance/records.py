@@ -19,7 +19,7 @@ from agentvm.model.message import (
     UserMessage,
 )
 from agentvm.model.session import Session
-from agentvm.model.turn import Outcome, Turn
+from agentvm.model.turn import Turn, TurnOutcome
 from agentvm.model.usage import Usage
 
 HOME = ContainerId("home")
@@ -63,7 +63,7 @@ def message(message_id: str, text: str = "hello") -> UserMessage:
 
 
 def turn(
-    turn_id: str, *, at: int = 1, outcome: Outcome | None = None, usage: Usage | None = None, ended: int | None = None
+    turn_id: str, *, at: int = 1, outcome: TurnOutcome | None = None, usage: Usage | None = None, ended: int | None = None
 ) -> Turn:
     return Turn(
         turn_id=TurnId(turn_id),

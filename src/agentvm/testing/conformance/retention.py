@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
-from agentvm.model.retention import Cut
+from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
@@ -18,7 +18,7 @@ from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, ses
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 ANN = Reader("ann")
-NEVER = Cut(sessions=None, archived=None, rewound=None, messages=None)
+NEVER = RetentionCutoffs(sessions=None, archived=None, rewound=None, messages=None)
 USED = Usage(input_tokens=1, output_tokens=1)
 
 
@@ -26,8 +26,8 @@ def place(session_id: str) -> Place:
     return Place(HOME, SessionId(session_id))
 
 
-def cut(sessions: int | None = None, archived: int | None = None) -> Cut:
-    return Cut(sessions=sessions, archived=archived, rewound=None, messages=None)
+def cut(sessions: int | None = None, archived: int | None = None) -> RetentionCutoffs:
+    return RetentionCutoffs(sessions=sessions, archived=archived, rewound=None, messages=None)
 
 
 def asked(turn_id: str, at: int) -> Message:
@@ -88,7 +88,7 @@ async def some(store: Store, *names: str, tenant: TenantId = ACME) -> RetentionS
     return store.tenant(tenant).retention()
 
 
-async def going(kept: RetentionStore, of: Cut) -> list[str]:
+async def going(kept: RetentionStore, of: RetentionCutoffs) -> list[str]:
     return [one.session.session_id for one in (await kept.expiring(of)).items]
 
 
@@ -215,8 +215,10 @@ async def check_what_was_taken_back_goes_by_when_that_was(store: Store) -> None:
     mine, log = store.tenant(ACME).sessions(None), store.tenant(ACME).container(HOME).log(SESSION)
     assert (await kept.with_rewound(40)).items == ()
     assert (await kept.with_rewound(41)).items == (place(SESSION),)
-    assert (await kept.rewound(Cut(sessions=None, archived=None, rewound=41, messages=None))).messages == 2
-    assert (await kept.rewound(Cut(sessions=99, archived=None, rewound=41, messages=None))).messages == 0, "all of it goes"
+    assert (await kept.rewound(RetentionCutoffs(sessions=None, archived=None, rewound=41, messages=None))).messages == 2
+    assert (await kept.rewound(RetentionCutoffs(sessions=99, archived=None, rewound=41, messages=None))).messages == 0, (
+        "all of it goes"
+    )
     assert (await kept.drop_rewound(place(SESSION), 41, limit=1)).messages == 1
     assert [message.id for message in await log.get_messages(["t2-u", "t2-a"])] == ["t2-u"], "the last first"
     assert (await kept.drop_rewound(place(SESSION), 41)).messages == 1

@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.model.retention import Cut
+from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import (
     NOTHING,
@@ -133,7 +133,7 @@ class SqliteRetentionStore:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
-    async def expiring(self, cut: Cut, after: int = 0, *, limit: int = 100) -> Some:
+    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         values = {**self._cut(cut), "after": after, "limit": limit}
 
         def read(connection: apsw.Connection) -> Some:
@@ -146,7 +146,7 @@ class SqliteRetentionStore:
 
         return await self._database.read(read, heavy=True)
 
-    async def expire(self, session_ids: Sequence[SessionId], cut: Cut) -> tuple[Session, ...]:
+    async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
         values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
 
         def work(connection: apsw.Connection) -> tuple[Session, ...]:
@@ -158,7 +158,7 @@ class SqliteRetentionStore:
         values = (self._tenant_id, _encode(session_ids).decode())
         await self._database.write(lambda connection: fetch(connection, _REVIVE, values))
 
-    async def rewound(self, cut: Cut) -> Weight:
+    async def rewound(self, cut: RetentionCutoffs) -> Weight:
         values = {**self._cut(cut), "rewound": cut.rewound}
         return await self._database.read(lambda connection: Weight(*fetch(connection, _WEIGH_REWOUND, values)[0]), heavy=True)
 
@@ -189,7 +189,7 @@ class SqliteRetentionStore:
 
         return await self._database.write(work)
 
-    async def clear(self, session_id: SessionId, cut: Cut, now: int) -> Session | None:
+    async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         values = {**self._cut(cut), "session": session_id}
 
         def work(connection: apsw.Connection) -> Session | None:
@@ -214,7 +214,7 @@ class SqliteRetentionStore:
 
         return await self._database.read(read)
 
-    def _cut(self, cut: Cut) -> dict[str, Any]:
+    def _cut(self, cut: RetentionCutoffs) -> dict[str, Any]:
         return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived}
 
     def _find(self, connection: apsw.Connection, place: Place) -> int | None:

@@ -5,7 +5,7 @@ from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
 
 
-class Room:
+class ResponseReservation:
     """Reserved until it is released, or until nobody holds it any more: an answer that is never begun has no end."""
 
     def __init__(self, budget: ByteBudget, tenant_id: TenantId, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Office — everything about tenants that a running server has: who they are, what they may use, and their secrets."""
+"""Tenancy — the parts of a running server that deal with tenants: accounts, keys, quotas, secrets."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ from agentvm.tenants.vault import Vault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
-    """One per server."""
+class Tenancy:
+    """The tenant-related parts of one server."""
 
     access: Access
     people: People
@@ -20,4 +20,4 @@ class Office:
     vault: Vault
     own_keys: OwnKeys
     store: Store
-    """For what needs no more than to be read or written."""
+    """For callers that only read or write rows."""

@@ -12,7 +12,7 @@ STEP_BYTES = 64 * 1024
 """Beyond them bytes are reserved in steps, so that not every piece that arrives changes the budget."""
 
 
-class Charge:
+class ConnectionReservation:
     """Bytes that one connection has reserved, for the tenant that it belongs to; None while that is not known."""
 
     __slots__ = ("_budget", "_tenant_id", "held")

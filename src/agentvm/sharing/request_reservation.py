@@ -13,7 +13,7 @@ LOOKS = 50
 """How long a request waits for room, and how often it looks for it."""
 
 
-class Reservation:
+class RequestReservation:
     """Bytes of one request, for its tenant. Released when the block is left."""
 
     __slots__ = ("_budget", "_tenant_id", "held")

@@ -1,7 +1,7 @@
-"""Anteroom — where a socket without credentials waits: a browser can only send them in a frame, once it is open.
+"""Handshake — a socket that opens without credentials: a browser can only send them in a frame, once it is open.
 
-Meanwhile a request is answered with an error and a subscription is kept; both for as long as a person needs, not longer. How
-many may wait at a time is said in `rooms.py`.
+Meanwhile a request is answered with an error and a subscription is remembered, until the timeout. `pending_sockets.py` bounds
+how many sockets may wait at a time.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,8 +11,8 @@ import msgspec
 
 from agentvm.app import EXPIRED, REVOKED, SUSPENDED
 from agentvm.errors import AgentVMError, Unauthenticated
-from agentvm.events.base import Event, Scope
-from agentvm.events.error import SystemError
+from agentvm.events.base import Event, EventScope
+from agentvm.events.error import CommandError
 from agentvm.model.ids import DEFAULT_TENANT, Clock
 from agentvm.model.principal import Principal
 from agentvm.protocol.commands import Reply
@@ -32,25 +32,24 @@ from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import Closing
 from agentvm.server.credentials import bearer
 
-PATIENCE = 10.0
-"""Seconds until the credentials must be there."""
+HANDSHAKE_TIMEOUT_SECONDS = 10.0
 
-MAX_KEPT = 1_000
-"""Subscriptions that are kept for somebody who may be nobody."""
+SUBSCRIPTIONS_MAX = 1_000
+"""Subscriptions that are remembered for a peer that may never authenticate."""
 
 NOT_YET = "Authentication is needed before anything else: send an auth frame, or connect with ?token="
 UNKNOWN = Closing(4401, "unauthenticated")
 _CLOSINGS: dict[object, Closing] = {"revoked": REVOKED, "expired": EXPIRED, "suspended": SUSPENDED}
-"""For who has shown that they hold the credentials: as for those whose rights end while they are connected."""
+"""For a peer that has proved that it holds the credentials: the same as when rights end during a connection."""
 
 Authenticate = Callable[[str], Awaitable[Principal]]
-Read = Callable[[], Awaitable[str | bytes | None]]
+ReadFrame = Callable[[], Awaitable[str | bytes | None]]
 """The next text frame; None when the peer has gone."""
-Write = Callable[[str], Awaitable[None]]
+WriteFrame = Callable[[str], Awaitable[None]]
 
 
-class Anteroom:
-    """One socket that has not said who it is."""
+class Handshake:
+    """One socket that has not authenticated."""
 
     def __init__(self, connection: Connection, authenticate: Authenticate, clock: Clock) -> None:
         self._connection = connection
@@ -58,16 +57,16 @@ class Anteroom:
         self._clock = clock
         self.kept: list[SubscribeReceived] = []
 
-    async def wait(self, read: Read, write: Write) -> Principal | Closing | None:
-        """Who it is; or why the socket must be closed; None when it has gone."""
-        with anyio.move_on_after(PATIENCE):
+    async def wait(self, read: ReadFrame, write: WriteFrame) -> Principal | Closing | None:
+        """Returns the principal, or the reason to close the socket, or None when the peer has gone."""
+        with anyio.move_on_after(HANDSHAKE_TIMEOUT_SECONDS):
             while (text := await read()) is not None:
                 match self._connection.receive(text):
                     case AuthReceived(headers=headers):
-                        return await self._recognise(headers)
-                    case SubscribeReceived() as wish:
-                        if len(self.kept) < MAX_KEPT:
-                            self.kept.append(wish)
+                        return await self._authenticated(headers)
+                    case SubscribeReceived() as subscription:
+                        if len(self.kept) < SUBSCRIPTIONS_MAX:
+                            self.kept.append(subscription)
                     case CommandReceived(command=command, request_id=request_id):
                         await self._refuse(write, command.name, request_id, command.refused())
                     case CommandRefused(name=name, request_id=request_id):
@@ -81,25 +80,25 @@ class Anteroom:
             return None
         return UNKNOWN
 
-    async def _recognise(self, headers: dict[str, str]) -> Principal | Closing:
-        given = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
+    async def _authenticated(self, headers: dict[str, str]) -> Principal | Closing:
+        authorization = next((value for name, value in headers.items() if name.lower() == "authorization"), "")
         try:
-            return await self._authenticate(bearer(given))
+            return await self._authenticate(bearer(authorization))
         except Unauthenticated as error:
             return _CLOSINGS.get(error.details.get("reason"), UNKNOWN)
         except AgentVMError:
-            # The store could not be asked; the client comes back.
+            # The store failed; the client tries again.
             return Closing(1013, "try again later")
 
-    async def _refuse(self, write: Write, name: str, request_id: str | None, reply: Reply) -> None:
-        """As every refusal: the event that clients show, then the reply."""
+    async def _refuse(self, write: WriteFrame, name: str, request_id: str | None, reply: Reply) -> None:
+        """Sends the event that clients show, then the reply, as for every refusal."""
         error = Unauthenticated(NOT_YET)
         await self._tell(write, error, request_id)
         refused = msgspec.structs.replace(reply, error=str(error), error_code=error.code)
         await write(self._connection.send(encode_reply(name, request_id, refused, self._clock())))
 
-    async def _tell(self, write: Write, error: AgentVMError, request_id: str | None) -> None:
-        told = SystemError(message=str(error), request_id=request_id, severity="error", code=error.code)
-        frame = encode_event(Event(data=told, scope=Scope(), timestamp=self._clock(), tenant_id=DEFAULT_TENANT))
+    async def _tell(self, write: WriteFrame, error: AgentVMError, request_id: str | None) -> None:
+        data = CommandError(message=str(error), request_id=request_id, severity="error", code=error.code)
+        frame = encode_event(Event(data=data, scope=EventScope(), timestamp=self._clock(), tenant_id=DEFAULT_TENANT))
         if frame is not None:
             await write(self._connection.send(frame))

@@ -9,8 +9,8 @@ from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.protocol.connection import Connection
 from agentvm.runtime.channel import Closing
-from agentvm.server import anteroom
-from agentvm.server.anteroom import MAX_KEPT, Anteroom
+from agentvm.server import handshake
+from agentvm.server.handshake import SUBSCRIPTIONS_MAX, Handshake
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ class Visitor:
         self._frames = [frame if isinstance(frame, str) else json.dumps(frame) for frame in frames]
         self._leaves = leaves
         self.heard: list[dict[str, object]] = []
-        self.room = Anteroom(Connection("c"), authenticate, lambda: 7)
+        self.room = Handshake(Connection("c"), authenticate, lambda: 7)
 
     async def read(self) -> str | None:
         if self._frames:
@@ -116,14 +116,14 @@ async def test_requests_are_answered_with_an_error_and_subscriptions_are_kept() 
 
 
 async def test_no_more_is_kept_than_allowed() -> None:
-    wishes = [{"type": "subscribe", "sessionId": f"s{number}"} for number in range(MAX_KEPT + 10)]
+    wishes = [{"type": "subscribe", "sessionId": f"s{number}"} for number in range(SUBSCRIPTIONS_MAX + 10)]
     visitor = Visitor([*wishes, auth("Bearer good")])
     await visitor.wait()
-    assert len(visitor.room.kept) == MAX_KEPT
+    assert len(visitor.room.kept) == SUBSCRIPTIONS_MAX
 
 
 async def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anteroom, "PATIENCE", 0.01)
+    monkeypatch.setattr(handshake, "HANDSHAKE_TIMEOUT_SECONDS", 0.01)
     closing = await Visitor([]).wait()
     assert isinstance(closing, Closing)
     assert closing.code == 4401

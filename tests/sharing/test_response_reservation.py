@@ -5,17 +5,17 @@ import pytest
 from agentvm.errors.bounds import ServerBusy
 from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.room import Room
+from agentvm.sharing.response_reservation import ResponseReservation
 
 ACME, BOLT = TenantId("acme"), TenantId("bolt")
 
 
 def test_room_is_a_tenants_share_until_it_is_released() -> None:
     budget = ByteBudget(100, 60)
-    first = Room(budget, ACME, 60)
+    first = ResponseReservation(budget, ACME, 60)
     with pytest.raises(ServerBusy):
-        Room(budget, ACME, 1)
-    second = Room(budget, BOLT, 28)
+        ResponseReservation(budget, ACME, 1)
+    second = ResponseReservation(budget, BOLT, 28)
     first.release()
     first.release()
     assert (budget.reserved, budget.reserved_by(BOLT)) == (28, 28)
@@ -25,7 +25,7 @@ def test_room_is_a_tenants_share_until_it_is_released() -> None:
 
 def test_room_that_nobody_holds_any_more_is_free() -> None:
     budget = ByteBudget(100, 60)
-    room = Room(budget, ACME, 60)
+    room = ResponseReservation(budget, ACME, 60)
     assert budget.reserved == 60
     del room
     gc.collect()

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from agentvm.model.ids import TenantId
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.sharing.charge import FREE_BYTES, STEP_BYTES, Charge
+from agentvm.sharing.connection_reservation import FREE_BYTES, STEP_BYTES, ConnectionReservation
 
 A = TenantId("tnt_a")
 
 
 def test_little_is_free_and_more_is_reserved_in_steps() -> None:
     budget = ByteBudget(total_bytes=10 * STEP_BYTES)
-    charge = Charge(budget, A)
+    charge = ConnectionReservation(budget, A)
     assert charge.hold(FREE_BYTES)
     assert budget.reserved == 0
     assert charge.hold(FREE_BYTES + 1)
@@ -27,7 +27,7 @@ def test_little_is_free_and_more_is_reserved_in_steps() -> None:
 
 def test_a_charge_without_room_stays_as_it_was() -> None:
     budget = ByteBudget(total_bytes=2 * STEP_BYTES)
-    charge = Charge(budget, A)
+    charge = ConnectionReservation(budget, A)
     assert charge.hold(STEP_BYTES)
     assert not charge.hold(3 * STEP_BYTES)
     assert (charge.held, budget.reserved) == (STEP_BYTES, STEP_BYTES)
@@ -35,7 +35,7 @@ def test_a_charge_without_room_stays_as_it_was() -> None:
 
 def test_a_charge_moves_to_the_tenant_once_it_is_known() -> None:
     budget = ByteBudget(total_bytes=4 * STEP_BYTES, share_bytes=2 * STEP_BYTES)
-    charge = Charge(budget, None)
+    charge = ConnectionReservation(budget, None)
     assert charge.hold(STEP_BYTES)
     assert charge.move(A)
     assert (budget.reserved_by(None), budget.reserved_by(A)) == (0, STEP_BYTES)
@@ -44,7 +44,7 @@ def test_a_charge_moves_to_the_tenant_once_it_is_known() -> None:
 def test_a_charge_that_its_tenant_has_no_room_for_is_given_back() -> None:
     budget = ByteBudget(total_bytes=4 * STEP_BYTES, share_bytes=2 * STEP_BYTES)
     assert budget.reserve(A, 2 * STEP_BYTES)
-    charge = Charge(budget, None)
+    charge = ConnectionReservation(budget, None)
     assert charge.hold(STEP_BYTES)
     assert not charge.move(A)
     assert (charge.held, budget.reserved) == (0, 2 * STEP_BYTES)
@@ -54,7 +54,7 @@ def test_a_charge_that_its_tenant_has_no_room_for_is_given_back() -> None:
 @given(sizes=st.lists(st.integers(0, 8 * STEP_BYTES), max_size=30))
 def test_the_budget_holds_what_the_charge_holds(total: int, sizes: list[int]) -> None:
     budget = ByteBudget(total_bytes=total)
-    charge = Charge(budget, A)
+    charge = ConnectionReservation(budget, A)
     for size in sizes:
         if charge.hold(size) and size > FREE_BYTES:
             assert charge.held >= size
