@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from agentvm.storage.base import ContainerStore
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engine import DATABASE, open_store
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import ACME
 from bench.measure import percentile, table
@@ -28,7 +27,7 @@ BACK_UP = """
 import sys, time
 from pathlib import Path
 from agentvm.app import system_clock
-from agentvm.storage.sqlite.backup import make_backup
+from agentvm.storage.engine import make_backup
 ends, started = {}, time.monotonic()
 def note(what, done, of): ends[what] = time.monotonic()
 source, target = map(Path, sys.argv[1:])
@@ -39,7 +38,7 @@ print(ends["copying"] - started, backed - ends["copying"], made.size, flush=True
 RESTORE = """
 import sys, time
 from pathlib import Path
-from agentvm.storage.sqlite.restore import restore_backup
+from agentvm.storage.engine import restore_backup
 started = time.monotonic()
 restore_backup(Path(sys.argv[1]), Path(sys.argv[2]))
 print(time.monotonic() - started)

@@ -18,7 +18,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
 from agentvm.sessions.erasing import Eraser
 from agentvm.storage.base import SessionWrite, Store
-from agentvm.storage.sqlite.store import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.store import settle
 from bench.measure import percentile, table

@@ -19,7 +19,7 @@ from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessa
 from agentvm.model.session import Summary
 from agentvm.runtime.context import build
 from agentvm.storage.base import LogStore
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image
 from bench.measure import percentile, table
 

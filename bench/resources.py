@@ -27,9 +27,9 @@ from agentvm.model.ids import TenantId, id_factory
 from agentvm.model.resource import VersionId
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.registry import Author, NewVersion
+from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Search
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.resources.words import WEIGHTS, query
+from agentvm.storage.sql.resources.words import WEIGHTS, query
 from bench.measure import table
 
 TENANT = TenantId("default")

@@ -22,10 +22,11 @@ import apsw
 from agentvm.model.ids import MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
 from agentvm.storage.base import ContainerStore
+from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
-from agentvm.storage.sqlite import open_store, session_write
-from agentvm.storage.sqlite.sessions.index import index, key_of
-from agentvm.storage.sqlite.sessions.question import match_of, pieces_of
+from agentvm.storage.sql import session_write
+from agentvm.storage.sql.sessions.index import index, key_of
+from agentvm.storage.sql.sessions.question import match_of, pieces_of
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, session
 from bench.measure import percentile, table
 

@@ -12,7 +12,7 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
 

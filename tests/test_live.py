@@ -25,7 +25,7 @@ from agentvm.model.usage import Usage
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.redact import Redactor
 from agentvm.sessions.retention import Due
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas

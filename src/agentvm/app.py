@@ -40,8 +40,7 @@ from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
+from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering

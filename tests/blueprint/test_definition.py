@@ -18,7 +18,7 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 from agentvm.model.image import ImageConfig
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

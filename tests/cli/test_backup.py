@@ -3,10 +3,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.storage.sqlite.backups import fill
+from tests.storage.engines.sqlite.backups import fill
 
 from agentvm.cli.main import run
-from agentvm.storage.sqlite.restore import check_backup
+from agentvm.storage.engines.sqlite.restore import check_backup
 
 pytestmark = pytest.mark.anyio
 

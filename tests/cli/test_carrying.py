@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.cli.desk import Desk, avm, open_desk
 from tests.cli.fake_server import Asked, answering
-from tests.storage.sqlite.backups import names_in
+from tests.storage.engines.sqlite.backups import names_in
 
 pytestmark = pytest.mark.anyio
 

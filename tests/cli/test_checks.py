@@ -11,7 +11,7 @@ from tests.cli.fake_server import answering, refusing
 from agentvm.cli import checks
 from agentvm.config import ServerConfig
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
 KEY = Secret("sk-hidden")
 

@@ -7,7 +7,7 @@ from agentvm import ServerConfig
 from agentvm.app import open_agentvm
 from agentvm.cli.main import run
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from tests.faults.process import Server, open_server
 from tests.support.serving import Play, serving
 from websockets.asyncio.client import ClientConnection, connect
 
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.storage.sqlite.backups import back_up, fill, message_ids, names_in
+from tests.storage.engines.sqlite.backups import back_up, fill, message_ids, names_in
 
 from agentvm.cli.main import run
-from agentvm.storage.sqlite.datadir import lock_data_dir
+from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,8 @@ from agentvm.config.layers import Given, Layer
 from agentvm.config.server import ServerConfig
 from agentvm.errors import AgentVMError
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite import SqliteStore, open_store
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import SqliteStore
 
 
 class Reversing:

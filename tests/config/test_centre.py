@@ -15,9 +15,10 @@ from agentvm.config.layers import merge
 from agentvm.errors import ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
+from agentvm.storage.engine import open_store
 from agentvm.storage.settings import Change
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.settings import SqliteSettingsStore
+from agentvm.storage.sql.settings import SqliteSettingsStore
+from agentvm.storage.sql.store import SqliteStore
 
 pytestmark = pytest.mark.anyio
 

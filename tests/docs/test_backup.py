@@ -6,7 +6,7 @@ import pytest
 from tests.docs.documents import read
 from tests.docs.tour import first_key, marked, run, script, serving
 
-from agentvm.storage.sqlite.backup import MANIFEST, PARTS
+from agentvm.storage.engines.sqlite.backup import MANIFEST, PARTS
 
 pytestmark = pytest.mark.anyio
 

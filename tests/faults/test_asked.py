@@ -25,7 +25,7 @@ from agentvm import start_server
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.ledger import Credit, LedgerEntry
 from agentvm.server.local import RunningServer
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.testing import answers as play
 from agentvm.testing.provider import Answer, Delay, Request, ScriptedProvider, Stall, open_provider
 

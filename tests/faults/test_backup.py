@@ -18,8 +18,8 @@ from tests.faults.server import text_of
 from agentvm import AgentX, create_agentx, remote_runtime
 from agentvm.app import system_clock
 from agentvm.protocol.link import WireEvent
-from agentvm.storage.sqlite.backup import Manifest, make_backup
-from agentvm.storage.sqlite.restore import restore_backup
+from agentvm.storage.engines.sqlite.backup import Manifest, make_backup
+from agentvm.storage.engines.sqlite.restore import restore_backup
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from agentvm import create_agentx, remote_runtime
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.sqlite.datadir import DATABASE
-from agentvm.storage.sqlite.store import open_store
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.store import settle
 

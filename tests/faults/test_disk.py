@@ -13,7 +13,7 @@ from tests.faults.process import read_log, read_messages
 from tests.support.serving import Play, serving
 from tests.support.wire import Client19, client
 
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Tool, Toolbox
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import Message, UserMessage
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
 

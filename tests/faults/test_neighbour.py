@@ -32,10 +32,10 @@ from agentvm.observability.log_limit import REFUSED
 from agentvm.protocol.connection import CommandReceived, Connection
 from agentvm.runtime import attached
 from agentvm.storage.attachments import Upload
-from agentvm.storage.sqlite import rows, session_write
-from agentvm.storage.sqlite import sessions as session_store
-from agentvm.storage.sqlite.lane import BATCH_SECONDS
-from agentvm.storage.sqlite.sessions import index, pending
+from agentvm.storage.engines.sqlite.lane import BATCH_SECONDS
+from agentvm.storage.sql import rows, session_write
+from agentvm.storage.sql import sessions as session_store
+from agentvm.storage.sql.sessions import index, pending
 from agentvm.testing.conformance.attachments import digest_of
 
 pytestmark = pytest.mark.anyio
@@ -164,7 +164,7 @@ async def test_f27_words_of_large_messages_are_not_cut_where_everybody_writes(
 
 
 async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_path: Path) -> None:
-    """The order of batches is that of `tests/storage/sqlite/test_lane.py`; here, that turns and commands go that way."""
+    """The order of batches is that of `tests/storage/engines/sqlite/test_lane.py`; here, turns and commands go this way."""
     assert BATCH_SECONDS <= 0.05
     async with both(tmp_path) as (noisy, _):
         store = noisy.vm.tenancy.store.tenant(NOISY)

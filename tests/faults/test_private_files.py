@@ -10,10 +10,10 @@ import anyio.to_thread
 import httpx2
 import pytest
 from tests.cli.program import environment, run_avm
-from tests.storage.sqlite.backups import Files, rewritten, through_sql
+from tests.storage.engines.sqlite.backups import Files, rewritten, through_sql
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.storage.sqlite.datadir import DATABASE
+from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
 

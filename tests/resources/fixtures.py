@@ -13,8 +13,8 @@ from agentvm.model.resource import ResourceId, ResourceType, Visibility
 from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.resources.resolver import Resolved
+from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Published, ResourceStore
-from agentvm.storage.sqlite import open_store
 
 ACME, BOLT = TenantId("ten_acme"), TenantId("ten_bolt")
 

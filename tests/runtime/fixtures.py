@@ -47,7 +47,7 @@ from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, Tool, Toolbox
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 # --- what a model may say
 

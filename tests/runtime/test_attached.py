@@ -19,7 +19,7 @@ from agentvm.model.limits import Limits
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
 from agentvm.runtime import attached
 from agentvm.storage.attachments import AttachmentStore, Upload
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.attachments import digest_of, referring
 from agentvm.testing.conformance.store import RIVAL, settle
 

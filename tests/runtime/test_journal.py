@@ -26,7 +26,7 @@ from agentvm.runtime.journal import Journal, open_journal
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tails import read_tails
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
 from agentvm.runtime import replay
 from agentvm.runtime.replay import Missed
 from agentvm.storage.base import LogChunk
-from agentvm.storage.sqlite.log import SqliteLogStore
+from agentvm.storage.sql.log import SqliteLogStore
 
 pytestmark = pytest.mark.anyio
 

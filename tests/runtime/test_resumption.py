@@ -23,7 +23,7 @@ from agentvm.runtime import runtime as runtime_module
 from agentvm.runtime import suspects
 from agentvm.runtime.resumption import take_up
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

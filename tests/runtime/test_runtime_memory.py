@@ -21,7 +21,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Sleeper
 from agentvm.runtime.runtime import open_runtime
 from agentvm.runtime.tools import Toolbox
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

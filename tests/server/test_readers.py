@@ -13,7 +13,7 @@ from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server import readers
 from agentvm.server.readers import Reader, Readers, attach_reader, client_id_of
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.store import SqliteTenantStore
 
 pytestmark = pytest.mark.anyio
 

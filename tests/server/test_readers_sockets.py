@@ -13,7 +13,7 @@ from agentvm.errors import StoreFailed
 from agentvm.protocol import acks
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server import readers, websocket
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.store import SqliteTenantStore
 
 pytestmark = pytest.mark.anyio
 

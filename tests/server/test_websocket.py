@@ -12,7 +12,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
 from agentvm.server import websocket
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.store import SqliteTenantStore
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,7 @@ from agentvm.sessions.import_reader import Kind, Orders, Reading, read
 from agentvm.sessions.intake import ImportReport, plan, report, stage, write
 from agentvm.storage.base import Store
 from agentvm.storage.carry import Carried, Said
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import EVERY_KIND, default_session, image, session, turn
 
 TENANT = TenantId("acme")

@@ -15,7 +15,7 @@ from agentvm.model.usage import Usage
 from agentvm.sessions.asking import Asking, Errand
 from agentvm.sharing.fair_slots import FairSlots
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import image, turn
 from agentvm.testing.conformance.store import ACME, settle
 

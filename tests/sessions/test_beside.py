@@ -4,7 +4,7 @@ import pytest
 from agentvm.model.limits import Limits
 from agentvm.runtime.billing import Unmetered
 from agentvm.sessions.beside import Beside
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 
 pytestmark = pytest.mark.anyio
 

@@ -9,9 +9,10 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.sessions import erasing
 from agentvm.sessions.erasing import Eraser
 from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
 from agentvm.storage.erasing import Advanced, Breathe, Erasure
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sql.erasing import SqliteErasing
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.erasing import fill
 from agentvm.testing.conformance.records import HOME, image, message, session
 from agentvm.testing.conformance.store import ACME, settle

@@ -14,7 +14,7 @@ from agentvm.sessions.export import Source, Wanted, export_archive
 from agentvm.sessions.line import digest_of
 from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, turn
 
 pytestmark = pytest.mark.anyio

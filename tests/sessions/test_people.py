@@ -25,7 +25,7 @@ from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import Store
 from agentvm.storage.carry import Attached, Said
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio

@@ -39,7 +39,7 @@ from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Spool
 from agentvm.storage.attachments import Upload, read_all
 from agentvm.storage.carry import Attached, Said
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio

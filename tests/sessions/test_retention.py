@@ -17,7 +17,7 @@ from agentvm.sessions import retention
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.storage.base import Rewinding, SessionWrite, Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.retention import left, say
 from agentvm.testing.conformance.store import ACME, RIVAL, settle

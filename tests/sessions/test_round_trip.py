@@ -31,7 +31,7 @@ from agentvm.model.usage import Usage
 from agentvm.sessions import line
 from agentvm.storage.attachments import Upload, read_all
 from agentvm.storage.carry import Attached, Said
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, session
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -10,7 +10,7 @@ from agentvm.model.ids import MessageId, SessionId, TenantId, TurnId
 from agentvm.model.usage import Usage
 from agentvm.sessions import upkeep
 from agentvm.sessions.upkeep import SearchUpkeep, purge
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.testing.conformance.sessions import mine, several
 
 pytestmark = pytest.mark.anyio

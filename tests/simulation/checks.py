@@ -14,7 +14,7 @@ from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
 from agentvm.storage.base import ContainerStore
-from agentvm.storage.sqlite import SqliteStore
+from agentvm.storage.sql.store import SqliteStore
 from tests.faults.invariants import check_events, check_messages, check_stops, check_texts
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase

@@ -12,8 +12,8 @@ import apsw
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
-from agentvm.storage.sqlite.database import Database, Work, _connect, commit_together, read_one
-from agentvm.storage.sqlite.lane import Job
+from agentvm.storage.engines.sqlite.database import Database, Work, _connect, commit_together, read_one
+from agentvm.storage.engines.sqlite.lane import Job
 from tests.simulation.loop import Dice
 
 T = TypeVar("T")

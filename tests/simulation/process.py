@@ -36,7 +36,7 @@ from agentvm.sessions.asking import Asking
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import Retainer
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import SqliteStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.tenants.access import Access
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.own_keys import OwnKeys

@@ -14,7 +14,7 @@ import pytest
 from agentvm.sessions import summing
 from agentvm.sessions.transcript import transcribe
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite.sessions import rewinding
+from agentvm.storage.sql.sessions import rewinding
 from tests.simulation.history import Broken, run_history
 from tests.simulation.loop import Stuck, run_virtual
 from tests.simulation.provider import ONCE, REPEATABLE

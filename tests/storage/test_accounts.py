@@ -5,13 +5,13 @@ import inspect
 import pytest
 
 from agentvm.storage import accounts
-from agentvm.storage.sqlite.accounts.audit import SqliteAuditStore
-from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
-from agentvm.storage.sqlite.accounts.keys import SqliteKeyStore
-from agentvm.storage.sqlite.accounts.ledger import SqliteLedgerStore
-from agentvm.storage.sqlite.accounts.quotas import SqliteQuotaStore
-from agentvm.storage.sqlite.accounts.secrets import SqliteSecretStore
-from agentvm.storage.sqlite.accounts.users import SqliteUserStore
+from agentvm.storage.sql.accounts.audit import SqliteAuditStore
+from agentvm.storage.sql.accounts.directory import SqliteDirectory
+from agentvm.storage.sql.accounts.keys import SqliteKeyStore
+from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
+from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sql.accounts.secrets import SqliteSecretStore
+from agentvm.storage.sql.accounts.users import SqliteUserStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

@@ -6,8 +6,8 @@ from io import BytesIO
 import pytest
 
 from agentvm.storage.attachments import CHUNK, AttachmentStore, Upload, read_all
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.attachments import SqliteAttachmentStore
 from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio

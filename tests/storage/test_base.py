@@ -5,9 +5,9 @@ import inspect
 import pytest
 
 from agentvm.storage import base
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.log import SqliteLogStore
-from agentvm.storage.sqlite.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

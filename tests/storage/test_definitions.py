@@ -3,7 +3,7 @@
 from tests.storage.test_settings import public
 
 from agentvm.storage.definitions import DefinitionStore
-from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
+from agentvm.storage.sql.definitions import SqliteDefinitionStore
 
 
 def test_a_repository_offers_what_the_protocol_says_and_nothing_else() -> None:

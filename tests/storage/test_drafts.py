@@ -3,7 +3,7 @@
 import inspect
 
 from agentvm.storage.drafts import DraftStore
-from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

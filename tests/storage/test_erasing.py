@@ -3,7 +3,7 @@
 import inspect
 
 from agentvm.storage.erasing import Erasing, Owned
-from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sql.erasing import SqliteErasing
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

@@ -3,7 +3,7 @@
 from tests.storage.test_base import public
 
 from agentvm.storage.resources import ResourceStore
-from agentvm.storage.sqlite.resources import SqliteResourceStore
+from agentvm.storage.sql.resources import SqliteResourceStore
 
 
 def test_resources_offer_what_the_protocol_says_and_nothing_else() -> None:

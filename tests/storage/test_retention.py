@@ -3,7 +3,7 @@
 import inspect
 
 from agentvm.storage.retention import NOTHING, RetentionStore, Weight
-from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
+from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

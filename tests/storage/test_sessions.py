@@ -3,7 +3,7 @@
 import inspect
 
 from agentvm.storage.sessions import SessionStore
-from agentvm.storage.sqlite.sessions import SqliteSessionStore
+from agentvm.storage.sql.sessions import SqliteSessionStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

@@ -3,7 +3,7 @@
 import inspect
 
 from agentvm.storage.settings import SettingsStore
-from agentvm.storage.sqlite.settings import SqliteSettingsStore
+from agentvm.storage.sql.settings import SqliteSettingsStore
 
 
 def public(of: type) -> dict[str, inspect.Signature]:

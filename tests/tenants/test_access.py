@@ -10,7 +10,7 @@ from agentvm.errors import ConfigInvalid, Conflict, ContainerForbidden, InvalidI
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants.access import Access
 from agentvm.tenants.keys import make_key
 

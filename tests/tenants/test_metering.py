@@ -11,7 +11,7 @@ from agentvm.model.ids import TenantId
 from agentvm.model.ledger import Charge, Credit, Planned
 from agentvm.model.money import ModelRate
 from agentvm.model.usage import Usage
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants.metering import Metering, Terms
 from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas

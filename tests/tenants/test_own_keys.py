@@ -12,7 +12,7 @@ from agentvm.errors import AccessDenied, ConfigInvalid, DriverNotFound, Provider
 from agentvm.model.ids import TenantId
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants import own_keys
 from agentvm.tenants.own_keys import OwnKeys, secret_name
 from agentvm.tenants.price import Prices

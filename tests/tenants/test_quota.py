@@ -13,7 +13,7 @@ from agentvm.model.ledger import Credit, LedgerEntry, UsageRow
 from agentvm.model.usage import Usage
 from agentvm.storage.accounts import LedgerStore
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants import book, quota
 from agentvm.tenants.quota import Quotas, check_quota
 

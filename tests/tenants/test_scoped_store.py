@@ -5,7 +5,7 @@ from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.storage.base import Place
-from agentvm.storage.sqlite import open_store
+from agentvm.storage.engine import open_store
 from agentvm.tenants.scoped_store import ScopedStore
 
 pytestmark = pytest.mark.anyio

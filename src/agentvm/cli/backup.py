@@ -13,7 +13,7 @@ from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show
 from agentvm.errors import ConfigInvalid, NotAvailable
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite.backup import SERVER_KEY, Made, make_backup
+from agentvm.storage.engine import SERVER_KEY, Made, make_backup
 from agentvm.tenants.server_key import find_server_key
 
 EXAMPLES = """\b

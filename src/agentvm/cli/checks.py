@@ -29,8 +29,7 @@ from agentvm.errors import ConfigInvalid, DataDirInUse, MissingKey, shorten
 from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.observability.console import LEVELS, check_level
-from agentvm.storage.sqlite.datadir import lock_data_dir
-from agentvm.storage.sqlite.private import open_to_others
+from agentvm.storage.engine import lock_data_dir, open_to_others
 from agentvm.tenants.keys import parse_key
 from agentvm.tenants.server_key import is_server_key
 

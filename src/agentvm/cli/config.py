@@ -21,8 +21,7 @@ from agentvm.config.schema import config_schema
 from agentvm.config.view import views
 from agentvm.errors import StoreFailed
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite.datadir import DATABASE
-from agentvm.storage.sqlite.settings import read_file
+from agentvm.storage.engine import DATABASE, read_file
 
 EXAMPLES = """\b
 Examples:

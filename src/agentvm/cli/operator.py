@@ -10,8 +10,7 @@ from pathlib import Path
 from agentvm.config import ServerConfig
 from agentvm.errors import DataDirInUse, NotAvailable, NotFound
 from agentvm.model.secret import Secret
-from agentvm.storage.sqlite import open_store
-from agentvm.storage.sqlite.datadir import DATABASE, lock_data_dir
+from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
 from agentvm.tenants.access import FROM_DATA_DIR, Access
 from agentvm.tenants.server_key import load_server_key
 

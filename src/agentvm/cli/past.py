@@ -19,7 +19,7 @@ from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.tails import read_tails
 from agentvm.runtime.turn_log import TurnLog
-from agentvm.storage.sqlite.reading import ReadStore, read_data_dir
+from agentvm.storage.engine import ReadStore, read_data_dir
 
 T = TypeVar("T")
 

@@ -11,8 +11,7 @@ from agentvm.cli.options import configure, data_dir_option
 from agentvm.cli.progress import at_terminal
 from agentvm.cli.table import Show, when
 from agentvm.errors import NotAvailable
-from agentvm.storage.sqlite.backup import SERVER_KEY, Manifest
-from agentvm.storage.sqlite.restore import Restored, check_backup, restore_backup
+from agentvm.storage.engine import SERVER_KEY, Manifest, Restored, check_backup, restore_backup
 
 EXAMPLES = """\b
 Examples:

@@ -10,14 +10,15 @@ from msgspec import structs
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.accounts import SqliteAccounts
-from agentvm.storage.sqlite.accounts.audit import SqliteAuditStore
-from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
-from agentvm.storage.sqlite.accounts.keys import SqliteKeyStore
-from agentvm.storage.sqlite.accounts.quotas import SqliteQuotaStore
-from agentvm.storage.sqlite.accounts.secrets import SqliteSecretStore
-from agentvm.storage.sqlite.accounts.users import SqliteUserStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.accounts import SqliteAccounts
+from agentvm.storage.sql.accounts.audit import SqliteAuditStore
+from agentvm.storage.sql.accounts.directory import SqliteDirectory
+from agentvm.storage.sql.accounts.keys import SqliteKeyStore
+from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sql.accounts.secrets import SqliteSecretStore
+from agentvm.storage.sql.accounts.users import SqliteUserStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import accounts as suite
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,10 @@ from agentvm.model.attachment import Attachment
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.attachments import AttachmentPage, Upload
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.attachments import SqliteAttachmentStore
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.attachments import SqliteAttachmentStore
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import attachments as suite
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,9 @@ import pytest
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import Store
 from agentvm.storage.carry import Attached, Carried, Continued, History, Page, Present, Said, SessionHere
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.carry import SqliteCarrier
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.carry import SqliteCarrier
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import carry as suite
 
 pytestmark = pytest.mark.anyio

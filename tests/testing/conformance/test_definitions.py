@@ -10,8 +10,9 @@ from agentvm.errors import NotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.definitions import SqliteDefinitionStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.definitions import SqliteDefinitionStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import definitions as suite
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,8 @@ from tests.testing.conformance.test_readers import Check, is_found, with_tenants
 
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.session import Draft, Drafted
-from agentvm.storage.sqlite import SqliteStore
-from agentvm.storage.sqlite.sessions.drafts import SqliteDraftStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import drafts as suite
 
 pytestmark = pytest.mark.anyio

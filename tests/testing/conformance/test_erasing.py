@@ -8,11 +8,11 @@ from tests.testing.conformance.test_readers import Check, is_found
 
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
-from agentvm.storage.sqlite import SqliteStore
-from agentvm.storage.sqlite.accounts.users import SqliteUserStore
-from agentvm.storage.sqlite.database import Database
-from agentvm.storage.sqlite.erasing import SqliteErasing
+from agentvm.storage.sql.accounts.users import SqliteUserStore
+from agentvm.storage.sql.erasing import SqliteErasing
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import erasing as suite
 
 pytestmark = pytest.mark.anyio

@@ -13,10 +13,11 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.accounts import SqliteAccounts
-from agentvm.storage.sqlite.accounts.ledger import SqliteLedgerStore
-from agentvm.storage.sqlite.database import Database
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.accounts import SqliteAccounts
+from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import ledger as suite
 
 pytestmark = pytest.mark.anyio

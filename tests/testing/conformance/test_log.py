@@ -8,9 +8,9 @@ import pytest
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.storage.base import Committed, SessionWrite, Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import log as suite
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ import pytest
 
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.storage.base import Place, Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import readers as suite
 
 pytestmark = pytest.mark.anyio

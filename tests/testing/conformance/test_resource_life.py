@@ -12,13 +12,13 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.resource import Resource, ResourceId, ResourceType, VersionId
 from agentvm.model.session import Session
+from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Changes
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.accounts.directory import SqliteDirectory
-from agentvm.storage.sqlite.accounts.quotas import SqliteQuotaStore
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.resources import SqliteResourceStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.accounts.directory import SqliteDirectory
+from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.resources import SqliteResourceStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import resource_life as suite
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 from tests.testing.conformance.test_resources import Blind, Check, is_seen
 
 from agentvm.storage.resources import Hits, Search
-from agentvm.storage.sqlite.resources import SqliteResourceStore
+from agentvm.storage.sql.resources import SqliteResourceStore
 from agentvm.testing.conformance import resource_search as suite
 
 pytestmark = pytest.mark.anyio

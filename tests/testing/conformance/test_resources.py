@@ -10,9 +10,10 @@ from msgspec import structs
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId, ResourceVersion, VersionId
 from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Dependents, History, Node, Publication, Published
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.resources import SqliteResourceStore
+from agentvm.storage.sql.resources import SqliteResourceStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import resources as suite
 
 pytestmark = pytest.mark.anyio

@@ -10,9 +10,8 @@ from agentvm.model.ids import SessionId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, OldTurn, Place, Some, Weight
-from agentvm.storage.sqlite import SqliteStore
-from agentvm.storage.sqlite.sessions.retention import SqliteRetentionStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import retention as suite
 from agentvm.testing.conformance.store import RIVAL
 

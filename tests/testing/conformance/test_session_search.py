@@ -6,9 +6,10 @@ import anyio
 import pytest
 from tests.testing.conformance.test_sessions import Check, Everybody, of
 
+from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import FoundPage, MessageSearch
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.sessions import SqliteSessionStore
+from agentvm.storage.sql.sessions import SqliteSessionStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import session_search as suite
 
 pytestmark = pytest.mark.anyio

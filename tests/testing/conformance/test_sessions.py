@@ -10,10 +10,10 @@ from msgspec import structs
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.session import Session
 from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import ANYBODY, Listed, MessagePage, MessageQuery, Reader, SessionPage, SessionQuery
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.sessions import SqliteSessionStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.sql.sessions import SqliteSessionStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import sessions as suite
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,10 @@ from msgspec import structs
 from agentvm.errors import Conflict
 from agentvm.model.ids import TenantId
 from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
 from agentvm.storage.settings import Change
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.settings import SqliteSettingsStore
+from agentvm.storage.sql.settings import SqliteSettingsStore
+from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import settings as suite
 
 pytestmark = pytest.mark.anyio

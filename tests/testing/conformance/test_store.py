@@ -10,10 +10,10 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.log import SqliteLogStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import store as suite
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
 from agentvm.storage.base import WHOLE, Reading, Recalled, Store
-from agentvm.storage.sqlite import SqliteStore, open_store
-from agentvm.storage.sqlite.container import SqliteContainerStore
-from agentvm.storage.sqlite.log import SqliteLogStore
-from agentvm.storage.sqlite.store import SqliteTenantStore
+from agentvm.storage.engine import open_store
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
 from agentvm.testing.conformance import summaries as suite
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,1 @@
+"""Engines — the databases that the queries of `agentvm.storage.sql` run on."""

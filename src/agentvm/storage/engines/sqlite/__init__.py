@@ -1,0 +1,1 @@
+"""SQLite — the embedded engine: one file, one writer with group commit, readers beside it."""

@@ -1,0 +1,139 @@
+"""Reading — a data directory that is looked into and left as it is, beside a running server or without one.
+
+Theory of operation. SQLite writes beside a database in WAL mode even for those who only read: an index of the write-ahead log
+that all share. With `readonly_shm` it keeps its own in memory instead, if no server has one. Without anything in the
+write-ahead log there is nothing to share, and the file is read as it lies there (`immutable`); should a server begin to write
+meanwhile, what was read may be half of it, so it is read again.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import apsw
+import msgspec
+
+from agentvm.errors import Conflict, MigrationUnknown, NotFound, StoreFailed
+from agentvm.model.ids import TenantId
+from agentvm.storage.engines.sqlite.database import BUSY_TIMEOUT_MS, Database, open_readers
+from agentvm.storage.engines.sqlite.datadir import DATABASE
+from agentvm.storage.engines.sqlite.migrations import load_migrations
+from agentvm.storage.settings import Change
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.settings import NEWEST, READ_CHANGES, SERVER, decode_change
+from agentvm.storage.sql.store import SqliteStore
+
+T = TypeVar("T")
+
+_HAS_SETTINGS = "SELECT 1 FROM sqlite_schema WHERE name = 'setting_changes'"
+_OF_TURN = "SELECT DISTINCT tenant_id FROM turns JOIN sessions USING (session_key) WHERE turn_id = ?"
+_OF_SESSION = "SELECT DISTINCT tenant_id FROM sessions WHERE session_id = ?"
+
+
+class ReadStore(SqliteStore):
+    """A store that is only read. Whoever holds the directory sees every tenant's, so it can also be asked whose a thing is."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._reading = database
+
+    async def owners_of_turn(self, turn_id: str) -> tuple[TenantId, ...]:
+        return await self._owners(_OF_TURN, turn_id)
+
+    async def owners_of_session(self, session_id: str) -> tuple[TenantId, ...]:
+        return await self._owners(_OF_SESSION, session_id)
+
+    async def _owners(self, query: str, wanted: str) -> tuple[TenantId, ...]:
+        def read(connection: apsw.Connection) -> tuple[TenantId, ...]:
+            return tuple(TenantId(found) for (found,) in fetch(connection, query, (wanted,)))
+
+        return await self._reading.read(read)
+
+
+async def read_data_dir(data_dir: Path, look: Callable[[ReadStore], Awaitable[T]]) -> T:
+    """What is found there. Nothing is written, created or upgraded; `look` may be asked twice.
+
+    `NotFound` without a database, `Conflict` for one of another release, `StoreFailed` for one that cannot be read.
+    """
+    path = data_dir / DATABASE
+    if not path.is_file():
+        raise NotFound(f"There is no database in {data_dir}; name the data directory of a server")
+    if not _has_log(path):
+        try:
+            async with _opened(path, "immutable=1") as store:
+                found = await look(store)
+        except StoreFailed:
+            if not _has_log(path):
+                raise
+        else:
+            if not _has_log(path):
+                return found
+    async with _opened(path, "readonly_shm=1") as store:
+        return await look(store)
+
+
+def read_file(path: Path) -> tuple[Change, ...]:
+    """The server's own changes in a database that nobody need have open; none where there is none. Leaves no trace."""
+    if not path.is_file():
+        return ()
+    # Without a log beside it the file is whole, and nothing has to be created to read it.
+    whole = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if whole else ''}"
+    try:
+        connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    except apsw.Error as error:
+        raise StoreFailed(f"{path} cannot be read: {error}") from None
+    try:
+        if not fetch(connection, _HAS_SETTINGS, ()):
+            return ()
+        return tuple(map(decode_change, fetch(connection, READ_CHANGES, (SERVER, NEWEST))))
+    except (apsw.Error, msgspec.DecodeError) as error:
+        raise StoreFailed(f"{path} cannot be read: {error}") from None
+    finally:
+        connection.close()
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+def _has_log(path: Path) -> bool:
+    """Whether something is in the write-ahead log, or could be: a server that runs has one."""
+    log = _beside(path, "-wal")
+    return log.is_file() and (log.stat().st_size > 0 or _beside(path, "-shm").is_file())
+
+
+@asynccontextmanager
+async def _opened(path: Path, how: str) -> AsyncGenerator[ReadStore]:
+    async with open_readers(lambda: _connect(path, how)) as database:
+        yield ReadStore(database)
+
+
+def _connect(path: Path, how: str) -> apsw.Connection:
+    if how != "immutable=1" and not _beside(path, "-shm").is_file():
+        raise StoreFailed(
+            f"{path} has a write-ahead log without its index ({path.name}-shm), as a copy of files has; "
+            "start the server on it once, or look into a backup"
+        )
+    try:
+        address = f"file:{quote(str(path.absolute()))}?{how}"
+        connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        version = int(connection.pragma("user_version"))
+    except apsw.Error as error:
+        raise StoreFailed(f"Cannot read the database {path}: {error}") from error
+    known = len(load_migrations())
+    if version == known:
+        return connection
+    connection.close()
+    if version > known:
+        raise MigrationUnknown(
+            f"The database {path} has schema version {version}, but this AgentVM knows only versions up to {known}. "
+            "Use the newer AgentVM that wrote it."
+        )
+    raise Conflict(
+        f"The database {path} has schema version {version}, and this AgentVM reads version {known}. Reading upgrades nothing. "
+        "Start this server on it once, or use the AgentVM that wrote it."
+    )

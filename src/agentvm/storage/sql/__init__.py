@@ -1,0 +1,1 @@
+"""SQL — the queries of the store, written once for every database engine."""

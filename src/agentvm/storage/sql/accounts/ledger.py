@@ -1,0 +1,260 @@
+"""SqliteLedgerStore — what one tenant used and paid.
+
+The database keeps the wallet: triggers add each new row to it in the transaction that adds the row, and refuse to change or
+drop a row. So a wallet is one row to read and always the sum of what is entered.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.errors import Conflict, InvalidInput, shorten
+from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
+from agentvm.model.money import dollars
+from agentvm.model.usage import Usage
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.accounts.asked import forget
+from agentvm.storage.sql.rows import fetch
+
+_ENTER = """
+INSERT INTO ledger (tenant_id, key, at, user_id, container_id, image_id, session_id, turn_id, driver, model, input_tokens,
+                    output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated, cost, price)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, key) DO NOTHING
+"""
+# The plus keeps SQLite from looking by time, which would have to be sorted again for each page.
+_LIST = """
+SELECT position, key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price,
+       input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated
+FROM ledger
+WHERE tenant_id = ? AND position > ? AND +at >= ? AND +at < ?
+ORDER BY position LIMIT ?
+"""
+_OF_TURN = """
+SELECT key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price, input_tokens,
+       output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated
+FROM ledger
+WHERE tenant_id = ? AND turn_id = ?
+ORDER BY position
+"""
+_TURN_TOTAL = """
+SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0),
+       coalesce(sum(cache_write_tokens), 0), coalesce(sum(thinking_tokens), 0), coalesce(max(estimated), 0),
+       coalesce(sum(price), 0)
+FROM ledger WHERE tenant_id = ? AND turn_id = ?
+"""
+_WALLET = "SELECT credited, spent, prepaid FROM wallets WHERE tenant_id = ?"
+_CREDIT = """
+INSERT INTO credits (tenant_id, reference, at, amount, note, actor) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, reference) DO NOTHING
+"""
+_CREDITS = """
+SELECT reference, at, amount, note, actor FROM credits WHERE tenant_id = ? ORDER BY at DESC, position DESC LIMIT ?
+"""
+
+DIMENSIONS: dict[str, tuple[str, str]] = {
+    "user": ("user_id", "user_id"),
+    "container": ("container_id", "container_id"),
+    "image": ("image_id", "image_id"),
+    "driver": ("driver", "driver"),
+    "model": ("model", "model"),
+    "hour": ("hour", "strftime('%Y-%m-%dT%H:00Z', at / 1000, 'unixepoch')"),
+    "day": ("day", "date(at / 1000, 'unixepoch')"),
+    "month": ("month", "strftime('%Y-%m', at / 1000, 'unixepoch')"),
+}
+"""What usage can be grouped by: the member of `UsageRow`, and the SQL that gives it. No other text gets into a query."""
+
+_SUMS: dict[str, str] = {
+    "calls": "count(*)",
+    "input_tokens": "coalesce(sum(input_tokens), 0)",
+    "output_tokens": "coalesce(sum(output_tokens), 0)",
+    "cache_read_tokens": "coalesce(sum(cache_read_tokens), 0)",
+    "cache_write_tokens": "coalesce(sum(cache_write_tokens), 0)",
+    "thinking_tokens": "coalesce(sum(thinking_tokens), 0)",
+    "estimated_calls": "coalesce(sum(estimated), 0)",
+    "unpriced_calls": "count(*) - count(price)",
+    "cost": "coalesce(sum(cost), 0)",
+    "price": "coalesce(sum(price), 0)",
+}
+_FOREVER = 2**63 - 1
+
+
+class SqliteLedgerStore:
+    """See `agentvm.storage.accounts.LedgerStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
+        """How many were new; those of the same key are left alone. The turn's own commit adds entries too."""
+        return await self._database.write(enter(self._tenant_id, entries, answered))
+
+    async def list(
+        self, *, after: int = 0, limit: int = 1000, since: int = 0, until: int | None = None
+    ) -> tuple[tuple[int, LedgerEntry], ...]:
+        """In the order they were added, with their numbers."""
+        page = (self._tenant_id, after, since, _FOREVER if until is None else until, limit)
+
+        def read(connection: apsw.Connection) -> tuple[tuple[int, LedgerEntry], ...]:
+            return tuple((row[0], _decode_entry(row[1:])) for row in fetch(connection, _LIST, page))
+
+        return await self._database.read(read)
+
+    async def usage(
+        self,
+        *,
+        by: Sequence[str],
+        since: int = 0,
+        until: int | None = None,
+        user_id: UserId | None = None,
+        containers: Sequence[ContainerId] | None = None,
+    ) -> tuple[UsageRow, ...]:
+        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them."""
+        members, query = _usage_query(by, of_user=user_id is not None, of_containers=containers is not None)
+        parameters: list[Any] = [self._tenant_id, since, _FOREVER if until is None else until]
+        if user_id is not None:
+            parameters.append(user_id)
+        if containers is not None:
+            parameters.append(msgspec.json.encode(containers).decode())
+
+        def read(connection: apsw.Connection) -> tuple[UsageRow, ...]:
+            found = fetch(connection, query, tuple(parameters))
+            return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in found)
+
+        # One sum is part of admitting a turn; a table of them is a report.
+        return await self._database.read(read, heavy=bool(by))
+
+    async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
+        """The calls of one turn, in the order they were added."""
+
+        def read(connection: apsw.Connection) -> tuple[LedgerEntry, ...]:
+            return tuple(_decode_entry(row) for row in fetch(connection, _OF_TURN, (self._tenant_id, turn_id)))
+
+        return await self._database.read(read)
+
+    async def turn_total(self, turn_id: str) -> tuple[Usage, int]:
+        """What the calls of one turn used, and their price."""
+
+        def read(connection: apsw.Connection) -> tuple[Usage, int]:
+            ((read_in, out, cached, written, thought, estimated, price),) = fetch(
+                connection, _TURN_TOTAL, (self._tenant_id, turn_id)
+            )
+            used = Usage(
+                input_tokens=read_in,
+                output_tokens=out,
+                cache_read_tokens=cached,
+                cache_write_tokens=written,
+                thinking_tokens=thought,
+                estimated=bool(estimated),
+            )
+            return used, price
+
+        return await self._database.read(read)
+
+    async def credit(self, credit: Credit) -> bool:
+        """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less."""
+        row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
+
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute(_CREDIT, row)
+            added = connection.changes() == 1
+            # Looked at after it was added, within the transaction: of two who take back, the second sees the first.
+            if added and credit.amount < 0 and (left := self._wallet(connection).balance) < 0:
+                raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be taken back")
+            return added
+
+        return await self._database.write(write)
+
+    async def wallet(self) -> Wallet:
+        return await self._database.read(self._wallet)
+
+    def _wallet(self, connection: apsw.Connection) -> Wallet:
+        for credited, spent, prepaid in fetch(connection, _WALLET, (self._tenant_id,)):
+            return Wallet(credited=credited, spent=spent, prepaid=bool(prepaid))
+        return Wallet()
+
+    async def credits(self, *, limit: int = 100) -> tuple[Credit, ...]:
+        """Newest first."""
+
+        def read(connection: apsw.Connection) -> tuple[Credit, ...]:
+            return tuple(
+                Credit(reference=reference, at=at, amount=amount, note=note, actor=actor)
+                for reference, at, amount, note, actor in fetch(connection, _CREDITS, (self._tenant_id, limit))
+            )
+
+        return await self._database.read(read)
+
+
+def enter(
+    tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()
+) -> Callable[[apsw.Connection], int]:
+    """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
+    rows = [(tenant_id, *_encode_entry(entry)) for entry in entries]
+
+    def work(connection: apsw.Connection) -> int:
+        new = 0
+        for row in rows:
+            connection.execute(_ENTER, row)
+            new += connection.changes()
+        forget(connection, tenant_id, answered)
+        return new
+
+    return work
+
+
+def _usage_query(by: Sequence[str], *, of_user: bool, of_containers: bool) -> tuple[tuple[str, ...], str]:
+    """The members of each row, and the query for them."""
+    if unknown := [name for name in by if name not in DIMENSIONS]:
+        raise InvalidInput(f"Usage is not counted by {shorten(unknown[0])}; it is by any of {', '.join(DIMENSIONS)}")
+    groups = dict(DIMENSIONS[name] for name in by)
+    columns = groups | _SUMS
+    where = "tenant_id = ? AND at >= ? AND at < ?"
+    if of_user:
+        where += " AND user_id = ?"
+    if of_containers:
+        where += " AND container_id IN (SELECT value FROM json_each(?))"
+    query = f"SELECT {', '.join(columns.values())} FROM ledger WHERE {where}"
+    if groups:
+        # By number, because a name could mean a column as well as its group.
+        numbers = ", ".join(str(number) for number in range(1, len(groups) + 1))
+        query += f" GROUP BY {numbers} ORDER BY {numbers}"
+    return tuple(columns), query
+
+
+def _encode_entry(entry: LedgerEntry) -> tuple[str | int | None, ...]:
+    where = (entry.container_id, entry.image_id, entry.session_id, entry.turn_id)
+    used = entry.usage
+    tokens = (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens, used.thinking_tokens)
+    about = (entry.key, entry.at, entry.user_id, *where, entry.driver, entry.model)
+    return (*about, *tokens, int(used.estimated), entry.cost, entry.price)
+
+
+def _decode_entry(row: tuple[Any, ...]) -> LedgerEntry:
+    key, at, tenant_id, user_id, container_id, image_id, session_id, turn_id, driver, model, cost, price, *used = row
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, thinking_tokens, estimated = used
+    return LedgerEntry(
+        key=key,
+        at=at,
+        tenant_id=tenant_id,
+        user_id=user_id,
+        container_id=container_id,
+        image_id=image_id,
+        session_id=session_id,
+        turn_id=turn_id,
+        driver=driver,
+        model=model,
+        usage=Usage(
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            cache_read_tokens=cache_read_tokens,
+            cache_write_tokens=cache_write_tokens,
+            thinking_tokens=thinking_tokens,
+            estimated=bool(estimated),
+        ),
+        cost=cost,
+        price=price,
+    )

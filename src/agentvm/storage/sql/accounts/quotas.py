@@ -1,0 +1,106 @@
+"""SqliteQuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
+
+import apsw
+
+from agentvm.model.account import Quota
+from agentvm.model.ids import TenantId, UserId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.rows import fetch
+
+ROW_BYTES = 100
+"""About what a row takes besides its texts, with its place in the indexes."""
+
+_QUOTAS = "SELECT metric, hard, soft, user_id FROM quotas WHERE tenant_id = ? ORDER BY user_id, metric"
+# IS instead of =, because the tenant's own quotas have no user.
+_REMOVE = "DELETE FROM quotas WHERE tenant_id = ? AND user_id IS ? AND metric = ?"
+_ADD = "INSERT INTO quotas (tenant_id, user_id, metric, hard, soft, updated_at) VALUES (?, ?, ?, ?, ?, ?)"
+# What several tenants share (a snapshot, an attachment, a part of a resource) counts for each: none can know of the others.
+_STORAGE_BYTES = f"""
+SELECT (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN all_messages USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(body)), 0) FROM sessions JOIN log USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN summaries USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM sessions JOIN drafts USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(body)), 0) FROM snapshots WHERE digest IN (SELECT digest FROM images WHERE tenant_id = ?1))
+     + (SELECT coalesce(sum(length(body)), 0) FROM resource_blobs WHERE digest IN (
+            SELECT content FROM resources JOIN resource_versions USING (resource_key)
+            WHERE tenant_id = ?1 AND deleted_at IS NULL
+            UNION
+            SELECT version_blobs.digest
+            FROM resources JOIN resource_versions USING (resource_key) JOIN version_blobs USING (version_key)
+            WHERE tenant_id = ?1 AND deleted_at IS NULL))
+     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (SELECT blob_key FROM attachments WHERE tenant_id = ?1))
+     + (SELECT coalesce(sum(length(config) + coalesce(length(source), 0) + coalesce(length(lock), 0) + octet_length(name)
+                            + coalesce(octet_length(description), 0) + {ROW_BYTES}), 0) FROM images WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(coalesce(octet_length(title), 0) + coalesce(octet_length(preview), 0) + {ROW_BYTES}), 0)
+        FROM sessions WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(reader) + octet_length(device) + {ROW_BYTES}), 0)
+        FROM sessions JOIN read_marks USING (session_key) WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(octet_length(client_id) + {ROW_BYTES}), 0) FROM readers WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(sealed) + octet_length(name) + {ROW_BYTES}), 0) FROM secrets WHERE tenant_id = ?1)
+     + (SELECT coalesce(sum(length(changes) + coalesce(octet_length(note), 0) + {ROW_BYTES}), 0)
+        FROM setting_changes WHERE scope = ?1)
+     + (SELECT coalesce(sum(octet_length(target) + {ROW_BYTES}), 0) FROM audit WHERE tenant_id = ?1)
+"""
+_ADD_EXPORTED = """
+INSERT INTO exports (tenant_id, day, bytes) VALUES (?, ?, ?)
+ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = bytes + excluded.bytes
+"""
+_EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
+
+
+class SqliteQuotaStore:
+    """See `agentvm.storage.accounts.QuotaStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def put(self, quota: Quota, now: int) -> None:
+        """Replaces the one of the same metric and user; `NotFound` when the tenant was deleted."""
+        place = (self._tenant_id, quota.user_id, quota.metric)
+
+        def write(connection: apsw.Connection) -> None:
+            refuse_deleted(connection, self._tenant_id)
+            connection.execute(_REMOVE, place)
+            connection.execute(_ADD, (*place, quota.hard, quota.soft, now))
+
+        await self._database.write(write)
+
+    async def list(self) -> tuple[Quota, ...]:
+        """The tenant's own first, then those of each user."""
+
+        def read(connection: apsw.Connection) -> tuple[Quota, ...]:
+            found = fetch(connection, _QUOTAS, (self._tenant_id,))
+            return tuple(Quota(metric=metric, hard=hard, soft=soft, user_id=user_id) for metric, hard, soft, user_id in found)
+
+        return await self._database.read(read)
+
+    async def remove(self, metric: str, user_id: UserId | None) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute(_REMOVE, (self._tenant_id, user_id, metric))
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+    async def storage_bytes(self) -> int:
+        """What all that a tenant has stored takes. Reads a row per message: worth asking rarely."""
+        return await self._count(_STORAGE_BYTES)
+
+    async def count_containers(self) -> int:
+        return await self._count("SELECT count(*) FROM containers WHERE tenant_id = ?1 AND deleted_at IS NULL")
+
+    async def add_exported(self, amount: int, day: int) -> None:
+        """Bytes that left by an export; `day` is when a day began."""
+        await self._database.write(lambda connection: fetch(connection, _ADD_EXPORTED, (self._tenant_id, day, amount)))
+
+    async def exported(self, day: int) -> int:
+        """What left by exports on that day."""
+
+        def read(connection: apsw.Connection) -> int:
+            return sum(amount for (amount,) in fetch(connection, _EXPORTED, (self._tenant_id, day)))
+
+        return await self._database.read(read)
+
+    async def _count(self, query: str) -> int:
+        return await self._database.read(lambda connection: int(fetch(connection, query, (self._tenant_id,))[0][0]))

@@ -1,0 +1,148 @@
+"""SqliteUserStore — the users of one tenant, and which containers each may reach."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from agentvm.errors import Conflict, shorten
+from agentvm.model.account import User
+from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home
+from agentvm.storage.sql.rows import fetch
+
+_USERS = """
+SELECT user_id, tenant_id, external_id, display_name, role, status, created_at, updated_at
+FROM users
+WHERE tenant_id = ?
+"""
+_USER = _USERS + "AND user_id = ?"
+_USER_BY_NAME = _USERS + "AND external_id = ?"
+_USERS_AFTER = _USERS + "AND external_id > ? ORDER BY external_id LIMIT ?"
+_USERS_FROM_THE_FIRST = _USERS + "ORDER BY external_id LIMIT ?"
+_ADD_USER = """
+INSERT INTO users (tenant_id, user_id, external_id, display_name, role, status, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+"""
+_UPDATE_USER = """
+UPDATE users SET display_name = ?, role = ?, status = ?, updated_at = ? WHERE tenant_id = ? AND user_id = ?
+"""
+_BIND = "INSERT INTO bindings (tenant_id, user_id, container_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_UNBIND = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND container_id = ?"
+_BOUND = "SELECT container_id FROM bindings WHERE tenant_id = ? AND user_id = ? ORDER BY position"
+
+
+class SqliteUserStore:
+    """See `agentvm.storage.accounts.UserStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
+        """`Conflict` when the id or the external id is taken; `NotFound` when the tenant was deleted."""
+        about = (user.external_id, user.display_name, user.role, user.status, user.created_at, user.updated_at)
+
+        def write(connection: apsw.Connection) -> None:
+            refuse_deleted(connection, self._tenant_id)
+            connection.execute(_ADD_USER, (self._tenant_id, user.user_id, *about))
+            if connection.changes() == 0:
+                raise Conflict(f"There is already a user {shorten(user.external_id)}, or one with the same id")
+            home = choose_home(connection, self._tenant_id, homes)
+            if home is not None:
+                connection.execute(_BIND, (self._tenant_id, user.user_id, home))
+
+        await self._database.write(write)
+
+    async def get(self, user_id: UserId) -> User | None:
+        return await self._one(_USER, user_id)
+
+    async def find(self, external_id: str) -> User | None:
+        return await self._one(_USER_BY_NAME, external_id)
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> tuple[User, ...]:
+        """By external id, those after the given one."""
+
+        def read(connection: apsw.Connection) -> tuple[User, ...]:
+            if after is None:
+                found = fetch(connection, _USERS_FROM_THE_FIRST, (self._tenant_id, limit))
+            else:
+                found = fetch(connection, _USERS_AFTER, (self._tenant_id, after, limit))
+            return tuple(_decode_user(row) for row in found)
+
+        return await self._database.read(read)
+
+    async def update(self, user: User) -> bool:
+        """Replaces display name, role and status; False when it is gone."""
+        about = (user.display_name, user.role, user.status, user.updated_at)
+        return await self._changes(_UPDATE_USER, (*about, self._tenant_id, user.user_id))
+
+    async def delete(self, user_id: UserId, now: int) -> bool:
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to."""
+        who = (self._tenant_id, user_id)
+
+        def write(connection: apsw.Connection) -> bool:
+            if not fetch(connection, _USER, who):
+                return False
+            begin_user(connection, self._tenant_id, user_id, now)
+            for table in ("users", "quotas", "api_keys"):
+                connection.execute(f"DELETE FROM {table} WHERE tenant_id = ? AND user_id = ?", who)
+            return True
+
+        return await self._database.write(write)
+
+    async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
+        """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""
+
+        def write(connection: apsw.Connection) -> bool:
+            if not fetch(connection, _USER, (self._tenant_id, user_id)):
+                return False
+            connection.execute(_BIND, (self._tenant_id, user_id, container_id))
+            return True
+
+        return await self._database.write(write)
+
+    async def unbind(self, user_id: UserId, container_id: ContainerId) -> bool:
+        return await self._changes(_UNBIND, (self._tenant_id, user_id, container_id))
+
+    async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        """In the order they were bound."""
+
+        def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
+            return tuple(ContainerId(name) for (name,) in fetch(connection, _BOUND, (self._tenant_id, user_id)))
+
+        return await self._database.read(read)
+
+    async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
+        """The containers that no other user is bound to."""
+        return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
+
+    async def _one(self, query: str, wanted: str) -> User | None:
+        def read(connection: apsw.Connection) -> User | None:
+            return next((_decode_user(row) for row in fetch(connection, query, (self._tenant_id, wanted))), None)
+
+        return await self._database.read(read)
+
+    async def _changes(self, statement: str, parameters: tuple[str | int | None, ...]) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            connection.execute(statement, parameters)
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+
+def _decode_user(row: tuple[Any, ...]) -> User:
+    user_id, tenant_id, external_id, display_name, role, status, created_at, updated_at = row
+    return User(
+        user_id=user_id,
+        tenant_id=tenant_id,
+        external_id=external_id,
+        display_name=display_name,
+        role=role,
+        status=status,
+        created_at=created_at,
+        updated_at=updated_at,
+    )

@@ -1,0 +1,345 @@
+"""SqliteAttachmentStore — the attachments of one container of one tenant in SQLite.
+
+Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing. A large file
+is written in several transactions, so that others' commits come in between; it is nobody's until the last.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from typing import Any, BinaryIO
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
+from agentvm.errors.attachment import AttachmentInUse
+from agentvm.model.attachment import Attachment, reference_to
+from agentvm.model.ids import TenantId
+from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.rows import Key, fetch
+
+PIECE = 4
+"""Chunks of one transaction."""
+MOST_DROPPED = 100
+"""At a time: the writer is everybody's."""
+MOST_DROPPED_BYTES = 64 * 1024 * 1024
+"""The same of their bytes, unless one has more: large files take a while to go."""
+
+MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
+"""How much of what was stored and then not needed may wait for the next collection."""
+
+GIVEN_UP = 1
+"""As the time at which a blob was begun: it is in nobody's way, and goes with the next collection."""
+
+_FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
+_COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
+_GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
+_LIST = f"SELECT attachment_key, {_COLUMNS} {_FROM} AND attachment_key < ? ORDER BY attachment_key DESC LIMIT ?"
+_SIZE = f"SELECT size {_FROM} AND digest = ?"
+_CHUNK = f"""
+SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_FROM} AND digest = ?)
+"""
+_HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
+_FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
+_ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
+_COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
+_OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
+_GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
+_COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_KEY = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP}"
+_DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {GIVEN_UP}"
+_GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
+_ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
+# Whoever uploads it again is about to use it; what a message refers to is used already.
+_UPDATE = """
+UPDATE attachments SET media_type = ?, name = ?, unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
+WHERE tenant_id = ? AND container_id = ? AND blob_key = ?
+"""
+_ADD = """
+INSERT INTO attachments (tenant_id, container_id, blob_key, media_type, name, created_at, uploaded_by, unused_since)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_CLAIM = """
+UPDATE attachments SET unused_since = iif(unused_since IS NULL, NULL, max(unused_since, ?))
+WHERE tenant_id = ? AND container_id = ? AND blob_key = (SELECT blob_key FROM blobs WHERE digest = ?)
+"""
+_LINK = f"INSERT INTO message_attachments (position, attachment_key) SELECT ?, attachment_key {_FROM} AND digest = ?"
+_KEYS = f"""
+SELECT attachment_key, blob_key,
+       EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
+{_FROM} AND digest = ?
+"""
+_DELETE = "DELETE FROM attachments WHERE attachment_key = ?"
+_DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)"
+# The triggers keep `unused_since` right; that nothing refers to it is asked once more, because what goes does not come back.
+_RIPE = """
+SELECT attachment_key, blob_key, size FROM attachments JOIN blobs USING (blob_key)
+WHERE unused_since BETWEEN 1 AND ?
+  AND NOT EXISTS (SELECT 1 FROM message_attachments AS m WHERE m.attachment_key = attachments.attachment_key)
+ORDER BY unused_since LIMIT ?
+"""
+_NOTE = "UPDATE attachments SET unused_since = ? WHERE unused_since = 0"
+_ALL_OF = "SELECT attachment_key, blob_key FROM attachments WHERE tenant_id = ?"
+_GIVE = "UPDATE OR IGNORE attachments SET tenant_id = ? WHERE tenant_id = ?"
+_REFER = """
+UPDATE message_attachments SET attachment_key = (
+    SELECT own.attachment_key
+    FROM attachments AS came JOIN attachments AS own ON own.container_id = came.container_id AND own.blob_key = came.blob_key
+    WHERE came.attachment_key = message_attachments.attachment_key AND own.tenant_id = ?1
+)
+WHERE attachment_key IN (SELECT attachment_key FROM attachments WHERE tenant_id = ?2)
+"""
+_USED = """
+UPDATE attachments SET unused_since = NULL
+WHERE tenant_id = ? AND unused_since IS NOT NULL
+  AND attachment_key IN (SELECT attachment_key FROM message_attachments)
+"""
+
+
+class SqliteAttachmentStore:
+    """See `agentvm.storage.attachments.AttachmentStore`."""
+
+    def __init__(self, database: Database, key: Key) -> None:
+        self._database = database
+        self._key = key
+
+    async def add(self, file: BinaryIO, upload: Upload, now: int) -> tuple[Attachment, bool]:
+        digest, size = await anyio.to_thread.run_sync(_measure, file)
+        if not size:
+            raise InvalidInput("An attachment must not be empty")
+
+        begun = await self._put_aside(file, digest, size, now)
+
+        def write(connection: apsw.Connection) -> tuple[Attachment, bool]:
+            if not fetch(connection, _HAS_CONTAINER, self._key):
+                raise ContainerNotFound(self._key[1])
+            if begun is not None and not fetch(connection, _FIND_BLOB, (digest,)):
+                connection.execute(_COMPLETE, (digest, begun))
+            new = attach(connection, self._key, digest, size, _chunks(file), upload, now)
+            return _decode(fetch(connection, _GET, (*self._key, digest))[0]), new
+
+        try:
+            return await self._database.write(write)
+        finally:
+            if begun is not None:
+                # Somebody else's was there first, or it was refused. What is left of it is collected, as after a crash: to
+                # delete it here would take the longer, the more of it there is, and tell that another has the same.
+                with anyio.CancelScope(shield=True):
+                    await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)).fetchall())
+
+    async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> str | None:
+        """The name of all its bytes, which are nobody's yet; None when the tenant has them, or there is nowhere to go.
+
+        Bytes that only others have are written all the same, and not needed in the end: whoever uploads a file must not find
+        out by the time it takes that somebody else has it.
+        """
+
+        def begin(connection: apsw.Connection) -> str | None:
+            if fetch(connection, _OWNED, (digest, self._key[0])) or not fetch(connection, _HAS_CONTAINER, self._key):
+                return None
+            if fetch(connection, _ALL_GIVEN_UP, ())[0][0] > MAX_GIVEN_UP_BYTES:
+                connection.execute(_DROP_GIVEN_UP)
+            name = f"upload:{secrets.token_hex(16)}"
+            connection.execute(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
+            return name
+
+        begun = await self._database.write(begin)
+        if begun is not None:
+            for first in range(0, -(-size // CHUNK), PIECE):
+                await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
+        return begun
+
+    async def get(self, digest: str) -> Attachment | None:
+        def read(connection: apsw.Connection) -> Attachment | None:
+            return next((_decode(row) for row in fetch(connection, _GET, (*self._key, digest))), None)
+
+        return await self._database.read(read)
+
+    async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
+        place = _place(after)
+
+        def read(connection: apsw.Connection) -> AttachmentPage:
+            found = fetch(connection, _LIST, (*self._key, place, limit + 1))
+            more = str(found[limit - 1][0]) if len(found) > limit else None
+            return AttachmentPage(tuple(_decode(row) for _, *row in found[:limit]), more)
+
+        return await self._database.read(read)
+
+    async def sizes(self, digests: Collection[str]) -> dict[str, int]:
+        def read(connection: apsw.Connection) -> dict[str, int]:
+            return {digest: size for digest in digests for (size,) in fetch(connection, _SIZE, (*self._key, digest))}
+
+        return await self._database.read(read)
+
+    async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
+        def write(connection: apsw.Connection) -> frozenset[str]:
+            found = set()
+            for digest in digests:
+                connection.execute(_CLAIM, (max(now, 1), *self._key, digest))
+                if connection.changes():
+                    found.add(digest)
+            return frozenset(found)
+
+        return await self._database.write(write)
+
+    async def read(self, digest: str, number: int) -> bytes | None:
+        def read(connection: apsw.Connection) -> bytes | None:
+            for (body,) in fetch(connection, _CHUNK, (number, *self._key, digest)):
+                return bytes(body)
+            return b"" if fetch(connection, _SIZE, (*self._key, digest)) else None
+
+        return await self._database.read(read)
+
+    async def delete(self, digest: str) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            found = fetch(connection, _KEYS, (*self._key, digest))
+            for attachment_key, blob_key, used in found:
+                if used:
+                    raise AttachmentInUse(f"A message refers to {reference_to(digest)}; it goes with the last such message")
+                _drop(connection, attachment_key, blob_key)
+            return bool(found)
+
+        return await self._database.write(write)
+
+
+def attach(
+    connection: apsw.Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int
+) -> bool:
+    """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
+    found = fetch(connection, _FIND_BLOB, (digest,))
+    if found:
+        blob_key = found[0][0]
+    else:
+        connection.execute(_ADD_BLOB, (digest, size, None))
+        blob_key = connection.last_insert_rowid()
+        connection.executemany(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
+    # 0 means something else.
+    since = max(now, 1)
+    connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key))
+    if connection.changes():
+        return False
+    connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
+    return True
+
+
+def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
+    """The key of bytes that come piece by piece and are nobody's yet."""
+    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, GIVEN_UP + 1)))
+    return connection.last_insert_rowid()
+
+
+def add_chunks(connection: apsw.Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
+    """Some of the bytes that were begun."""
+    connection.executemany(_ADD_CHUNK, ((blob_key, first + number, chunk) for number, chunk in enumerate(chunks)))
+
+
+def complete_blob(connection: apsw.Connection, blob_key: int, digest: str) -> None:
+    """All of the bytes have come. If others have brought the same meanwhile, theirs are kept."""
+    if fetch(connection, _FIND_BLOB, (digest,)):
+        give_up_blob(connection, blob_key)
+    else:
+        connection.execute(_COMPLETE_KEY, (digest, blob_key))
+
+
+def give_up_blob(connection: apsw.Connection, blob_key: int) -> None:
+    connection.execute(_GIVE_UP_KEY, (blob_key,))
+
+
+def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
+    """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
+    connection.executemany(_LINK, ((position, *key, digest) for digest in digests))
+
+
+def give_attachments(connection: apsw.Connection, giver: TenantId, taker: TenantId) -> None:
+    """All that one has becomes the other's; what the other has already is referred to there."""
+    connection.execute(_GIVE, (taker, giver))
+    connection.execute(_REFER, (taker, giver))
+    connection.execute(_USED, (taker,))
+    connection.execute("DELETE FROM attachments WHERE tenant_id = ?", (giver,))
+
+
+def drop_attachments(connection: apsw.Connection, tenant_id: TenantId) -> None:
+    """All of a tenant, to which nothing refers any more."""
+    for attachment_key, blob_key in fetch(connection, _ALL_OF, (tenant_id,)):
+        _drop(connection, attachment_key, blob_key)
+
+
+def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
+    """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    connection.execute(_GIVE_UP_OLD, (now - grace,))
+    dropped = held = 0
+    for attachment_key, blob_key, size in fetch(connection, _RIPE, (now - grace, MOST_DROPPED)):
+        held += size
+        if dropped and held > MOST_DROPPED_BYTES:
+            break
+        _drop(connection, attachment_key, blob_key)
+        dropped += 1
+    connection.execute(_NOTE, (now,))
+    return dropped
+
+
+def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> None:
+    connection.execute(_DELETE, (attachment_key,))
+    # Nobody can be about to use it: an upload brings its bytes along, in one transaction.
+    connection.execute(_DROP_BLOB, (blob_key,))
+
+
+def _add_piece(connection: apsw.Connection, *, file: BinaryIO, name: str, first: int) -> None:
+    found = fetch(connection, _FIND_BLOB, (name,))
+    if not found:
+        # It took longer than any grace: the last transaction brings all of it.
+        return
+    blob_key = found[0][0]
+    file.seek(first * CHUNK)
+    for number in range(first, first + PIECE):
+        if chunk := _read(file):
+            connection.execute(_ADD_CHUNK, (blob_key, number, chunk))
+
+
+def _measure(file: BinaryIO) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    for chunk in _chunks(file):
+        digest.update(chunk)
+        size += len(chunk)
+    return f"sha256:{digest.hexdigest()}", size
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    """From the beginning, each time it is begun: a write may be run again."""
+    file.seek(0)
+    while chunk := _read(file):
+        yield chunk
+
+
+def _read(file: BinaryIO) -> bytes:
+    """A file that cannot be read is its uploader's trouble alone, and not the writer's."""
+    try:
+        return file.read(CHUNK)
+    except OSError as error:
+        raise StoreFailed(f"What was uploaded cannot be read again: {error}; try again") from error
+
+
+def _place(after: str | None) -> int:
+    if after is None:
+        return 2**62
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
+        raise InvalidInput("`after` must be the `next` of another page of this list")
+    return int(after)
+
+
+def _decode(row: Sequence[Any]) -> Attachment:
+    digest, container_id, size, media_type, created_at, name, uploaded_by = row
+    return Attachment(
+        digest=digest,
+        container_id=container_id,
+        size=size,
+        media_type=media_type,
+        created_at=created_at,
+        name=name,
+        uploaded_by=uploaded_by,
+    )

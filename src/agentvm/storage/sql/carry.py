@@ -1,0 +1,132 @@
+"""SqliteCarrier — moves sessions out of and into SQLite."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+
+import apsw
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
+from agentvm.model.message import decode_message
+from agentvm.storage.carry import Carried, History, Page, SessionHere
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.arriving import arrive
+from agentvm.storage.sql.rows import TURNS, decode_turn, fetch
+
+PAGE_BYTES = 4 * 1024 * 1024
+PAGE = 256
+IDS = 500
+"""Images looked for at a time."""
+SESSIONS = 50
+"""Sessions looked for at a time: their messages are counted, and a reader is somebody else's as well."""
+
+_MEASURE = """
+WITH said AS (
+    SELECT position, body FROM sessions JOIN messages USING (session_key)
+    WHERE tenant_id = ?1 AND container_id = ?2 AND (?3 IS NULL OR session_id = ?3) AND deleted_at IS NULL
+)
+SELECT (SELECT coalesce(sum(length(body)), 0) FROM said)
+     + (SELECT coalesce(sum(size), 0) FROM blobs WHERE blob_key IN (
+            SELECT blob_key FROM said JOIN message_attachments USING (position) JOIN attachments USING (attachment_key)))
+"""
+_LAST = """
+SELECT coalesce(max(position), 0) FROM sessions JOIN messages USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+_REWOUND = """
+SELECT coalesce(max(rewind_key), 0) FROM sessions JOIN rewinds USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+_IMAGES_HERE = "SELECT image_id, container_id FROM images WHERE tenant_id = ? AND image_id IN ({marks})"
+_SESSION_HERE = """
+SELECT s.container_id, s.image_id,
+       (SELECT count(*) FROM messages AS m WHERE m.session_key = s.session_key),
+       (SELECT count(*) FROM turns AS t WHERE t.session_key = s.session_key),
+       (SELECT message_id FROM messages AS m WHERE m.session_key = s.session_key ORDER BY position DESC LIMIT 1),
+       s.deleted_at IS NOT NULL,
+       EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key AND rewind_key IS NOT NULL),
+       (SELECT count(*) FROM all_messages AS m JOIN all_messages AS known ON m.position <= known.position
+        -- Those that stood together with the known one.
+        WHERE (m.rewind_key IS NULL OR m.rewind_key >= known.rewind_key)
+          AND m.session_key = s.session_key AND known.session_key = s.session_key AND known.message_id = ?3)
+FROM sessions AS s WHERE s.tenant_id = ?1 AND s.session_id = ?2
+"""
+# The sum leaves out what is beyond a page, but never the first.
+_PAGE = """
+SELECT position, body FROM (
+    SELECT position, body, sum(length(body)) OVER (ORDER BY position) - length(body) AS before
+    FROM (SELECT position, body FROM sessions JOIN all_messages USING (session_key)
+          WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND position > ? AND position <= ?
+            AND (rewind_key IS NULL OR rewind_key > ?)
+          ORDER BY position LIMIT ?)
+) WHERE before < ? ORDER BY position
+"""
+
+
+class SqliteCarrier:
+    """See `agentvm.storage.carry.Carrier`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
+        scope = (self._tenant_id, container_id, session_id)
+        return await self._database.read(lambda connection: int(fetch(connection, _MEASURE, scope)[0][0]), heavy=True)
+
+    async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
+        scope = (self._tenant_id, container_id, session_id)
+
+        def read(connection: apsw.Connection) -> History:
+            # One state for both: a message whose turn is not known yet must not come along.
+            with connection:
+                turns = [decode_turn(row) for row in fetch(connection, TURNS, scope)]
+                last = int(fetch(connection, _LAST, scope)[0][0])
+                rewound = int(fetch(connection, _REWOUND, scope)[0][0])
+            running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
+            return History(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
+
+        return await self._database.read(read, heavy=True)
+
+    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+        scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
+
+        def read(connection: apsw.Connection) -> Page:
+            found = fetch(connection, _PAGE, scope)
+            messages = (decode_message(body) for _, body in found)
+            kept = tuple(message for message in messages if message.turn_id not in history.running)
+            return Page(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
+
+        return await self._database.read(read, heavy=True)
+
+    async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
+        wanted = sorted(image_ids)
+
+        def read(connection: apsw.Connection) -> dict[str, ContainerId]:
+            found: dict[str, ContainerId] = {}
+            for at in range(0, len(wanted), IDS):
+                some = wanted[at : at + IDS]
+                query = _IMAGES_HERE.format(marks=", ".join("?" * len(some)))
+                rows = fetch(connection, query, (self._tenant_id, *some))
+                found.update((str(image_id), ContainerId(where)) for image_id, where in rows)
+            return found
+
+        return await self._database.read(read)
+
+    async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+        found: dict[str, SessionHere] = {}
+        for at in range(0, len(wanted), SESSIONS):
+            some = list(islice(wanted.items(), at, at + SESSIONS))
+            found |= await self._database.read(partial(self._find, wanted=some))
+        return found
+
+    def _find(self, connection: apsw.Connection, wanted: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
+        found = {}
+        for session_id, message_id in wanted:
+            for row in fetch(connection, _SESSION_HERE, (self._tenant_id, session_id, message_id)):
+                where, image_id, messages, turns, last, deleted, rewound, reached = row
+                found[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
+        return found
+
+    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        await arrive(self._database, self._tenant_id, load, now)

@@ -1,0 +1,300 @@
+"""SqliteContainerStore — one container of one tenant in SQLite.
+
+Every statement carries the tenant and the container of this scope; a container id inside a record is not consulted.
+What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
+"""
+
+from collections.abc import Callable, Sequence
+
+import anyio
+import anyio.to_thread
+import apsw
+
+from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
+from agentvm.model.container import Container
+from agentvm.model.definition import snapshot_of
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.model.image import Image
+from agentvm.model.message import Message
+from agentvm.model.session import Session
+from agentvm.storage.attachments import AttachmentStore
+from agentvm.storage.base import SessionWrite
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql import rows
+from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.attachments import SqliteAttachmentStore
+from agentvm.storage.sql.erasing.begin import refuse_erasing
+from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.resources.lock import lock_image
+from agentvm.storage.sql.session_write import ARRIVING, cut, prepare
+from agentvm.storage.sql.sessions.index import key_of
+
+_ADD_IMAGE = """
+INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
+                    lock, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_REBUILD_IMAGE = """
+UPDATE images SET definition_name = ?, digest = ?, config = ?, source = ?, lock = ?, updated_at = ?
+WHERE tenant_id = ? AND container_id = ? AND image_id = ?
+"""
+_PLACE_OF_IMAGE = "SELECT position, digest FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?"
+_ADD_SNAPSHOT = "INSERT INTO snapshots VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+_ADD_SESSION = """
+INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, created_at, updated_at, pinned_at, archived_at,
+                      forked_session, forked_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# What was said elsewhere before is news to nobody.
+_SET_ADDED = "UPDATE sessions SET deleted_at = ?, answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
+_DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = ?"
+
+_Build = tuple[str, str, bytes, bytes | None, bytes | None]
+
+FEW = 100
+"""Messages."""
+SHORT = 200
+SHORT_BYTES = 256 * 1024
+"""Messages, and bytes, of a history that is read like anything else; a longer one is a heavy read."""
+
+
+class SqliteContainerStore:
+    """See `agentvm.storage.base.ContainerStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
+        self._database = database.of(tenant_id)
+        self._key = (tenant_id, container_id)
+        self.attachments: AttachmentStore = SqliteAttachmentStore(self._database, self._key)
+
+    async def get(self) -> Container | None:
+        return await self._database.read(lambda connection: rows.read_container(connection, self._key))
+
+    async def create(self, now: int) -> bool:
+        def write(connection: apsw.Connection) -> bool:
+            refuse_deleted(connection, self._key[0])
+            refuse_erasing(connection, self._key)
+            connection.execute(
+                "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (tenant_id, container_id) DO NOTHING",
+                (*self._key, now, now),
+            )
+            return connection.changes() == 1
+
+        return await self._database.write(write)
+
+    async def add_image(self, image: Image, default_session: Session) -> None:
+        """`ContainerNotFound` when the container was never created."""
+        body = _snapshot(image)
+        build = _encode_build(image)
+
+        def write(connection: apsw.Connection) -> None:
+            if not self._exists(connection):
+                raise ContainerNotFound(self._key[1])
+            _insert_image(connection, self._key, image, body, build)
+            lock_image(connection, self._key[0], connection.last_insert_rowid(), image.lock)
+            _insert_session(connection, self._key, image.image_id, default_session)
+
+        await self._database.write(write)
+
+    async def get_image(self, image_id: ImageId) -> Image | None:
+        return await self._database.read(lambda connection: rows.read_image(connection, self._key, image_id))
+
+    async def list_images(self) -> tuple[Image, ...]:
+        """Newest first."""
+        return await self._database.read(lambda connection: rows.read_images(connection, self._key))
+
+    async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
+        """Changes what is not None; returns the image as it is now, or None if there is none."""
+
+        def write(connection: apsw.Connection) -> Image | None:
+            connection.execute(
+                "UPDATE images SET name = coalesce(?, name), description = coalesce(?, description), updated_at = ? "
+                "WHERE tenant_id = ? AND container_id = ? AND image_id = ?",
+                (name, description, now, *self._key, image_id),
+            )
+            return rows.read_image(connection, self._key, image_id)
+
+        return await self._database.write(write)
+
+    async def rebuild_image(self, image: Image) -> bool:
+        """Puts its definition, config, source and lock in place of those that are stored; False when it is gone."""
+        body = _snapshot(image)
+        build = _encode_build(image)
+
+        def write(connection: apsw.Connection) -> bool:
+            found = rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, image.image_id))
+            for position, digest in found:
+                connection.execute(_ADD_SNAPSHOT, (image.digest, body))
+                connection.execute(_REBUILD_IMAGE, (*build, image.updated_at, *self._key, image.image_id))
+                rows.drop_snapshot(connection, digest)
+                lock_image(connection, self._key[0], position, image.lock)
+            return bool(found)
+
+        return await self._database.write(write)
+
+    async def delete_image(self, image_id: ImageId) -> bool:
+        """With its sessions, messages and turns, in one commit; True when it was there."""
+
+        def write(connection: apsw.Connection) -> bool:
+            deleted = connection.execute(
+                "DELETE FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ? RETURNING digest",
+                (*self._key, image_id),
+            ).fetchall()
+            for (digest,) in deleted:
+                rows.drop_snapshot(connection, str(digest))
+            return bool(deleted)
+
+        return await self._database.write(write)
+
+    async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
+        """`ImageNotFound` when its image is gone.
+
+        One in which much was said, a fork for one, is out of sight until all of it is there: the writer takes it in pieces.
+        """
+        # A thread costs more than a few messages do.
+        pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
+        hidden = ARRIVING if len(pieces) > 1 else None
+        first = None
+        if pieces:
+            first = (
+                await anyio.to_thread.run_sync(self._saying, session, pieces[0], True)
+                if hidden
+                else self._saying(session, pieces[0])
+            )
+
+        def begin(connection: apsw.Connection) -> None:
+            if not rows.fetch(connection, f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
+                raise ImageNotFound(session.image_id)
+            _insert_session(connection, self._key, session.image_id, session)
+            if first is not None:
+                first(connection)
+            connection.execute(_SET_ADDED, (hidden, *self._key, session.session_id))
+
+        try:
+            await self._database.write(begin)
+            for piece in pieces[1:]:
+                await self._database.write(await anyio.to_thread.run_sync(self._saying, session, piece, True))
+            if hidden is not None:
+                await self._database.write(lambda connection: self._show(connection, session))
+                hidden = None
+        except SessionNotFound:
+            # It went with its image.
+            raise ImageNotFound(session.image_id) from None
+        finally:
+            if hidden is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._database.write(lambda connection: self._drop_hidden(connection, session))
+
+    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[apsw.Connection], None]:
+        """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
+        tenant_id, container_id = self._key
+        write = SessionWrite(
+            tenant_id=tenant_id,
+            container_id=container_id,
+            session_id=session.session_id,
+            now=session.updated_at,
+            messages=messages,
+        )
+        return prepare(write, words=key_of(tenant_id, container_id) if much else None)
+
+    def _show(self, connection: apsw.Connection, session: Session) -> None:
+        connection.execute(_SET_ADDED, (None, *self._key, session.session_id))
+        if not connection.changes():
+            raise SessionNotFound(session.session_id)
+
+    def _drop_hidden(self, connection: apsw.Connection, session: Session) -> None:
+        connection.execute(_DROP_HIDDEN, (*self._key, session.session_id, ARRIVING))
+
+    async def get_session(self, session_id: SessionId) -> Session | None:
+        return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))
+
+    async def list_sessions(self, image_id: ImageId) -> tuple[Session, ...]:
+        """Oldest first, so that the default session leads."""
+        return await self._database.read(lambda connection: rows.read_sessions(connection, self._key, image_id))
+
+    async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None:
+        def write(connection: apsw.Connection) -> Session | None:
+            connection.execute(
+                "UPDATE sessions SET title = ?, updated_at = ? "
+                "WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at IS NULL",
+                (title, now, *self._key, session_id),
+            )
+            return rows.read_session(connection, self._key, session_id)
+
+        return await self._database.write(write)
+
+    async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
+        """In the order they were appended."""
+        # Most histories are short; one that is not is read again as what it is.
+        some = await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id, SHORT + 1))
+        if len(some) <= SHORT:
+            return some
+        return await self._database.read(lambda connection: rows.read_messages(connection, self._key, session_id), heavy=True)
+
+    async def list_recent_messages(
+        self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
+    ) -> tuple[tuple[Message, ...], bool]:
+        """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
+        # As above: what is short is read like anything else.
+        few = SHORT if limit is None else min(limit, SHORT)
+        size = min(max_bytes, SHORT_BYTES)
+        some, truncated = await self._database.read(
+            lambda connection: rows.read_recent_messages(connection, self._key, session_id, size, limit=few, strict=strict)
+        )
+        if not truncated or (size == max_bytes and (few == limit or len(some) < few)):
+            return some, truncated
+        return await self._database.read(
+            lambda connection: rows.read_recent_messages(
+                connection, self._key, session_id, max_bytes, limit=limit, strict=strict
+            ),
+            heavy=True,
+        )
+
+    def log(self, session_id: SessionId) -> SqliteLogStore:
+        return SqliteLogStore(self._database, self._key, session_id)
+
+    def _exists(self, connection: apsw.Connection) -> bool:
+        return bool(rows.fetch(connection, rows.CONTAINER, self._key))
+
+
+def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image) -> int:
+    """Without what it is locked to; the number of its row."""
+    _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
+    return connection.last_insert_rowid()
+
+
+def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:
+    _insert_session(connection, (tenant_id, session.container_id), session.image_id, session)
+
+
+def _insert_image(
+    connection: apsw.Connection,
+    key: rows.Key,
+    image: Image,
+    body: bytes,
+    build: tuple[str, str, bytes, bytes | None, bytes | None],
+) -> None:
+    connection.execute(_ADD_SNAPSHOT, (image.digest, body))
+    named = (image.image_id, image.session_id, image.name, image.description)
+    connection.execute(_ADD_IMAGE, (*key, *named, *build, image.created_at, image.updated_at))
+
+
+def _insert_session(connection: apsw.Connection, key: rows.Key, image_id: ImageId, session: Session) -> None:
+    fork = session.forked_from
+    origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
+    about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)
+    connection.execute(_ADD_SESSION, (*key, image_id, session.session_id, *about))
+
+
+def _snapshot(image: Image) -> bytes:
+    digest, body = snapshot_of(image.definition)
+    if digest != image.digest:
+        # Snapshots are shared across tenants, so one stored under a foreign digest would change other people's images.
+        raise ValueError(f"image {image.image_id}: digest {image.digest} is not that of its definition, {digest}")
+    return body
+
+
+def _encode_build(image: Image) -> _Build:
+    """What a build decides, as columns."""
+    config, source, lock = rows.encode_build(image)
+    return image.definition_name, image.digest, config, source, lock

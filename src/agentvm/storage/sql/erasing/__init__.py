@@ -1,0 +1,137 @@
+"""SqliteErasing — what is being erased from a SQLite database.
+
+Theory of operation. First the rows go (`rows.py`), in small commits. Then the words of what was said leave the indexes of the
+search: SQLite only notes that they are deleted, and drops them when it merges the pieces of an index, so all pieces are merged,
+a few pages at a time. Then the file is cleaned (`slack.py`) and the write-ahead log emptied. One such pass serves all erasures
+that were emptied before it began. The journal is not touched: its entries belong to several sessions, and go when the turns of
+then have ended; until then an erasure stays pending.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import apsw
+
+from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.slack import clean_pages
+from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
+from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
+from agentvm.storage.sql.erasing.rows import advance
+from agentvm.storage.sql.erasing.weigh import weigh_container, weigh_tenant, weigh_user
+from agentvm.storage.sql.rows import Key, fetch
+
+INDEXES = ("message_fts", "resource_fts")
+MERGED_PAGES = 16
+"""Pages of an index that one commit writes."""
+TRIES = 20
+"""How often in a row readers of an older state may be in the way; then it is put off."""
+
+_PENDING = """
+SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
+"""
+_IS_TOLD_OF = "SELECT 1 FROM erasures WHERE erasure_key = ? AND journal_entry > 0"
+
+
+@dataclass(slots=True)
+class _Cleaning:
+    """A pass through the files: of which erasures the words have left the indexes, and the page to go on with."""
+
+    of: frozenset[int] = frozenset()
+    page: int | None = 1
+
+
+class SqliteErasing:
+    """See `agentvm.storage.erasing.Erasing`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._cleaning = _Cleaning()
+
+    async def weigh(
+        self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
+    ) -> Owned | None:
+        def read(connection: apsw.Connection) -> Owned | None:
+            if container_id is not None:
+                return weigh_container(connection, tenant_id, container_id)
+            return weigh_tenant(connection, tenant_id) if user_id is None else weigh_user(connection, tenant_id, user_id)
+
+        return await self._database.read(read)
+
+    async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
+        key: Key = (tenant_id, container_id)
+
+        def begin(connection: apsw.Connection) -> tuple[UserId, ...] | None:
+            return unbind_others(connection, key) if begin_container(connection, key, now) else None
+
+        unbound = await self._database.write(begin)
+        while unbound is not None and await self._database.write(lambda connection: mark_sessions(connection, key)):
+            pass
+        return unbound
+
+    async def pending(self) -> tuple[Erasure, ...]:
+        def read(connection: apsw.Connection) -> tuple[Erasure, ...]:
+            return tuple(
+                Erasure(
+                    erasure_id=erasure_key,
+                    tenant_id=TenantId(tenant_id),
+                    container_id=container_id,
+                    user_id=user_id,
+                    asked_at=asked_at,
+                    emptied=bool(emptied),
+                )
+                for erasure_key, tenant_id, container_id, user_id, asked_at, emptied in fetch(connection, _PENDING, ())
+            )
+
+        return await self._database.read(read)
+
+    async def advance(self, erasure: Erasure) -> Advanced:
+        return await self._database.write(lambda connection: advance(connection, erasure.erasure_id))
+
+    async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
+        emptied = frozenset(erasure.erasure_id for erasure in erasures if erasure.emptied)
+        if any([await self._is_told_of(erasure_id) for erasure_id in emptied]):
+            return False
+        if not emptied <= self._cleaning.of:
+            await self.merge(breathe)
+            self._cleaning = _Cleaning(emptied)
+        tries = TRIES
+        while self._cleaning.page is not None:
+            page = self._cleaning.page
+            cleaned = await self._database.apart(partial(clean_pages, first=page))
+            if cleaned is None:
+                tries -= 1
+                if not tries:
+                    return False
+            else:
+                self._cleaning.page, tries = cleaned.next, TRIES
+            await breathe()
+        await self._forget(emptied)
+        self._cleaning = _Cleaning()
+        return True
+
+    async def merge(self, breathe: Breathe) -> None:
+        for index in INDEXES:
+            # The first merge takes in every piece there is; the others go on with it.
+            pages = -MERGED_PAGES
+            while await self._database.write(partial(merge, index=index, pages=pages)):
+                pages = MERGED_PAGES
+                await breathe()
+
+    async def _is_told_of(self, erasure_id: int) -> bool:
+        return await self._database.read(lambda connection: bool(fetch(connection, _IS_TOLD_OF, (erasure_id,))))
+
+    async def _forget(self, erasure_ids: Iterable[int]) -> None:
+        def write(connection: apsw.Connection) -> None:
+            connection.executemany("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
+
+        await self._database.write(write)
+
+
+def merge(connection: apsw.Connection, index: str, pages: int) -> bool:
+    """Merges some pages of an index, for a negative number of all its pieces; whether there may be more to do."""
+    before = connection.total_changes()
+    connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
+    # As SQLite's documentation says: below two there was nothing left to do.
+    return connection.total_changes() - before >= 2

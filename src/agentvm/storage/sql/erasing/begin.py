@@ -1,0 +1,130 @@
+"""Begin — the short commits by which containers, users and tenants are deleted, and what keeps them so.
+
+A container that is being erased keeps its row, marked, until all that was in it is gone: the mark is what everybody who would
+add to it looks at.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import apsw
+
+from agentvm.errors.erasing import ContainerErasing
+from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.sql.rows import Key, fetch
+from agentvm.storage.sql.sessions.retention import FOR_GOOD
+
+MARKED_MAX = 500
+"""Sessions that one commit takes out of sight."""
+
+_DELETE = """
+UPDATE containers SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL
+"""
+_IS_ERASING = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NOT NULL"
+_NOTE = "INSERT INTO erasures (tenant_id, container_id, user_id, asked_at) VALUES (?, ?, ?, ?)"
+_MARK = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD}
+WHERE session_key IN (
+    SELECT session_key FROM sessions WHERE tenant_id = ?1 AND container_id = ?2 AND deleted_at IS NULL LIMIT ?3
+)
+"""
+# Those that could still be restored. The index leads to deleted sessions alone, of whomever: there are few.
+_MARK_DELETED = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD}
+WHERE session_key IN (
+    SELECT session_key FROM sessions
+    WHERE deleted_at > {FOR_GOOD} AND tenant_id = ?1 AND container_id = ?2 LIMIT ?3
+)
+"""
+_UNBIND = """
+DELETE FROM bindings
+WHERE tenant_id = ?1 AND container_id = ?2 AND EXISTS (
+    SELECT 1 FROM bindings AS first
+    WHERE first.tenant_id = ?1 AND first.user_id = bindings.user_id AND first.position < bindings.position
+)
+RETURNING user_id
+"""
+_ALONE = """
+SELECT own.container_id FROM bindings AS own
+WHERE own.tenant_id = ?1 AND own.user_id = ?2 AND NOT EXISTS (
+    SELECT 1 FROM bindings AS other
+    WHERE other.tenant_id = ?1 AND other.container_id = own.container_id AND other.user_id <> ?2
+)
+ORDER BY own.position
+"""
+_RETIRE = "INSERT INTO retired_homes (tenant_id, digest) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_IS_TAKEN = """
+SELECT EXISTS (SELECT 1 FROM containers WHERE tenant_id = ?1 AND container_id = ?2)
+    OR EXISTS (SELECT 1 FROM bindings WHERE tenant_id = ?1 AND container_id = ?2)
+    OR EXISTS (SELECT 1 FROM retired_homes WHERE tenant_id = ?1 AND digest = ?3)
+"""
+# A container that was made again, or that somebody was bound to later, is in use.
+_IS_RETIRED = """
+SELECT EXISTS (SELECT 1 FROM retired_homes WHERE tenant_id = ?1 AND digest = ?3)
+    AND NOT EXISTS (SELECT 1 FROM containers WHERE tenant_id = ?1 AND container_id = ?2)
+    AND NOT EXISTS (SELECT 1 FROM bindings WHERE tenant_id = ?1 AND container_id = ?2)
+"""
+
+
+def refuse_erasing(connection: apsw.Connection, key: Key) -> None:
+    """`ContainerErasing` for a container that was deleted and whose rows are still there."""
+    if fetch(connection, _IS_ERASING, key):
+        raise ContainerErasing(key[1])
+
+
+def is_retired(connection: apsw.Connection, key: Key) -> bool:
+    """Whether the container went with a deleted user and is nobody's since."""
+    tenant_id, container_id = key
+    return bool(fetch(connection, _IS_RETIRED, (tenant_id, container_id, _digest(container_id)))[0][0])
+
+
+def begin_container(connection: apsw.Connection, key: Key, now: int) -> bool:
+    """False when there is no such container, or no more."""
+    connection.execute(_DELETE, (now, *key))
+    if not connection.changes():
+        return False
+    connection.execute(_NOTE, (*key, None, now))
+    return True
+
+
+def begin_user(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId, now: int) -> None:
+    """To be called before the user is dropped: their bindings say what is theirs alone."""
+    for container_id in alone_in(connection, tenant_id, user_id):
+        connection.execute(_RETIRE, (tenant_id, _digest(container_id)))
+        begin_container(connection, (tenant_id, container_id), now)
+    connection.execute(_NOTE, (tenant_id, None, user_id, now))
+
+
+def begin_tenant(connection: apsw.Connection, tenant_id: TenantId, now: int) -> None:
+    connection.execute(_NOTE, (tenant_id, None, None, now))
+
+
+def mark_sessions(connection: apsw.Connection, key: Key) -> bool:
+    """Takes some sessions of a container out of every list and search, for good; whether there may be more."""
+    for statement in (_MARK, _MARK_DELETED):
+        connection.execute(statement, (*key, MARKED_MAX))
+        if connection.changes():
+            return True
+    return False
+
+
+def unbind_others(connection: apsw.Connection, key: Key) -> tuple[UserId, ...]:
+    """Who does not reach the container any more: all but those whose first it is, who would reach nothing at all."""
+    return tuple(UserId(user_id) for (user_id,) in fetch(connection, _UNBIND, key))
+
+
+def alone_in(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId) -> tuple[ContainerId, ...]:
+    """The containers that no other user is bound to, in the order they were bound."""
+    return tuple(ContainerId(name) for (name,) in fetch(connection, _ALONE, (tenant_id, user_id)))
+
+
+def choose_home(connection: apsw.Connection, tenant_id: TenantId, homes: Sequence[ContainerId]) -> ContainerId | None:
+    """The first that nobody has or had."""
+    for home in homes:
+        if not fetch(connection, _IS_TAKEN, (tenant_id, home, _digest(home)))[0][0]:
+            return home
+    return None
+
+
+def _digest(container_id: ContainerId) -> bytes:
+    return hashlib.sha256(container_id.encode("utf-8", "surrogatepass")).digest()

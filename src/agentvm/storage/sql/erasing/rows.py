@@ -1,0 +1,306 @@
+"""Rows — erases what a container, a user or a tenant has in the tables, some in each commit.
+
+Theory of operation. A step looks for the next rows that are left, in a fixed order, and drops at most `ROWS_MAX` of them and
+about `BYTES_MAX`; nothing but the rows themselves says how far it has come, so a crash costs nothing. What refers to a thing
+goes before the thing. The row of a container goes last: until then nobody can make another of the same name.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from agentvm.model.ids import ERASED_NAME, ContainerId, SessionId, TenantId, UserId, is_erased_name
+from agentvm.storage.attachments import CHUNK
+from agentvm.storage.erasing import Advanced
+from agentvm.storage.sql.attachments import GIVEN_UP
+from agentvm.storage.sql.erasing.begin import mark_sessions
+from agentvm.storage.sql.resources.delete import bury_some, drop_buried
+from agentvm.storage.sql.rows import drop_snapshot, fetch
+from agentvm.storage.sql.sessions.retention import FOR_GOOD
+
+ROWS_MAX = 40
+"""Dropped by one commit: the writer's time is everybody's."""
+BYTES_MAX = 512 * 1024
+"""The same of their bytes, unless one row has more."""
+LEDGER_ROWS_MAX = 1_000
+"""Of the ledger, looked at by one commit."""
+
+MORE = Advanced(more=True)
+
+# Its index leads to the sessions of the container alone: all of them are marked before.
+_SESSIONS_OF_CONTAINER = f"""
+SELECT session_key, session_id FROM sessions
+WHERE deleted_at = {FOR_GOOD} AND tenant_id = ? AND container_id = ? LIMIT ?
+"""
+_SESSIONS_OF_TENANT = "SELECT session_key, session_id FROM sessions WHERE tenant_id = ? LIMIT ?"
+_MESSAGES = "all_messages"
+_HEAVY = (_MESSAGES, "log")
+"""Tables whose rows have a body that may be large."""
+_LIGHT = ("turns", "rewinds", "summaries")
+# Without a number of their own.
+_KEYED = (("drafts", "author, device"), ("read_marks", "reader, device"), ("readers", "tenant_id, client_id"))
+_WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
+_DROP_PLACE = "DELETE FROM {table} WHERE position = ?"
+_DROP_LIGHT = "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE session_key = ? LIMIT ?)"
+_DROP_KEYED = """
+DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
+"""
+_IMAGES = "DELETE FROM images WHERE position IN (SELECT position FROM images WHERE {where} LIMIT ?) RETURNING digest"
+_ATTACHMENTS = "SELECT attachment_key, blob_key, size FROM attachments JOIN blobs USING (blob_key) WHERE {where} LIMIT ?"
+_DROP_ATTACHMENT = "DELETE FROM attachments WHERE attachment_key = ?"
+_OTHERS_HAVE_BLOB = "SELECT 1 FROM attachments WHERE blob_key = ?"
+_DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?"
+# Under this name no upload finds it.
+_SET_BLOB_ASIDE = f"UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP} WHERE blob_key = ?"
+_BLOB_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
+_DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
+_LEDGER = "SELECT position, container_id FROM ledger WHERE tenant_id = ? AND position > ? ORDER BY position LIMIT ?"
+_RENAME = "UPDATE ledger SET container_id = ? WHERE position = ?"
+_ASKED = "SELECT DISTINCT container_id FROM asked WHERE {where}"
+_RENAME_ASKED = "UPDATE asked SET container_id = ? WHERE tenant_id = ? AND container_id = ?"
+_SET_LEDGER_PLACE = "UPDATE erasures SET ledger_place = ? WHERE erasure_key = ?"
+_DROP_CONTAINERS = "DELETE FROM containers WHERE position IN (SELECT position FROM containers WHERE {where} LIMIT ?)"
+_DROP_MARKS = """
+DELETE FROM read_marks WHERE reader = ?1 AND (session_key, device) IN (
+    SELECT m.session_key, m.device FROM read_marks AS m JOIN sessions AS s USING (session_key)
+    WHERE m.reader = ?1 AND s.tenant_id = ?2 LIMIT ?3
+)
+"""
+_DROP_READERS = """
+DELETE FROM readers WHERE tenant_id = ?1 AND (client_id, session_key) IN (
+    SELECT client_id, session_key FROM readers WHERE tenant_id = ?1 AND client_id >= ?2 AND client_id < ?3 LIMIT ?4
+)
+"""
+_OF_TENANT = tuple(
+    f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {table} WHERE {tenant} = ?1 LIMIT ?2) AND {tenant} = ?1"
+    for table, key, tenant in (
+        ("users", "position", "tenant_id"),
+        ("api_keys", "position", "tenant_id"),
+        ("quotas", "position", "tenant_id"),
+        ("secrets", "name", "tenant_id"),
+        ("definitions", "name", "tenant_id"),
+        ("exports", "day", "tenant_id"),
+        ("retired_homes", "digest", "tenant_id"),
+        ("setting_changes", "revision", "scope"),
+    )
+)
+# Others may be locked to what was its own, and know it by the slug.
+_FORGET_NAMES = """
+UPDATE tenants SET name = tenant_id, description = NULL, plan = NULL, slug = iif(
+    EXISTS (SELECT 1 FROM resources AS r WHERE r.tenant_id = tenants.tenant_id), slug, tenant_id
+)
+WHERE tenant_id = ? AND deleted_at IS NOT NULL
+"""
+_EMPTIED = """
+UPDATE erasures SET journal_entry = (SELECT coalesce(max(entry), 0) FROM journal) WHERE erasure_key = ?
+"""
+_ERASURE = """
+SELECT erasure_key, tenant_id, container_id, user_id, asked_at, salt, ledger_place FROM erasures
+WHERE erasure_key = ? AND journal_entry IS NULL
+"""
+
+
+class Job(NamedTuple):
+    """A row of `erasures` of which rows are left."""
+
+    erasure_key: int
+    tenant_id: TenantId
+    container_id: ContainerId | None
+    user_id: UserId | None
+    asked_at: int
+    salt: bytes
+    ledger_place: int
+
+    @property
+    def where(self) -> str:
+        return "tenant_id = ?" if self.container_id is None else "tenant_id = ? AND container_id = ?"
+
+    @property
+    def scope(self) -> tuple[str, ...]:
+        return (self.tenant_id,) if self.container_id is None else (self.tenant_id, self.container_id)
+
+
+def pass_journal(connection: apsw.Connection, before: int) -> None:
+    """Entries of the journal before that one are gone. To be said when they go: their numbers are given out again."""
+    connection.execute("UPDATE erasures SET journal_entry = 0 WHERE journal_entry < ?", (before,))
+
+
+Step = Callable[[apsw.Connection, Job], Advanced | None]
+"""None when there is nothing of its kind left."""
+
+
+def advance(connection: apsw.Connection, erasure_key: int) -> Advanced:
+    """The next step of an erasure; the last one notes that no rows are left."""
+    for row in fetch(connection, _ERASURE, (erasure_key,)):
+        job = Job(*row)
+        for step in _OF_USER if job.user_id is not None else _OF_CONTAINER if job.container_id is not None else _OF_ALL:
+            done = step(connection, job)
+            if done is not None:
+                return done
+        connection.execute(_EMPTIED, (erasure_key,))
+    return Advanced(more=False)
+
+
+def _mark(connection: apsw.Connection, job: Job) -> Advanced | None:
+    if job.container_id is None:
+        return None
+    return MORE if mark_sessions(connection, (job.tenant_id, job.container_id)) else None
+
+
+def _drop_sessions(connection: apsw.Connection, job: Job) -> Advanced | None:
+    query = _SESSIONS_OF_TENANT if job.container_id is None else _SESSIONS_OF_CONTAINER
+    found = fetch(connection, query, (*job.scope, ROWS_MAX))
+    if not found:
+        return None
+    gone: list[SessionId] = []
+    rows = size = messages = 0
+    for session_key, session_id in found:
+        for table, dropped, freed in _empty_session(connection, session_key):
+            rows, size = rows + dropped, size + freed
+            messages += dropped if table == _MESSAGES else 0
+            if rows >= ROWS_MAX or size >= BYTES_MAX:
+                return Advanced(more=True, gone=tuple(gone), messages=messages)
+        connection.execute("DELETE FROM sessions WHERE session_key = ?", (session_key,))
+        gone.append(session_id)
+        rows += 1
+    return Advanced(more=True, gone=tuple(gone), messages=messages)
+
+
+def _empty_session(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
+    """Drops what belongs to a session, a little at a time: of which table, how many rows it was, and how many bytes."""
+    for table in _HEAVY:
+        while weighed := fetch(connection, _WEIGHED.format(table=table), (session_key, ROWS_MAX)):
+            for position, size in weighed:
+                connection.execute(_DROP_PLACE.format(table=table), (position,))
+                yield table, 1, size
+    for table in _LIGHT:
+        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table), session_key):
+            yield table, dropped, 0
+    for table, key in _KEYED:
+        for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):
+            yield table, dropped, 0
+
+
+def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[int]:
+    while True:
+        connection.execute(statement, (session_key, ROWS_MAX))
+        if not (dropped := connection.changes()):
+            return
+        yield dropped
+
+
+def _drop_images(connection: apsw.Connection, job: Job) -> Advanced | None:
+    dropped = fetch(connection, _IMAGES.format(where=job.where), (*job.scope, ROWS_MAX))
+    for digest in {digest for (digest,) in dropped}:
+        drop_snapshot(connection, digest)
+    return MORE if dropped else None
+
+
+def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
+    dropped = freed = 0
+    for attachment_key, blob_key, size in fetch(connection, _ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
+        connection.execute(_DROP_ATTACHMENT, (attachment_key,))
+        dropped += 1
+        if not fetch(connection, _OTHERS_HAVE_BLOB, (blob_key,)):
+            if size > BYTES_MAX:
+                connection.execute(_SET_BLOB_ASIDE, (blob_key,))
+            else:
+                connection.execute(_DROP_BLOB, (blob_key,))
+                freed += size
+        if freed >= BYTES_MAX:
+            break
+    return MORE if dropped else None
+
+
+def _drop_large_blobs(connection: apsw.Connection, job: Job) -> Advanced | None:
+    """Of whichever erasure, and uploads that were given up: what was set aside is nobody's, and may be the victim's."""
+    for (blob_key,) in fetch(connection, _BLOB_ASIDE, ()):
+        connection.execute(_DROP_CHUNKS, (blob_key, max(1, BYTES_MAX // CHUNK)))
+        if not connection.changes():
+            connection.execute(_DROP_BLOB, (blob_key,))
+        return MORE
+    return None
+
+
+def _bury_resources(connection: apsw.Connection, job: Job) -> Advanced | None:
+    return MORE if bury_some(connection, job.tenant_id, job.asked_at) else None
+
+
+def _drop_resources(connection: apsw.Connection, job: Job) -> Advanced | None:
+    return MORE if drop_buried(connection, job.tenant_id, ROWS_MAX) else None
+
+
+def drop_accounts(connection: apsw.Connection, tenant_id: TenantId) -> bool:
+    """Drops some of the users, keys, limits, secrets and settings of a deleted tenant; whether there were any."""
+    for statement in _OF_TENANT:
+        connection.execute(statement, (tenant_id, ROWS_MAX))
+        if connection.changes():
+            return True
+    return False
+
+
+def _drop_accounts(connection: apsw.Connection, job: Job) -> Advanced | None:
+    return MORE if drop_accounts(connection, job.tenant_id) else None
+
+
+def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
+    found = fetch(connection, _LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
+    if not found:
+        _rename_asked(connection, job)
+        return None
+    for position, container_id in found:
+        if _is_to_rename(job, container_id):
+            connection.execute(_RENAME, (pseudonym(job.salt, container_id), position))
+    connection.execute(_SET_LEDGER_PLACE, (found[-1][0], job.erasure_key))
+    return MORE
+
+
+def _rename_asked(connection: apsw.Connection, job: Job) -> None:
+    """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
+    for (container_id,) in fetch(connection, _ASKED.format(where=job.where), job.scope):
+        if _is_to_rename(job, container_id):
+            connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
+
+
+def _is_to_rename(job: Job, container_id: str) -> bool:
+    """A tenant's erasure leaves the names that erasures of its containers gave: their entries stay together."""
+    return not is_erased_name(container_id) if job.container_id is None else container_id == job.container_id
+
+
+def pseudonym(salt: bytes, container_id: str) -> str:
+    """The same for all entries of one container, and nobody can tell which it was once the salt is gone."""
+    return ERASED_NAME + hashlib.sha256(salt + container_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _drop_containers(connection: apsw.Connection, job: Job) -> Advanced | None:
+    connection.execute(_DROP_CONTAINERS.format(where=job.where), (*job.scope, ROWS_MAX))
+    return MORE if connection.changes() else None
+
+
+def _forget_names(connection: apsw.Connection, job: Job) -> Advanced | None:
+    connection.execute(_FORGET_NAMES, (job.tenant_id,))
+    return None
+
+
+def _drop_marks(connection: apsw.Connection, job: Job) -> Advanced | None:
+    # What a client of theirs is called begins with their id: see `agentvm.tenants.scoped_store`.
+    first, beyond = f"{job.user_id}:", f"{job.user_id};"
+    jobs: Sequence[tuple[str, tuple[Any, ...]]] = (
+        (_DROP_MARKS, (job.user_id, job.tenant_id, ROWS_MAX)),
+        (_DROP_READERS, (job.tenant_id, first, beyond, ROWS_MAX)),
+    )
+    for statement, values in jobs:
+        connection.execute(statement, values)
+        if connection.changes():
+            return MORE
+    return None
+
+
+_SAID: tuple[Step, ...] = (_mark, _drop_sessions, _drop_images, _drop_attachments, _drop_large_blobs)
+_OF_USER: tuple[Step, ...] = (_drop_marks,)
+_OF_CONTAINER: tuple[Step, ...] = (*_SAID, _rename_in_ledger, _drop_containers)
+_OF_ALL: tuple[Step, ...] = (
+    _bury_resources, *_SAID, _drop_resources, _drop_accounts, _rename_in_ledger, _drop_containers, _forget_names,
+)  # fmt: skip

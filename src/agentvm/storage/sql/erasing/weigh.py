@@ -1,0 +1,101 @@
+"""Weigh — counts what would go with a container, a user or a tenant."""
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from agentvm.model.ids import ContainerId, TenantId, UserId
+from agentvm.storage.erasing import Owned
+from agentvm.storage.sql.erasing.begin import alone_in
+from agentvm.storage.sql.rows import fetch
+
+_CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position"
+_HAS = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
+# Each half has an index of its own. `length` and `octet_length` do not read what they measure.
+_SAID = """
+WITH own AS (
+    SELECT session_key FROM sessions
+    WHERE tenant_id = ?1 AND deleted_at IS NULL AND container_id IN (SELECT value FROM json_each(?2))
+    UNION ALL
+    SELECT session_key FROM sessions
+    WHERE deleted_at IS NOT NULL AND tenant_id = ?1 AND container_id IN (SELECT value FROM json_each(?2))
+)
+SELECT (SELECT count(*) FROM own),
+       (SELECT count(*) FROM own JOIN all_messages USING (session_key)),
+       (SELECT coalesce(sum(length(body)), 0) FROM own JOIN all_messages USING (session_key))
+     + (SELECT coalesce(sum(length(body)), 0) FROM own JOIN log USING (session_key))
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN summaries USING (session_key))
+     + (SELECT coalesce(sum(octet_length(text)), 0) FROM own JOIN drafts USING (session_key))
+"""
+_FILES = """
+SELECT count(*), coalesce(sum(size), 0) FROM attachments JOIN blobs USING (blob_key)
+WHERE tenant_id = ?1 AND container_id IN (SELECT value FROM json_each(?2))
+"""
+_IS_LOCKED_BY_OTHERS = """
+EXISTS (
+    SELECT 1 FROM resource_versions AS v
+    WHERE v.resource_key = r.resource_key AND (
+        EXISTS (
+            SELECT 1 FROM resource_deps AS d
+            JOIN resource_versions AS dependent ON dependent.version_key = d.version_key
+            JOIN resources AS o ON o.resource_key = dependent.resource_key
+            WHERE d.target_key = v.version_key AND o.tenant_id <> r.tenant_id
+        ) OR EXISTS (
+            SELECT 1 FROM image_refs AS i JOIN images USING (position)
+            WHERE i.version_key = v.version_key AND images.tenant_id <> r.tenant_id
+        )
+    )
+)
+"""
+_OF_TENANT = f"""
+SELECT (SELECT count(*) FROM resources WHERE tenant_id = ?1 AND deleted_at IS NULL),
+       (SELECT count(*) FROM resources AS r WHERE tenant_id = ?1 AND deleted_at IS NULL AND {_IS_LOCKED_BY_OTHERS}),
+       (SELECT count(*) FROM users WHERE tenant_id = ?1),
+       (SELECT count(*) FROM api_keys WHERE tenant_id = ?1),
+       (SELECT count(*) FROM secrets WHERE tenant_id = ?1)
+"""
+_IS_TENANT = "SELECT 1 FROM tenants WHERE tenant_id = ? AND deleted_at IS NULL"
+_IS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?"
+_KEYS = "SELECT count(*) FROM api_keys WHERE tenant_id = ? AND user_id = ?"
+
+
+def weigh_container(connection: apsw.Connection, tenant_id: TenantId, container_id: ContainerId) -> Owned | None:
+    found = fetch(connection, _HAS, (tenant_id, container_id))
+    return _weigh(connection, tenant_id, (container_id,)) if found else None
+
+
+def weigh_user(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId) -> Owned | None:
+    if not fetch(connection, _IS_USER, (tenant_id, user_id)):
+        return None
+    theirs = alone_in(connection, tenant_id, user_id)
+    own = _weigh(connection, tenant_id, [name for name in theirs if fetch(connection, _HAS, (tenant_id, name))])
+    return _with(own, users=1, keys=fetch(connection, _KEYS, (tenant_id, user_id))[0][0])
+
+
+def weigh_tenant(connection: apsw.Connection, tenant_id: TenantId) -> Owned | None:
+    if not fetch(connection, _IS_TENANT, (tenant_id,)):
+        return None
+    own = _weigh(connection, tenant_id, [name for (name,) in fetch(connection, _CONTAINERS, (tenant_id,))])
+    resources, kept, users, keys, secrets = fetch(connection, _OF_TENANT, (tenant_id,))[0]
+    return _with(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
+
+
+def _weigh(connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> Owned:
+    scope = (tenant_id, msgspec.json.encode(containers).decode())
+    sessions, messages, size = fetch(connection, _SAID, scope)[0]
+    attachments, files = fetch(connection, _FILES, scope)[0]
+    return Owned(
+        containers=tuple(containers), sessions=sessions, messages=messages, bytes=size + files, attachments=attachments
+    )
+
+
+def _with(own: Owned, **more: int) -> Owned:
+    return Owned(
+        containers=own.containers,
+        sessions=own.sessions,
+        messages=own.messages,
+        bytes=own.bytes,
+        attachments=own.attachments,
+        **more,
+    )

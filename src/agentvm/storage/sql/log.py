@@ -1,0 +1,149 @@
+"""SqliteLogStore — the log of one session in SQLite."""
+
+from collections.abc import Sequence
+
+import apsw
+
+from agentvm.errors import SessionNotFound
+from agentvm.model.exchange import Extent
+from agentvm.model.ids import SessionId
+from agentvm.model.message import Message, decode_message
+from agentvm.model.refused import RefusedPart
+from agentvm.model.session import Session, Summary
+from agentvm.model.turn import Turn
+from agentvm.storage.base import WHOLE, LogChunk, Reading, Recalled, SessionWrite
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session, read_turns
+from agentvm.storage.sql.session_write import prepare
+from agentvm.storage.sql.sessions.summaries import read_turn, recall, refuse, store_summary
+
+LOG_RANGE = """
+SELECT min(first_seq), max(last_seq)
+FROM sessions LEFT JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+GROUP BY session_key
+"""
+LOG = """
+SELECT first_seq, last_seq, made_at, body
+FROM sessions JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND last_seq > ?
+ORDER BY last_seq LIMIT ?
+"""
+LAST_BEFORE = """
+SELECT coalesce(max(last_seq), 0)
+FROM sessions JOIN log USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND made_at < ?
+"""
+# Also what was taken back: it was told, and is told again to who was away.
+MESSAGE = """
+SELECT body
+FROM sessions JOIN all_messages USING (session_key)
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND message_id = ?
+"""
+MESSAGE_SIZE = MESSAGE.replace("SELECT body", "SELECT length(body)")
+_SET_QUARANTINE = """
+UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+
+
+class SqliteLogStore:
+    """See `agentvm.storage.base.LogStore`."""
+
+    def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
+        self._database = database
+        self._session_id = session_id
+        self._scope = (*key, session_id)
+
+    async def range(self) -> tuple[int, int]:
+        def read(connection: apsw.Connection) -> tuple[int, int]:
+            found = fetch(connection, LOG_RANGE, self._scope)
+            if not found:
+                raise SessionNotFound(self._session_id)
+            first, last = found[0]
+            return (1, 0) if last is None else (first, last)
+
+        return await self._database.read(read)
+
+    async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
+        def read(connection: apsw.Connection) -> tuple[LogChunk, ...]:
+            return tuple(
+                LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
+                for first_seq, last_seq, made_at, body in fetch(connection, LOG, (*self._scope, after, limit))
+            )
+
+        return await self._database.read(read)
+
+    async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
+        def read(connection: apsw.Connection) -> tuple[Message, ...]:
+            return tuple(
+                decode_message(body)
+                for message_id in message_ids
+                for (body,) in fetch(connection, MESSAGE, (*self._scope, message_id))
+            )
+
+        return await self._database.read(read)
+
+    async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """Stored bytes of those of the messages that are there."""
+
+        def read(connection: apsw.Connection) -> dict[str, int]:
+            return {
+                message_id: size
+                for message_id in message_ids
+                for (size,) in fetch(connection, MESSAGE_SIZE, (*self._scope, message_id))
+            }
+
+        return await self._database.read(read)
+
+    async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
+        """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
+        tenant_id, container_id, session_id = self._scope
+        write = SessionWrite(
+            tenant_id=tenant_id, container_id=container_id, session_id=session_id, now=now, messages=messages, turns=turns
+        )
+        await self._database.write(prepare(write))
+
+    async def find_turn(self, client_key: str) -> Turn | None:
+        def read(connection: apsw.Connection) -> Turn | None:
+            return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
+
+        return await self._database.read(read)
+
+    async def list_turns(self) -> tuple[Turn, ...]:
+        """In the order they were accepted."""
+        tenant_id, container_id, session_id = self._scope
+        return await self._database.read(lambda connection: read_turns(connection, (tenant_id, container_id), session_id))
+
+    async def last_before(self, at: int) -> int:
+        """The last seq of the chunks that were made before that moment; 0 for none."""
+
+        def read(connection: apsw.Connection) -> int:
+            return int(fetch(connection, LAST_BEFORE, (*self._scope, at))[0][0])
+
+        return await self._database.read(read)
+
+    async def set_quarantine(self, reason: str | None, now: int) -> Session | None:
+        """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
+        tenant_id, container_id, session_id = self._scope
+
+        def write(connection: apsw.Connection) -> Session | None:
+            connection.execute(_SET_QUARANTINE, (reason, now, *self._scope))
+            return read_session(connection, (tenant_id, container_id), session_id)
+
+        return await self._database.write(write)
+
+    async def recall(self, reading: Reading = WHOLE) -> Recalled:
+        """Nothing for a session that is gone. Without a summary, what was said and stands, as much as `reading` allows."""
+        return await self._database.read(lambda connection: recall(connection, self._scope, reading))
+
+    async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+        """The messages of that turn alone, as many as have so many bytes, and whether some were left out."""
+        return await self._database.read(lambda connection: read_turn(connection, self._scope, turn, max_bytes))
+
+    async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+        """Notes what a provider does not take of the session."""
+        await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
+
+    async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
+        """False, and nothing is stored, when something of it was taken back or dropped meanwhile, or another has come first."""
+        return await self._database.write(store_summary(self._scope, summary, covered, recalled))

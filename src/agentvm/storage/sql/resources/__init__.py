@@ -1,0 +1,99 @@
+"""SqliteResourceStore — one tenant's view of resources in SQLite.
+
+Every statement carries the tenant of this scope, or a key that was found with it. One file for each job; what is here is which.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import anyio.to_thread
+import apsw
+
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.resources import Changes, Dependents, History, Hits, Node, Publication, Published, Search
+from agentvm.storage.sql.resources import change, delete, graph, publish, read
+from agentvm.storage.sql.resources.search import search as find_hits
+
+T = TypeVar("T")
+P = ParamSpec("P")
+_Job = Callable[Concatenate[apsw.Connection, TenantId, P], T]
+
+_LONG = 20_000
+"""Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""
+
+
+class SqliteResourceStore:
+    """See `agentvm.storage.resources.ResourceStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
+        """Of that owner, if it may be seen; without one the own, then the server's. Deleted ones are not there."""
+        return await self._read(read.find, kind, name, owner)
+
+    async def get(self, resource_id: ResourceId) -> Resource | None:
+        return await self._read(read.get, resource_id)
+
+    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
+        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build."""
+        return await self._read(read.history, resource_id, only)
+
+    async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
+        """A version that is out of view but that something of the own tenant is locked to: hidden or deleted since."""
+        return await self._read(read.find_locked, kind, name, owner, digest)
+
+    async def closure(self, version_id: VersionId, *, limit: int) -> dict[VersionId, Node]:
+        """The version and everything it is locked to, at most so many; empty when it is not in view."""
+        return await self._read(graph.read_closure, version_id, limit)
+
+    async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
+        """All of them in one commit, or none."""
+        prepare = partial(publish.prepare, self._tenant_id, publications)
+        is_long = sum(len(each.text) for each in publications) > _LONG
+        return await self._database.write(await anyio.to_thread.run_sync(prepare) if is_long else prepare())
+
+    async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
+        """None when there is none of its own."""
+        return await self._write(change.change, resource_id, changes, now)
+
+    async def point(self, resource_id: ResourceId, tag: str, version: str | None, now: int) -> bool:
+        """Lets a tag point to a version, or removes it for None; False when either is not there."""
+        return await self._write(change.point, resource_id, tag, version, now)
+
+    async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
+        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there."""
+        return await self._write(change.yank, resource_id, version, at, now)
+
+    async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
+        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to."""
+        return await self._write(delete.delete, resource_id, force=force, now=now)
+
+    async def search(self, search: Search) -> Hits:
+        """Best first if there is a text, else by name."""
+        return await self._database.read(lambda connection: find_hits(connection, self._tenant_id, search), heavy=True)
+
+    async def dependents(self, resource_id: ResourceId) -> Dependents:
+        return await self._read(read.dependents, resource_id)
+
+    async def count(self) -> int:
+        """Of its own, without deleted ones."""
+        return await self._read(read.count)
+
+    async def blob_size(self, digest: str) -> int | None:
+        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
+        return await self._read(graph.readable_blob_size, digest)
+
+    async def blob(self, version_id: VersionId, digest: str) -> bytes | None:
+        """A binary part of a version in view."""
+        return await self._read(read.blob, version_id, digest)
+
+    async def _read(self, job: _Job[P, T], *args: P.args, **about: P.kwargs) -> T:
+        return await self._database.read(lambda connection: job(connection, self._tenant_id, *args, **about))
+
+    async def _write(self, job: _Job[P, T], *args: P.args, **about: P.kwargs) -> T:
+        return await self._database.write(lambda connection: job(connection, self._tenant_id, *args, **about))

@@ -1,0 +1,82 @@
+"""Change — what of a resource may be changed without a new version: what is said about it, its tags, what is withdrawn."""
+
+import apsw
+
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceVersion
+from agentvm.model.semver import is_version, parse_version
+from agentvm.storage.resources import Changes
+from agentvm.storage.sql.resources.index import find_latest, read_version, reindex, set_tags
+from agentvm.storage.sql.resources.publish import PUT_TAG, UPDATE_RESOURCE, open_versions
+from agentvm.storage.sql.resources.read import get
+from agentvm.storage.sql.rows import fetch
+
+_OWN = "SELECT resource_key, visibility FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
+_VERSION = "SELECT version_key FROM resource_versions WHERE resource_key = ? AND rank = ?"
+_REMOVE_TAG = "DELETE FROM resource_tags WHERE resource_key = ? AND tag = ?"
+_TOUCH = "UPDATE resources SET updated_at = ? WHERE resource_key = ?"
+# The first time counts.
+_YANK = "UPDATE resource_versions SET yanked_at = coalesce(yanked_at, ?) WHERE version_key = ?"
+_BRING_BACK = "UPDATE resource_versions SET yanked_at = NULL WHERE version_key = ?"
+
+
+def change(
+    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, changes: Changes, now: int
+) -> Resource | None:
+    found = fetch(connection, _OWN, (resource_id, tenant_id))
+    if not found:
+        return None
+    resource_key, before = found[0]
+    visibility = None if tenant_id == SYSTEM_TENANT else changes.visibility
+    connection.execute(UPDATE_RESOURCE, (changes.description, changes.deprecated, visibility, now, resource_key))
+    if changes.tags is not None:
+        set_tags(connection, resource_key, changes.tags)
+    if visibility == "public" != before:
+        open_versions(connection, tenant_id, resource_key, None)
+    reindex(connection, resource_key)
+    return get(connection, tenant_id, resource_id)
+
+
+def point(
+    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, tag: str, version: str | None, now: int
+) -> bool:
+    for resource_key, _ in fetch(connection, _OWN, (resource_id, tenant_id)):
+        if version is None:
+            connection.execute(_REMOVE_TAG, (resource_key, tag))
+            if not connection.changes():
+                return False
+        else:
+            version_key = _find(connection, resource_key, version)
+            if version_key is None:
+                return False
+            connection.execute(PUT_TAG, (resource_key, tag, version_key))
+        connection.execute(_TOUCH, (now, resource_key))
+        return True
+    return False
+
+
+def yank(
+    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, version: str, at: int | None, now: int
+) -> ResourceVersion | None:
+    for resource_key, _ in fetch(connection, _OWN, (resource_id, tenant_id)):
+        version_key = _find(connection, resource_key, version)
+        if version_key is None:
+            return None
+        if at is None:
+            connection.execute(_BRING_BACK, (version_key,))
+            # While it was withdrawn the resource may have become public without it.
+            open_versions(connection, tenant_id, resource_key, version_key)
+        else:
+            connection.execute(_YANK, (at, version_key))
+        connection.execute(_TOUCH, (now, resource_key))
+        find_latest(connection, resource_key)
+        reindex(connection, resource_key)
+        return read_version(connection, version_key)
+    return None
+
+
+def _find(connection: apsw.Connection, resource_key: int, version: str) -> int | None:
+    if not is_version(version):
+        return None
+    found = fetch(connection, _VERSION, (resource_key, str(parse_version(version))))
+    return int(found[0][0]) if found else None

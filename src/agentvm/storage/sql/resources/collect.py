@@ -1,0 +1,83 @@
+"""Collect — drops what nothing refers to any more, in two steps: what is noted by one call is dropped by a later one."""
+
+import apsw
+
+from agentvm.storage.sql.resources.rows import RESERVED_MS
+from agentvm.storage.sql.rows import fetch
+
+_IS_UNUSED = """
+NOT EXISTS (SELECT 1 FROM image_refs WHERE version_key = v.version_key)
+AND NOT EXISTS (SELECT 1 FROM resource_deps WHERE target_key = v.version_key)
+"""
+_OF_DELETED = """
+FROM resources AS r CROSS JOIN resource_versions AS v ON v.resource_key = r.resource_key
+WHERE r.deleted_at IS NOT NULL
+"""
+_UNUSED_VERSIONS = f"SELECT v.version_key {_OF_DELETED} AND {_IS_UNUSED} AND "
+_NOTE_VERSIONS = f"""
+UPDATE resource_versions SET unused_since = ?
+WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NULL AND {_IS_UNUSED})
+"""
+_UNNOTE_VERSIONS = f"""
+UPDATE resource_versions SET unused_since = NULL
+WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NOT NULL AND NOT ({_IS_UNUSED}))
+"""
+_DROP_VERSIONS = f"""
+DELETE FROM resource_versions
+WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since <= ? AND {_IS_UNUSED})
+"""
+_DROP_RESOURCES = """
+DELETE FROM resources
+WHERE resource_key IN (SELECT resource_key FROM resources WHERE deleted_at IS NOT NULL AND deleted_at <= ?)
+  AND NOT EXISTS (SELECT 1 FROM resource_versions AS v WHERE v.resource_key = resources.resource_key)
+"""
+_BLOB_IS_UNUSED = """
+NOT EXISTS (SELECT 1 FROM resource_versions WHERE content = resource_blobs.digest)
+AND NOT EXISTS (SELECT 1 FROM version_blobs WHERE version_blobs.digest = resource_blobs.digest)
+"""
+_UNNOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = NULL WHERE unused_since IS NOT NULL AND NOT ({_BLOB_IS_UNUSED})"
+_NOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = ? WHERE unused_since = 0 AND {_BLOB_IS_UNUSED}"
+_DROP_BLOBS = f"DELETE FROM resource_blobs WHERE unused_since BETWEEN 1 AND ? AND {_BLOB_IS_UNUSED}"
+_DROP_BLOB = f"DELETE FROM resource_blobs WHERE digest = ? AND {_BLOB_IS_UNUSED}"
+_HELD = """
+SELECT content FROM resource_versions WHERE version_key = ?1
+UNION SELECT digest FROM version_blobs WHERE version_key = ?1
+"""
+
+
+def collect(connection: apsw.Connection, now: int, grace: int) -> int:
+    """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    # 0 means that a blob was released and is yet to be looked at.
+    now = max(now, 1)
+    connection.execute(_UNNOTE_VERSIONS)
+    connection.execute(_DROP_VERSIONS, (now - grace,))
+    dropped = connection.changes()
+    connection.execute(_NOTE_VERSIONS, (now,))
+    connection.execute(_DROP_RESOURCES, (now - RESERVED_MS,))
+    connection.execute(_UNNOTE_BLOBS)
+    connection.execute(_DROP_BLOBS, (now - grace,))
+    dropped += connection.changes()
+    connection.execute(_NOTE_BLOBS, (now,))
+    return dropped
+
+
+def drop_unused_versions(connection: apsw.Connection, resource_key: int) -> int:
+    """Those of a deleted resource that nothing refers to; says how many. Nobody can be about to: it is out of view."""
+    dropped = 0
+    while unused := fetch(connection, unused_versions_of("r.resource_key = ?"), (resource_key,)):
+        connection.executemany("DELETE FROM resource_versions WHERE version_key = ?", unused)
+        dropped += len(unused)
+    return dropped
+
+
+def unused_versions_of(resources: str) -> str:
+    """The query for the versions of deleted resources that nothing refers to; the condition says which resources."""
+    return _UNUSED_VERSIONS + resources
+
+
+def drop_version(connection: apsw.Connection, version_key: int) -> None:
+    """With its contents, unless another version has the same: nobody can be about to refer to what only this one shows."""
+    held = fetch(connection, _HELD, (version_key,))
+    connection.execute("DELETE FROM resource_versions WHERE version_key = ?", (version_key,))
+    for (digest,) in held:
+        connection.execute(_DROP_BLOB, (digest,))

@@ -1,0 +1,99 @@
+"""Delete — takes resources away, but from nobody what they are locked to."""
+
+import apsw
+
+from agentvm.errors.resource import ResourceInUse
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import ResourceId
+from agentvm.storage.resources import Dependents
+from agentvm.storage.sql.resources.collect import drop_unused_versions, drop_version, unused_versions_of
+from agentvm.storage.sql.resources.read import read_dependents
+from agentvm.storage.sql.resources.rows import uri_of
+from agentvm.storage.sql.rows import fetch
+
+_OWN = "SELECT resource_key FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
+_SOME_OWN = "SELECT resource_key FROM resources WHERE tenant_id = ? AND deleted_at IS NULL LIMIT ?"
+_DELETE = "DELETE FROM resources WHERE resource_key = ?"
+_BURY = "UPDATE resources SET deleted_at = ?1, updated_at = ?1, latest_key = NULL WHERE resource_key = ?2"
+_FORGET = "DELETE FROM resource_fts WHERE rowid = ?"
+_FORGET_WORDS = "DELETE FROM resource_words WHERE resource_key = ?"
+_FORGET_TAGS = "DELETE FROM resource_tags WHERE resource_key = ?"
+_RELEASE = """
+DELETE FROM image_refs WHERE (position, version_key) IN (
+    SELECT i.position, i.version_key FROM images JOIN image_refs AS i USING (position) WHERE images.tenant_id = ? LIMIT ?
+)
+"""
+_FORGET_WORDING = "UPDATE resources SET description = NULL, tags = x'5b5d', deprecated = NULL WHERE resource_key = ?"
+_FORGET_TEXTS = "UPDATE resource_versions SET words = '' WHERE resource_key = ?"
+_DROP_EMPTY = """
+DELETE FROM resources WHERE resource_key IN (
+    SELECT r.resource_key FROM resources AS r
+    WHERE r.tenant_id = ? AND r.deleted_at IS NOT NULL
+      AND NOT EXISTS (SELECT 1 FROM resource_versions AS v WHERE v.resource_key = r.resource_key)
+    LIMIT ?
+)
+"""
+
+BURIED_MAX = 25
+"""Resources that one commit takes out of sight: their words leave the search."""
+RELEASED_MAX = 500
+"""References of images that one commit drops."""
+
+
+def delete(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> bool:
+    for (resource_key,) in fetch(connection, _OWN, (resource_id, tenant_id)):
+        if force:
+            _bury(connection, resource_key, now)
+            drop_unused_versions(connection, resource_key)
+        else:
+            _refuse_in_use(tenant_id, read_dependents(connection, tenant_id, resource_key))
+            connection.execute(_FORGET, (resource_key,))
+            connection.execute(_DELETE, (resource_key,))
+        return True
+    return False
+
+
+def bury_some(connection: apsw.Connection, tenant_id: TenantId, now: int) -> bool:
+    """Takes some of the resources of a deleted tenant out of everybody's sight; whether there was one.
+
+    Nobody can reach its images any more, so they hold nothing.
+    """
+    connection.execute(_RELEASE, (tenant_id, RELEASED_MAX))
+    released = connection.changes()
+    found = fetch(connection, _SOME_OWN, (tenant_id, BURIED_MAX))
+    for (resource_key,) in found:
+        _bury(connection, resource_key, now)
+        connection.execute(_FORGET_WORDING, (resource_key,))
+        connection.execute(_FORGET_TEXTS, (resource_key,))
+    return bool(released or found)
+
+
+def drop_buried(connection: apsw.Connection, tenant_id: TenantId, limit: int) -> bool:
+    """Drops versions of a deleted tenant that nobody is locked to, with their contents; whether there was one.
+
+    What others are locked to stays for them. What is left without a version goes as well.
+    """
+    found = fetch(connection, unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
+    for (version_key,) in found:
+        drop_version(connection, version_key)
+    connection.execute(_DROP_EMPTY, (tenant_id, limit))
+    return bool(found or connection.changes())
+
+
+def _bury(connection: apsw.Connection, resource_key: int, now: int) -> None:
+    connection.execute(_BURY, (now, resource_key))
+    for statement in (_FORGET, _FORGET_WORDS, _FORGET_TAGS):
+        connection.execute(statement, (resource_key,))
+
+
+def _refuse_in_use(tenant_id: TenantId, found: Dependents) -> None:
+    if not (found.resources or found.images or found.foreign):
+        return
+    uris = [uri_of(tenant_id, each.tenant_id, each.owner, each.type, each.name, version) for each, version in found.resources]
+    named = [*uris, *(f"image {image}" for image in found.images)]
+    if found.foreign:
+        named.append(f"{found.foreign} of other tenants")
+    raise ResourceInUse(
+        f"The resource is in use by {', '.join(named)}. Delete these first, or delete it by force",
+        details={"referrers": [*uris, *found.images], "foreign": found.foreign},
+    )

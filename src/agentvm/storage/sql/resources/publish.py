@@ -1,0 +1,247 @@
+"""Publish — new versions, a whole batch in one commit. Whatever can have changed since the publisher looked is checked here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import apsw
+
+from agentvm.errors import Conflict, PreconditionFailed
+from agentvm.errors.resource import ResourceCycle, ResourceExists, ResourceNotFound, ResourceVersionExists
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import SYSTEM_TENANT, ResourceUri, digest_of
+from agentvm.model.semver import parse_version
+from agentvm.storage.resources import NewDependency, Publication, Published
+from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.resources.graph import check_is_public, check_leads_nowhere_back, readable_blob_size
+from agentvm.storage.sql.resources.index import put_latest, read_version, reindex, set_tags
+from agentvm.storage.sql.resources.rows import (
+    RESERVED_MS,
+    RESOURCE_COLUMNS,
+    RESOURCES,
+    VERSION_IN_VIEW,
+    decode_resource,
+    encode,
+)
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.words import words
+
+_FIND = """
+SELECT resource_key, visibility, latest_key FROM resources
+WHERE tenant_id = ? AND type = ? AND name = ? AND deleted_at IS NULL
+"""
+_RESERVED = "SELECT 1 FROM resources WHERE tenant_id = ? AND type = ? AND name = ? AND deleted_at > ?"
+_DIGEST = "SELECT digest FROM resource_versions WHERE version_key = ?"
+_SAME_RANK = "SELECT version_key, version, digest FROM resource_versions WHERE resource_key = ? AND rank = ?"
+_ADD_RESOURCE = """
+INSERT INTO resources (resource_id, tenant_id, type, name, visibility, tags, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# None leaves what is there; an empty text removes it.
+UPDATE_RESOURCE = """
+UPDATE resources
+SET description = CASE ?1 WHEN '' THEN NULL ELSE coalesce(?1, description) END,
+    deprecated = CASE ?2 WHEN '' THEN NULL ELSE coalesce(?2, deprecated) END,
+    visibility = coalesce(?3, visibility), updated_at = ?4
+WHERE resource_key = ?5
+"""
+_ADD_VERSION = """
+INSERT INTO resource_versions (version_id, resource_key, version, rank, digest, content, size, schema, words, created_by,
+                               created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# One that was about to be dropped is wanted again.
+_ADD_BLOB = "INSERT INTO resource_blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET unused_since = NULL"
+_ADD_VERSION_BLOB = "INSERT INTO version_blobs (version_key, digest) VALUES (?, ?)"
+_ADD_DEPENDENCY = "INSERT INTO resource_deps (version_key, alias, uri, target_key, floating) VALUES (?, ?, ?, ?, ?)"
+_TARGET = f"""
+SELECT v.version_key FROM resource_versions AS v JOIN resources AS r ON r.resource_key = v.resource_key
+WHERE v.version_id = ?2 AND {VERSION_IN_VIEW}
+"""
+PUT_TAG = """
+INSERT INTO resource_tags (resource_key, tag, version_key) VALUES (?, ?, ?)
+ON CONFLICT (resource_key, tag) DO UPDATE SET version_key = excluded.version_key
+"""
+_SHARED = "SELECT version_key FROM resource_versions WHERE resource_key = ? AND yanked_at IS NULL"
+_OPEN = "UPDATE resource_versions SET is_open = 1 WHERE version_key = ?"
+_RESOURCE = f"SELECT {RESOURCE_COLUMNS} FROM {RESOURCES} WHERE r.resource_key = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A publication with all that can be worked out before the writer's time is taken."""
+
+    publication: Publication
+    content_digest: str
+    rank: str
+    schema: bytes | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Entered:
+    """Where a publication is in the tables."""
+
+    resource_key: int
+    version_key: int
+    created: bool
+    turned_public: bool = False
+
+
+def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> Callable[[apsw.Connection], tuple[Published, ...]]:
+    """The batch as work for the database. `ValueError` for a binary part that is not what its digest says."""
+    _refuse_rings(publications)
+    prepared = [_prepare(each) for each in publications]
+
+    def work(connection: apsw.Connection) -> tuple[Published, ...]:
+        refuse_deleted(connection, tenant_id)
+        entered = [_enter(connection, tenant_id, each) for each in prepared]
+        for place, each in zip(entered, publications, strict=True):
+            if place.created:
+                _lock(connection, tenant_id, place, each.dependencies, entered)
+        for place in entered:
+            if place.created:
+                check_leads_nowhere_back(connection, tenant_id, place.resource_key, place.version_key)
+                open_versions(connection, tenant_id, place.resource_key, None if place.turned_public else place.version_key)
+        for resource_key in dict.fromkeys(place.resource_key for place in entered if place.created):
+            reindex(connection, resource_key)
+        return tuple(_published(connection, place) for place in entered)
+
+    return work
+
+
+def open_versions(connection: apsw.Connection, tenant_id: TenantId, resource_key: int, version_key: int | None) -> None:
+    """Shows a version of a public resource to other tenants, for None all that are not withdrawn; first checks that it may."""
+    if fetch(connection, "SELECT visibility FROM resources WHERE resource_key = ?", (resource_key,))[0][0] != "public":
+        return
+    keys = [key for (key,) in fetch(connection, _SHARED, (resource_key,))] if version_key is None else [version_key]
+    for key in keys:
+        check_is_public(connection, tenant_id, key)
+        connection.execute(_OPEN, (key,))
+
+
+def _prepare(publication: Publication) -> _Prepared:
+    for digest, body in publication.blobs.items():
+        # Binary parts are shared across tenants, so one under a foreign digest would change other people's resources.
+        if digest_of(body) != digest:
+            raise ValueError(f"{publication.name}: {digest} is not the digest of the binary part that is given for it")
+    return _Prepared(
+        publication,
+        digest_of(publication.content),
+        str(parse_version(publication.version)),
+        None if publication.schema is None else encode(publication.schema),
+        words(publication.text),
+    )
+
+
+def _refuse_rings(publications: Sequence[Publication]) -> None:
+    """Versions that are there already cannot lead to new ones; but new ones can lead to each other."""
+    done: set[int] = set()
+
+    def walk(place: int, path: tuple[int, ...]) -> None:
+        if place in path:
+            ring = (*path[path.index(place) :], place)
+            raise ResourceCycle([_uri(publications[each]) for each in ring])
+        if place not in done:
+            for dependency in publications[place].dependencies:
+                if isinstance(dependency.target, int):
+                    if not 0 <= dependency.target < len(publications):
+                        raise ValueError(f"{dependency.uri} points to place {dependency.target}, which is not in the batch")
+                    walk(dependency.target, (*path, place))
+            done.add(place)
+
+    for place in range(len(publications)):
+        walk(place, ())
+
+
+def _uri(publication: Publication) -> str:
+    return str(ResourceUri(type=publication.type, name=publication.name))
+
+
+def _enter(connection: apsw.Connection, tenant_id: TenantId, prepared: _Prepared) -> _Entered:
+    wanted = prepared.publication
+    found = fetch(connection, _FIND, (tenant_id, wanted.type, wanted.name))
+    resource_key, visibility, latest_key = found[0] if found else (None, None, None)
+    if wanted.expected is not None:
+        _check_latest(connection, wanted, latest_key)
+    if resource_key is None:
+        resource_key = _add_resource(connection, tenant_id, wanted)
+    for version_key, version, digest in fetch(connection, _SAME_RANK, (resource_key, prepared.rank)):
+        if digest != wanted.digest:
+            if wanted.is_new:
+                break
+            raise ResourceVersionExists(
+                f"{_uri(wanted)} has a version {version} already, with other content: choose another version"
+            )
+        return _Entered(resource_key, version_key, created=False)
+    if found and wanted.is_new:
+        raise ResourceExists(
+            f"There is already {_uri(wanted)}; to publish another version of it: PUT /v1/resources/{{id}}, resource_publish "
+            "on a socket, or avm resource push --bump patch"
+        )
+    target = "public" if tenant_id == SYSTEM_TENANT else wanted.visibility
+    about = (wanted.description, wanted.deprecated, target, wanted.now)
+    connection.execute(UPDATE_RESOURCE, (*about, resource_key))
+    if wanted.tags is not None:
+        set_tags(connection, resource_key, wanted.tags)
+    version_key = _add_version(connection, tenant_id, resource_key, prepared)
+    put_latest(connection, resource_key, latest_key, version_key)
+    if wanted.pointer is not None:
+        connection.execute(PUT_TAG, (resource_key, wanted.pointer, version_key))
+    return _Entered(resource_key, version_key, created=True, turned_public=target == "public" != visibility)
+
+
+def _check_latest(connection: apsw.Connection, wanted: Publication, latest_key: int | None) -> None:
+    latest = "none" if latest_key is None else fetch(connection, _DIGEST, (latest_key,))[0][0]
+    if latest != wanted.expected:
+        raise PreconditionFailed(f"{_uri(wanted)} has changed: its latest version has the digest {latest}. Read it again")
+
+
+def _add_resource(connection: apsw.Connection, tenant_id: TenantId, wanted: Publication) -> int:
+    if fetch(connection, _RESERVED, (tenant_id, wanted.type, wanted.name, wanted.now - RESERVED_MS)):
+        raise Conflict(
+            f"{_uri(wanted)} was deleted by force less than 30 days ago, while others may depend on it: choose another name"
+        )
+    name = (wanted.resource_id, tenant_id, wanted.type, wanted.name)
+    connection.execute(_ADD_RESOURCE, (*name, "private", encode(()), wanted.now, wanted.now))
+    return connection.last_insert_rowid()
+
+
+def _add_version(connection: apsw.Connection, tenant_id: TenantId, resource_key: int, prepared: _Prepared) -> int:
+    wanted = prepared.publication
+    blobs = {digest: len(body) for digest, body in wanted.blobs.items()}
+    for digest in wanted.kept_blobs - wanted.blobs.keys():
+        kept = readable_blob_size(connection, tenant_id, digest)
+        if kept is None:
+            raise ResourceNotFound(digest)
+        blobs[digest] = kept
+    connection.executemany(_ADD_BLOB, [(prepared.content_digest, wanted.content), *wanted.blobs.items()])
+    about = (wanted.version_id, resource_key, wanted.version, prepared.rank, wanted.digest, prepared.content_digest)
+    size = len(wanted.content) + sum(blobs.values())
+    made = (size, prepared.schema, prepared.words, wanted.created_by, wanted.now)
+    connection.execute(_ADD_VERSION, (*about, *made))
+    version_key = connection.last_insert_rowid()
+    connection.executemany(_ADD_VERSION_BLOB, [(version_key, digest) for digest in blobs])
+    return version_key
+
+
+def _lock(
+    connection: apsw.Connection,
+    tenant_id: TenantId,
+    place: _Entered,
+    dependencies: Sequence[NewDependency],
+    entered: Sequence[_Entered],
+) -> None:
+    for each in dependencies:
+        if isinstance(each.target, int):
+            target_key = entered[each.target].version_key
+        else:
+            found = fetch(connection, _TARGET, (tenant_id, each.target))
+            if not found:
+                raise ResourceNotFound(each.uri)
+            target_key = found[0][0]
+        connection.execute(_ADD_DEPENDENCY, (place.version_key, each.alias, each.uri, target_key, each.floating))
+
+
+def _published(connection: apsw.Connection, place: _Entered) -> Published:
+    resource = decode_resource(fetch(connection, _RESOURCE, (place.resource_key,))[0])
+    return Published(resource, read_version(connection, place.version_key), place.created)

@@ -1,0 +1,145 @@
+"""Read — what a tenant sees of resources, their versions and their binary parts."""
+
+import apsw
+
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceType, VersionId
+from agentvm.model.semver import parse_version
+from agentvm.storage.resources import Dependents, History
+from agentvm.storage.sql.resources.graph import is_readable
+from agentvm.storage.sql.resources.rows import (
+    IN_VIEW,
+    RESOURCE_COLUMNS,
+    RESOURCES,
+    VERSION_COLUMNS,
+    VERSION_IN_VIEW,
+    decode_resource,
+    decode_version,
+    tenant_of,
+)
+from agentvm.storage.sql.rows import fetch
+
+_RESOURCE = f"SELECT {RESOURCE_COLUMNS} FROM {RESOURCES} WHERE {IN_VIEW} "
+_BY_NAME = _RESOURCE + "AND r.tenant_id = ?2 AND r.type = ?3 AND r.name = ?4"
+_BY_ID = _RESOURCE + "AND r.resource_id = ?2"
+_VERSIONS = f"""
+SELECT {VERSION_COLUMNS}
+FROM resources AS r JOIN resource_versions AS v ON v.resource_key = r.resource_key
+WHERE {VERSION_IN_VIEW} AND r.resource_id = ?2
+"""
+_VERSION = _VERSIONS + "AND v.rank = ?3"
+_TAGS = f"""
+SELECT tag, v.version
+FROM resources AS r JOIN resource_tags AS p ON p.resource_key = r.resource_key
+JOIN resource_versions AS v ON v.version_key = p.version_key
+WHERE {VERSION_IN_VIEW} AND r.resource_id = ?2
+"""
+_BY_DIGEST = """
+SELECT v.version_id
+FROM resources AS r JOIN resource_versions AS v ON v.resource_key = r.resource_key
+WHERE r.tenant_id = ? AND r.type = ? AND r.name = ? AND r.deleted_at IS {deleted} AND v.digest = ?
+ORDER BY v.version_key DESC
+"""
+_BLOB = """
+SELECT body
+FROM resource_versions AS v JOIN version_blobs AS p ON p.version_key = v.version_key
+JOIN resource_blobs AS b ON b.digest = p.digest
+WHERE v.version_id = ? AND p.digest = ?
+"""
+_GONE = "SELECT tenant_id FROM tenants WHERE slug = ? AND deleted_at IS NOT NULL"
+_COUNT = "SELECT count(*) FROM resources WHERE tenant_id = ? AND deleted_at IS NULL"
+
+_DEPENDENT_VERSIONS = f"""
+SELECT DISTINCT {RESOURCE_COLUMNS}, v.version
+FROM resource_versions AS target
+CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
+CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
+CROSS JOIN {RESOURCES}
+WHERE target.resource_key = ?2 AND r.resource_key = v.resource_key AND r.resource_key <> ?2 AND r.tenant_id = ?1
+ORDER BY r.name, r.resource_id, v.version_key
+"""
+_DEPENDENT_IMAGES = """
+SELECT DISTINCT images.image_id
+FROM resource_versions AS target
+CROSS JOIN image_refs ON image_refs.version_key = target.version_key
+CROSS JOIN images ON images.position = image_refs.position
+WHERE target.resource_key = ?2 AND images.tenant_id = ?1
+ORDER BY images.position
+"""
+FOREIGN = """
+SELECT (SELECT count(DISTINCT d.version_key)
+        FROM resource_versions AS target
+        CROSS JOIN resource_deps AS d ON d.target_key = target.version_key
+        CROSS JOIN resource_versions AS v ON v.version_key = d.version_key
+        CROSS JOIN resources AS r ON r.resource_key = v.resource_key
+        WHERE target.resource_key = ?2 AND r.resource_key <> ?2 AND r.tenant_id <> ?1)
+     + (SELECT count(DISTINCT images.position)
+        FROM resource_versions AS target
+        CROSS JOIN image_refs ON image_refs.version_key = target.version_key
+        CROSS JOIN images ON images.position = image_refs.position
+        WHERE target.resource_key = ?2 AND images.tenant_id <> ?1)
+"""
+_KEY = f"SELECT r.resource_key FROM resources AS r WHERE {IN_VIEW} AND r.resource_id = ?2"
+
+
+def find(connection: apsw.Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None) -> Resource | None:
+    for each in owners(connection, tenant_id, owner):
+        for row in fetch(connection, _BY_NAME, (tenant_id, each, kind, name)):
+            return decode_resource(row)
+    return None
+
+
+def get(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId) -> Resource | None:
+    return next(map(decode_resource, fetch(connection, _BY_ID, (tenant_id, resource_id))), None)
+
+
+def history(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> History:
+    scope: tuple[str, ...] = (tenant_id, resource_id)
+    rows = (
+        fetch(connection, _VERSIONS, scope) if only is None else fetch(connection, _VERSION, (*scope, str(parse_version(only))))
+    )
+    versions = [decode_version(row) for row in rows]
+    tags = fetch(connection, _TAGS, (tenant_id, resource_id))
+    return History(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
+
+
+def find_locked(
+    connection: apsw.Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None, digest: str
+) -> VersionId | None:
+    gone = fetch(connection, _GONE, (owner,)) if owner is not None else []
+    for each in (*owners(connection, tenant_id, owner), *(TenantId(former) for (former,) in gone)):
+        for deleted in ("NULL", "NOT NULL"):
+            for (version_id,) in fetch(connection, _BY_DIGEST.format(deleted=deleted), (each, kind, name, digest)):
+                if is_readable(connection, tenant_id, version_id):
+                    return VersionId(version_id)
+    return None
+
+
+def blob(connection: apsw.Connection, tenant_id: TenantId, version_id: VersionId, digest: str) -> bytes | None:
+    found = fetch(connection, _BLOB, (version_id, digest))
+    return bytes(found[0][0]) if found and is_readable(connection, tenant_id, version_id) else None
+
+
+def count(connection: apsw.Connection, tenant_id: TenantId) -> int:
+    return int(fetch(connection, _COUNT, (tenant_id,))[0][0])
+
+
+def dependents(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId) -> Dependents:
+    found = fetch(connection, _KEY, (tenant_id, resource_id))
+    return read_dependents(connection, tenant_id, found[0][0]) if found else Dependents(resources=(), images=(), foreign=0)
+
+
+def read_dependents(connection: apsw.Connection, tenant_id: TenantId, resource_key: int) -> Dependents:
+    """Without asking whether the resource is in view. A resource does not depend on itself, whatever its versions do."""
+    scope = (tenant_id, resource_key)
+    versions = fetch(connection, _DEPENDENT_VERSIONS, scope)
+    return Dependents(
+        resources=tuple((decode_resource(row[:-1]), row[-1]) for row in versions),
+        images=tuple(image_id for (image_id,) in fetch(connection, _DEPENDENT_IMAGES, scope)),
+        foreign=int(fetch(connection, FOREIGN, scope)[0][0]),
+    )
+
+
+def owners(connection: apsw.Connection, tenant_id: TenantId, owner: str | None) -> tuple[TenantId, ...]:
+    """Whose resources a name can mean."""
+    return (tenant_id, SYSTEM_TENANT) if owner is None else (tenant_of(connection, owner),)

@@ -1,0 +1,108 @@
+"""Rows — how resources and their versions lie in the tables, and what of them a tenant may see.
+
+In the queries `r` is a resource, `v` a version, `t` the tenant of the resource and `?1` the tenant that asks.
+"""
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.ids import TenantId
+from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri, ResourceVersion, VersionId
+from agentvm.storage.resources import Link
+from agentvm.storage.sql.rows import fetch
+
+RESERVED_MS = 30 * 24 * 3600 * 1000
+"""For so long nobody can take the name of a resource that was deleted by force."""
+
+_encoder = msgspec.json.Encoder()
+_tags = msgspec.json.Decoder(tuple[str, ...])
+_schema = msgspec.json.Decoder(dict[str, object])
+_links = msgspec.json.Decoder(list[tuple[str, str, str, int]])
+
+# The server's own tenant, and that of a server without accounts, need not be in the table.
+RESOURCE_COLUMNS = """
+r.resource_id, r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name, r.visibility, r.description, r.tags, r.deprecated,
+(SELECT version FROM resource_versions WHERE version_key = r.latest_key), r.created_at, r.updated_at, r.deleted_at
+"""
+RESOURCES = "resources AS r LEFT JOIN tenants AS t ON t.tenant_id = r.tenant_id"
+RESOURCE_WIDTH = 13
+
+# With what the version is locked to, so that one statement tells all of it.
+VERSION_COLUMNS = """
+v.version_id, r.resource_id, v.version, v.digest, v.size, v.schema, v.created_by, v.created_at, v.yanked_at,
+(SELECT json_group_array(json_array(d.alias, d.uri, target.version_id, d.floating))
+ FROM resource_deps AS d JOIN resource_versions AS target ON target.version_key = d.target_key
+ WHERE d.version_key = v.version_key)
+"""
+
+IN_VIEW = "r.deleted_at IS NULL AND (r.tenant_id = ?1 OR r.visibility = 'public')"
+VERSION_IN_VIEW = "r.deleted_at IS NULL AND (r.tenant_id = ?1 OR r.visibility = 'public' AND v.is_open)"
+
+_TENANT_BY_SLUG = "SELECT tenant_id FROM tenants WHERE slug = ? AND deleted_at IS NULL"
+_IS_IN_TABLE = "SELECT 1 FROM tenants WHERE tenant_id = ?"
+
+
+def encode(value: object) -> bytes:
+    return _encoder.encode(value)
+
+
+def decode_resource(row: tuple[Any, ...]) -> Resource:
+    resource_id, tenant_id, owner, kind, name, visibility, description, tags, deprecated, latest, created, updated, deleted = (
+        row
+    )
+    return Resource(
+        resource_id=resource_id,
+        tenant_id=tenant_id,
+        owner=owner,
+        type=kind,
+        name=name,
+        visibility=visibility,
+        description=description,
+        tags=_tags.decode(tags),
+        deprecated=deprecated,
+        latest=latest,
+        created_at=created,
+        updated_at=updated,
+        deleted_at=deleted,
+    )
+
+
+def decode_version(row: tuple[Any, ...]) -> ResourceVersion:
+    version_id, resource_id, version, digest, size, schema, created_by, created_at, yanked_at, links = row
+    return ResourceVersion(
+        version_id=version_id,
+        resource_id=resource_id,
+        version=version,
+        digest=digest,
+        size=size,
+        schema=None if schema is None else _schema.decode(schema),
+        dependencies={alias: uri for alias, uri, _, _ in _links.decode(links)},
+        created_by=created_by,
+        created_at=created_at,
+        yanked_at=yanked_at,
+    )
+
+
+def decode_links(links: str) -> tuple[Link, ...]:
+    return tuple(
+        Link(alias=alias, uri=uri, target=VersionId(target), floating=bool(floating))
+        for alias, uri, target, floating in _links.decode(links)
+    )
+
+
+def tenant_of(connection: apsw.Connection, slug: str) -> TenantId:
+    """Whose resources an owner's name means; for a name that nobody has, a tenant that has none."""
+    if slug == SYSTEM:
+        return SYSTEM_TENANT
+    found = fetch(connection, _TENANT_BY_SLUG, (slug,))
+    if found:
+        return TenantId(found[0][0])
+    # An id is a name only for a tenant that has no other.
+    return TenantId("") if fetch(connection, _IS_IN_TABLE, (slug,)) else TenantId(slug)
+
+
+def uri_of(viewer: TenantId, tenant_id: str, owner: str, kind: Any, name: str, version: str | None = None) -> str:
+    """As the viewer writes it: without an owner for what is its own."""
+    return str(ResourceUri(type=kind, name=name, owner=None if tenant_id == viewer else owner, selector=version))

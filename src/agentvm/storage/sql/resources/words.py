@@ -1,0 +1,43 @@
+"""Words — what the search for resources asks the index; how texts are cut is said in `agentvm.storage.sql.words`.
+
+What a user types is only ever words: nothing of it is syntax.
+"""
+
+import hashlib
+from typing import Literal
+
+from agentvm.model.ids import TenantId
+from agentvm.storage.sql.words import MOST_CHARACTERS, words
+
+_MOST_TERMS = 32
+_OPEN = "public"
+
+# Of scope, name, tags, description, text.
+WEIGHTS = "0.0, 4.0, 3.0, 2.0, 1.0"
+
+
+def scope_of(tenant_id: TenantId, *, is_open: bool) -> str:
+    """Who may find a resource, as words of the index."""
+    return f"{_own(tenant_id)} {_OPEN}" if is_open else _own(tenant_id)
+
+
+def query(text: str, tenant_id: TenantId, scope: Literal["own", "public", "all"]) -> str | None:
+    """What to ask the index; None when there is no word in the text, so that nothing can be found.
+
+    Every word must be there, or one that begins with it; one that is cut into several must be there in one piece.
+    """
+    pieces = [piece for piece in map(words, text[:MOST_CHARACTERS].split()[:_MOST_TERMS]) if piece]
+    if not pieces:
+        return None
+    who = {"own": f'"{_own(tenant_id)}"', "public": f'"{_OPEN}"', "all": f'("{_own(tenant_id)}" OR "{_OPEN}")'}[scope]
+    terms = " AND ".join(f"{_quoted(piece)} *" for piece in pieces)
+    return f"{{scope}} : {who} AND {{name tags description text}} : ({terms})"
+
+
+def _own(tenant_id: TenantId) -> str:
+    return f"t{hashlib.sha256(tenant_id.encode('utf-8', 'replace')).hexdigest()[:20]}"
+
+
+def _quoted(piece: str) -> str:
+    # Words have no quotation marks. Were that to change, this would still be no syntax.
+    return '"' + piece.replace('"', '""') + '"'

@@ -1,0 +1,203 @@
+"""SqliteSessionStore — the sessions of some containers of one tenant in SQLite."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
+from agentvm.model.message import Message
+from agentvm.model.session import Rewind, Session, Summary
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sessions import (
+    ANYBODY,
+    FoundPage,
+    Listed,
+    MessagePage,
+    MessageQuery,
+    MessageSearch,
+    Reader,
+    SessionPage,
+    SessionQuery,
+    TurnPage,
+    TurnQuery,
+)
+from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
+from agentvm.storage.sql.sessions.listing import list_sessions, read_listed, scope
+from agentvm.storage.sql.sessions.pending import take_in_all
+from agentvm.storage.sql.sessions.reading import mark, read_messages
+from agentvm.storage.sql.sessions.rewinding import list_rewinds, read_as_it_stood
+from agentvm.storage.sql.sessions.search import search_messages
+from agentvm.storage.sql.sessions.summaries import list_summaries
+from agentvm.storage.sql.sessions.turns import list_turns
+
+# The oldest that is left takes the place of an image's default session; without one the image is not shown any more.
+_SUCCEED = """
+UPDATE images SET session_id = coalesce((
+    SELECT s.session_id FROM sessions AS s
+    WHERE s.tenant_id = images.tenant_id AND s.image_id = images.image_id AND s.deleted_at IS NULL
+    ORDER BY s.created_at, s.session_key LIMIT 1
+), session_id)
+WHERE tenant_id = ? AND session_id = ?
+"""
+_LEAD = f"UPDATE images SET session_id = ? WHERE tenant_id = ? AND image_id = ? AND NOT {IS_SHOWN}"
+_DROP_IMAGE = """
+DELETE FROM images
+WHERE tenant_id = ?1 AND image_id = ?2 AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant_id = ?1 AND image_id = ?2)
+RETURNING digest
+"""
+_SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
+_PURGE = """
+DELETE FROM sessions
+WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
+RETURNING tenant_id, session_id, image_id
+"""
+_PURGE_SOME = """
+DELETE FROM all_messages
+WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE deleted_at <= ? LIMIT ?)
+"""
+SOME_MESSAGES = 500
+"""That are purged at a time: what was said in a deleted session may be more than everybody should wait for."""
+
+
+class SqliteSessionStore:
+    """See `agentvm.storage.sessions.SessionStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
+        self._database = database.of(tenant_id)
+        self._scope = (tenant_id, None if containers is None else tuple(containers))
+
+    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+        # A title is looked for in every session, and several containers' sessions are sorted together.
+        heavy = wanted.title is not None or self._scope[1] is None or len(self._scope[1]) > 1
+        return await self._database.read(
+            lambda connection: list_sessions(connection, *self._scope, wanted, reader), heavy=heavy
+        )
+
+    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
+        return await self._database.read(lambda connection: read_listed(connection, *self._scope, session_id, reader))
+
+    async def keep(
+        self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
+    ) -> Session | None:
+        given = (("pinned_at", pinned), ("archived_at", archived))
+        changes = [
+            (column, f"coalesce({column}, {int(now)})" if wanted else "NULL") for column, wanted in given if wanted is not None
+        ]
+        return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
+
+    async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is None or found.title is not None:
+                return None
+            connection.execute("UPDATE sessions SET title = ?, updated_at = ? WHERE session_key = ?", (title, now, key))
+            return self._find(connection, session_id)[1]
+
+        return await self._database.write(work)
+
+    async def delete(self, session_id: SessionId, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is None:
+                return None
+            connection.execute("UPDATE sessions SET deleted_at = ?, updated_at = ? WHERE session_key = ?", (now, now, key))
+            connection.execute(_SUCCEED, (self._scope[0], session_id))
+            return self._find(connection, session_id, deleted=True)[1]
+
+        return await self._database.write(work)
+
+    async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id, deleted=True)
+            if found is None or found.deleted_at is None:
+                return self._find(connection, session_id)[1]
+            if found.deleted_at <= deleted_after:
+                return None
+            connection.execute("UPDATE sessions SET deleted_at = NULL, updated_at = ? WHERE session_key = ?", (now, key))
+            connection.execute(_LEAD, (session_id, self._scope[0], found.image_id))
+            return self._find(connection, session_id)[1]
+
+        return await self._database.write(work)
+
+    async def mark_read(
+        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
+    ) -> Listed | None:
+        def work(connection: apsw.Connection) -> Listed | None:
+            key, found = self._find(connection, session_id)
+            if found is None:
+                return None
+            mark(connection, key, reader, now, cursor=cursor, message_id=message_id)
+            return read_listed(connection, *self._scope, session_id, reader)
+
+        return await self._database.write(work)
+
+    async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
+        def read(connection: apsw.Connection) -> MessagePage | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else read_messages(connection, key, wanted)
+
+        return await self._database.read(read)
+
+    async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Rewind, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else list_rewinds(connection, key)
+
+        return await self._database.read(read)
+
+    async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Summary, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else list_summaries(connection, key)
+
+        return await self._database.read(read)
+
+    async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Message, ...] | None:
+            key, found = self._find(connection, session_id)
+            return None if found is None else read_as_it_stood(connection, key, message_id, max_bytes)
+
+        return await self._database.read(read, heavy=True)
+
+    async def turns(self, wanted: TurnQuery) -> TurnPage:
+        return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
+
+    async def search(self, wanted: MessageSearch) -> FoundPage:
+        await take_in_all(self._database, *self._scope)
+        return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
+
+    async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
+        def work(connection: apsw.Connection) -> Session | None:
+            key, found = self._find(connection, session_id)
+            if found is not None and changes:
+                connection.execute(f"UPDATE sessions SET {changes}, updated_at = ? WHERE session_key = ?", (now, key))
+                found = self._find(connection, session_id)[1]
+            return found
+
+        return await self._database.write(work)
+
+    def _find(self, connection: apsw.Connection, session_id: SessionId, *, deleted: bool = False) -> tuple[int, Session | None]:
+        values: dict[str, Any] = {"session": session_id}
+        where = scope(*self._scope, values, deleted=deleted)
+        for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
+            return key, decode_session(tuple(row))
+        return 0, None
+
+
+def purge_messages(connection: apsw.Connection, deleted_before: int) -> bool:
+    """Drops some of what was said in sessions that nobody can restore any more; whether there may be more."""
+    connection.execute(_PURGE_SOME, (deleted_before, SOME_MESSAGES))
+    return connection.changes() == SOME_MESSAGES
+
+
+def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:
+    """Drops sessions that nobody can restore any more, with all that was said in them; which they were.
+
+    An image that has no session any more goes with its last.
+    """
+    gone = fetch(connection, _PURGE, (deleted_before, limit))
+    for tenant_id, _, image_id in gone:
+        for (digest,) in fetch(connection, _DROP_IMAGE, (tenant_id, image_id)):
+            drop_snapshot(connection, digest)
+    return [(TenantId(tenant_id), SessionId(session_id)) for tenant_id, session_id, _ in gone]

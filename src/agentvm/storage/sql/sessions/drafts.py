@@ -1,0 +1,112 @@
+"""SqliteDraftStore — the drafts of one author in some containers of one tenant."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.session import Draft, Drafted
+from agentvm.storage.drafts import MOST_DEVICES
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.sessions.listing import scope
+
+_SESSION = "SELECT s.session_key, s.container_id, s.image_id FROM sessions AS s"
+_DRAFTS = """
+SELECT s.session_id, s.container_id, s.image_id, d.device, d.text, d.updated_at
+FROM drafts AS d CROSS JOIN sessions AS s ON s.session_key = d.session_key
+WHERE d.author = :author AND {where}
+ORDER BY d.updated_at DESC, s.session_key DESC, d.device LIMIT :limit
+"""
+_FIND = "SELECT text, updated_at FROM drafts WHERE session_key = ? AND author = ? AND device = ?"
+_PUT = """
+INSERT INTO drafts (session_key, author, device, text, updated_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (session_key, author, device) DO UPDATE SET text = excluded.text, updated_at = excluded.updated_at
+"""
+_REMOVE = "DELETE FROM drafts WHERE session_key = ? AND author = ? AND device = ?"
+_DROP_OLDEST = """
+DELETE FROM drafts WHERE session_key = ?1 AND author = ?2 AND device IN (
+    SELECT device FROM drafts WHERE session_key = ?1 AND author = ?2 ORDER BY updated_at DESC, device LIMIT -1 OFFSET ?3
+)
+"""
+
+
+class SqliteDraftStore:
+    """See `agentvm.storage.drafts.DraftStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId, author: str, containers: Sequence[ContainerId] | None) -> None:
+        self._database = database.of(tenant_id)
+        self._scope = (tenant_id, None if containers is None else tuple(containers))
+        self._author = author
+
+    async def save(
+        self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
+    ) -> Drafted | None:
+        def work(connection: apsw.Connection) -> Drafted | None:
+            found = self._find(connection, session_id)
+            if found is None:
+                return None
+            key, container_id, image_id = found
+            place = (key, self._author, device)
+            before = fetch(connection, _FIND, place)
+            updated_at = before[0][1] if before else 0
+            # Two changes within one millisecond can be told apart.
+            at = max(now, updated_at + 1)
+            saved = if_updated_at is None or if_updated_at == updated_at
+            if saved and text:
+                connection.execute(_PUT, (*place, text, at))
+                connection.execute(_DROP_OLDEST, (key, self._author, MOST_DEVICES))
+            elif saved:
+                connection.execute(_REMOVE, place)
+            drafts = [
+                Draft(
+                    session_id=session_id,
+                    container_id=container_id,
+                    image_id=image_id,
+                    device=device or None,
+                    text=found,
+                    updated_at=when,
+                )
+                for found, when in fetch(connection, _FIND, place)
+            ]
+            freed = len(before[0][0].encode()) if saved and before else 0
+            changed = saved and bool(text or before)
+            return Drafted(container_id, image_id, at, saved, changed, drafts[0] if drafts else None, freed)
+
+        return await self._database.write(work)
+
+    async def list(self, session_id: SessionId) -> tuple[Draft, ...] | None:
+        def read(connection: apsw.Connection) -> tuple[Draft, ...] | None:
+            if self._find(connection, session_id) is None:
+                return None
+            return self._read(connection, " AND s.session_id = :session", MOST_DEVICES, {"session": session_id})
+
+        return await self._database.read(read)
+
+    async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
+        return await self._database.read(lambda connection: self._read(connection, "", limit, {}))
+
+    def _read(self, connection: apsw.Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:
+        wanted: dict[str, Any] = {"author": self._author, "limit": limit, **values}
+        where = scope(*self._scope, wanted) + narrow
+        return tuple(
+            Draft(
+                session_id=session_id,
+                container_id=container_id,
+                image_id=image_id,
+                device=device or None,
+                text=text,
+                updated_at=updated_at,
+            )
+            for session_id, container_id, image_id, device, text, updated_at in fetch(
+                connection, _DRAFTS.format(where=where), wanted
+            )
+        )
+
+    def _find(self, connection: apsw.Connection, session_id: SessionId) -> tuple[int, Any, Any] | None:
+        values: dict[str, Any] = {"session": session_id}
+        where = scope(*self._scope, values)
+        for key, container_id, image_id in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
+            return key, container_id, image_id
+        return None

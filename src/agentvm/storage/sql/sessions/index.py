@@ -1,0 +1,160 @@
+"""Index — what the search knows of a message: facts, in the commit that stores it, and words, which may follow (`pending`).
+
+Theory of operation. The index knows words and places, not texts. Every word is written behind the key of its container, so
+what a container's search reads, counts and weighs is that container's alone, however much the others have said. What people
+and models say is taken in whole, of what tools say the beginning.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.log import get_logger
+from agentvm.model.ids import ContainerId, TenantId
+from agentvm.model.message import (
+    AssistantMessage,
+    Message,
+    TextPart,
+    ToolCallMessage,
+    ToolResultMessage,
+    UserMessage,
+    decode_message,
+)
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.words import terms
+
+logger = get_logger(__name__)
+
+MOST_OF_TOOLS = 2_000
+"""Characters of a tool's result that can be found."""
+PREVIEW = 140
+"""Characters of the last message that lists show."""
+COUNTED = ("assistant", "error")
+"""What is unread until somebody has read it."""
+
+_ADD_FACTS = "INSERT INTO message_facts (position, session_key, at, kind, tool) VALUES (?, ?, ?, ?, ?)"
+_ADD_WORDS = "INSERT INTO message_fts (rowid, text) VALUES (?, ?)"
+_ADD_PENDING = "INSERT INTO search_pending (position, session_key, tenant_id) VALUES (?, ?, ?)"
+_BACKLOG = "SELECT next FROM search_backlog"
+_SOME = """
+SELECT m.position, m.session_key, s.tenant_id, m.body
+FROM messages AS m JOIN sessions AS s ON s.session_key = m.session_key
+WHERE m.position <= ? ORDER BY m.position DESC LIMIT ?
+"""
+_KNOWN = "SELECT 1 FROM message_facts WHERE position = ?"
+_SET_PREVIEW = "UPDATE sessions SET preview = ? WHERE session_key = ? AND preview IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the index has to know of a message."""
+
+    at: int
+    kind: str
+    tool: str | None
+    text: str
+
+    @property
+    def preview(self) -> str | None:
+        """For a list; None for what nobody has said."""
+        if self.kind not in ("user", "assistant"):
+            return None
+        return " ".join(self.text[: 4 * PREVIEW].split())[:PREVIEW] or None
+
+
+def key_of(tenant_id: TenantId, container_id: ContainerId) -> str:
+    """What the words of a container begin with."""
+    named = f"{len(tenant_id)}:{tenant_id}:{container_id}"
+    return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def entry_of(message: Message) -> Entry:
+    """`silent` is an assistant's message without text, to which its tool calls refer."""
+    at = message.timestamp
+    match message:
+        case UserMessage(content=str(text)):
+            return Entry(at, "user", None, text)
+        case UserMessage(content=parts):
+            return Entry(at, "user", None, "\n".join(part.text for part in parts if isinstance(part, TextPart)))
+        case AssistantMessage(text=text):
+            return Entry(at, "assistant" if text.strip() else "silent", None, text)
+        case ToolCallMessage(tool_call=call):
+            return Entry(at, "tool-call", call.name, "")
+        case ToolResultMessage(tool_result=result):
+            return Entry(at, "tool-result", result.name, result.output.value[:MOST_OF_TOOLS])
+        case _:
+            return Entry(at, "error", None, "")
+
+
+def words_of(container: str, text: str) -> str:
+    """A text as the index takes it; `container` is the key of its container. '' for one without words."""
+    found = terms(text) if text else ()
+    return container + f" {container}".join(found) if found else ""
+
+
+def add_words(connection: apsw.Connection, position: int, words: str) -> None:
+    connection.execute(_ADD_WORDS, (position, words))
+
+
+def index(
+    connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
+) -> None:
+    """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
+    connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
+    if words:
+        add_words(connection, position, words)
+    elif words is None and entry.text:
+        connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
+
+
+def index_older(connection: apsw.Connection, limit: int) -> bool:
+    """Notes the next messages from before there was a search, the newest first. Whether there may be more."""
+    found = fetch(connection, _BACKLOG, ())
+    if not found:
+        return False
+    some = fetch(connection, _SOME, (found[0][0], limit))
+    for position, session_key, tenant_id, body in reversed(some):
+        # A place that was free again was given to a message that is in already.
+        if not fetch(connection, _KNOWN, (position,)):
+            _take_in(connection, tenant_id, position, session_key, body)
+    _fill_previews(connection, some)
+    if len(some) < limit:
+        connection.execute("DELETE FROM search_backlog")
+        return False
+    connection.execute("UPDATE search_backlog SET next = ?", (some[-1][0] - 1,))
+    return True
+
+
+def tend(connection: apsw.Connection, limit: int) -> bool:
+    """Notes older messages, or puts together what was written to the index in small pieces. Whether there may be more.
+
+    A commit only adds to the index. So every now and then somebody has to do this, or a search has many pieces to look at.
+    """
+    if index_older(connection, limit):
+        return True
+    before = connection.total_changes()
+    connection.execute("INSERT INTO message_fts (message_fts, rank) VALUES ('merge', ?)", (limit,))
+    # As SQLite's documentation says: below two there was nothing left to do.
+    return connection.total_changes() - before >= 2
+
+
+def _take_in(connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:
+    try:
+        index(connection, tenant_id, position, session_key, entry_of(decode_message(body)))
+    except msgspec.DecodeError as error:
+        # It cannot be read anywhere else either; the others must not be kept from being found.
+        logger.warning("message_not_indexed", position=position, error=str(error))
+
+
+def _fill_previews(connection: apsw.Connection, newest_first: Sequence[tuple[Any, ...]]) -> None:
+    for _, session_key, _, body in newest_first:
+        try:
+            preview = entry_of(decode_message(body)).preview
+        except msgspec.DecodeError:
+            continue
+        if preview is not None:
+            connection.execute(_SET_PREVIEW, (preview, session_key))

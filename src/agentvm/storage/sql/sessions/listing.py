@@ -1,0 +1,114 @@
+"""Listing — sessions by what was last said in them, the pinned ones first; one page at a time.
+
+A page goes on where the one before ended, by value and not by number: what is said meanwhile moves a session to the top, and
+shifts nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.storage.sessions import Listed, Reader, SessionPage, SessionQuery
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.sessions.places import read_place, write_place
+
+MOST_UNREAD = 1_000
+
+_encode = msgspec.json.Encoder().encode
+
+_LAST = "(SELECT max(m.position) FROM messages AS m WHERE m.session_key = s.session_key)"
+_MARK = """
+(SELECT r.answers FROM read_marks AS r WHERE r.session_key = s.session_key AND r.reader = :reader AND r.device = :device)
+"""
+_SEEN = f"""
+SELECT {SESSION_COLUMNS}, min(max(s.answers - coalesce({_MARK}, 0), 0), {MOST_UNREAD}), {_LAST}, s.is_pinned, s.active_at,
+       s.session_key
+FROM sessions AS s
+"""
+
+
+def scope(
+    tenant_id: TenantId, containers: Sequence[ContainerId] | None, values: dict[str, Any], *, deleted: bool = False
+) -> str:
+    """What every query here begins with: whose sessions, and only those that are not deleted, or only those that are."""
+    values["tenant"] = tenant_id
+    whose = f"s.tenant_id = :tenant AND s.deleted_at IS {'NOT ' if deleted else ''}NULL"
+    if containers is None:
+        return whose
+    if len(containers) == 1:
+        values["container"] = containers[0]
+        return f"{whose} AND s.container_id = :container"
+    values["containers"] = _encode(containers).decode()
+    return f"{whose} AND s.container_id IN (SELECT value FROM json_each(:containers))"
+
+
+def list_sessions(
+    connection: apsw.Connection,
+    tenant_id: TenantId,
+    containers: Sequence[ContainerId] | None,
+    wanted: SessionQuery,
+    reader: Reader,
+) -> SessionPage:
+    values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": wanted.limit + 1}
+    where = scope(tenant_id, containers, values) + _narrow(connection, wanted, values)
+    counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
+    total = fetch(connection, f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
+    if wanted.after is not None:
+        values["is_pinned"], values["active_at"], values["key"] = read_place(wanted.after, tuple[int, int, int])
+        where += " AND (s.is_pinned, s.active_at, s.session_key) < (:is_pinned, :active_at, :key)"
+    order = "ORDER BY s.is_pinned DESC, s.active_at DESC, s.session_key DESC LIMIT :limit"
+    rows = fetch(connection, f"{_SEEN} WHERE {where} {order}", values)
+    page = rows[: wanted.limit]
+    return SessionPage(
+        items=tuple(_listed(row) for row in page),
+        total=total,
+        next=write_place(*page[-1][-3:]) if len(rows) > len(page) > 0 else None,
+    )
+
+
+def read_listed(
+    connection: apsw.Connection,
+    tenant_id: TenantId,
+    containers: Sequence[ContainerId] | None,
+    session_id: SessionId,
+    reader: Reader,
+) -> Listed | None:
+    values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "session": session_id}
+    where = scope(tenant_id, containers, values)
+    rows = fetch(connection, f"{_SEEN} WHERE {where} AND s.session_id = :session", values)
+    return _listed(rows[0]) if rows else None
+
+
+def _narrow(connection: apsw.Connection, wanted: SessionQuery, values: dict[str, Any]) -> str:
+    terms = []
+    if wanted.image_id is not None:
+        values["image"] = wanted.image_id
+        terms.append("s.image_id = :image")
+    if wanted.archived is not None:
+        terms.append("s.archived_at IS NOT NULL" if wanted.archived else "s.archived_at IS NULL")
+    if wanted.pinned is not None:
+        terms.append(f"s.is_pinned = {int(wanted.pinned)}")
+    if wanted.since is not None:
+        values["since"] = wanted.since
+        terms.append("s.active_at >= :since")
+    if wanted.until is not None:
+        values["until"] = wanted.until
+        terms.append("s.active_at < :until")
+    if wanted.title is not None:
+        # SQLite's own `lower` knows only ASCII.
+        connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
+        values["title"] = wanted.title.casefold()
+        terms.append("instr(casefold(s.title), :title) > 0")
+    return "".join(f" AND {term}" for term in terms)
+
+
+def _casefold(*values: Any) -> str | None:
+    return None if values[0] is None else str(values[0]).casefold()
+
+
+def _listed(row: tuple[Any, ...]) -> Listed:
+    *session, unread, last, _, _, _ = row
+    return Listed(decode_session(tuple(session)), unread, None if last is None else write_place(last))

@@ -1,0 +1,118 @@
+"""Pending — messages whose words are not in the search yet, and how they come into it.
+
+Theory of operation. To put words into the index costs as much as half of a turn when it is done for each commit, and almost
+nothing for many messages at once. So a commit only notes the places of its messages (`search_pending`), and the words follow
+beside the turns, a second later: some messages are read and cut into words by a reader's thread, then one short commit puts
+them in and removes the notes. What a crash leaves is still noted. Whoever searches first has the own messages put in, so a
+search finds what was said just before.
+
+A batch takes messages of tenants in turn, and no more than `PIECE_BYTES` of text: the writer's time is everybody's.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import apsw
+import msgspec
+
+from agentvm.errors import StoreFailed
+from agentvm.log import get_logger
+from agentvm.model.ids import ContainerId, TenantId
+from agentvm.model.message import decode_message
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.sessions.index import add_words, entry_of, key_of, words_of
+from agentvm.storage.sql.sessions.listing import scope
+
+logger = get_logger(__name__)
+
+PIECE_BYTES = 64 * 1024
+PIECE_MESSAGES = 200
+MOST_SEEN = 5_000
+"""Notes that are looked at for a batch."""
+MOST_PIECES = 50
+"""Batches that a search waits for. What is then left it does not find; it is soon taken in."""
+
+# Numbered within each tenant, so that the first of all come before the second of any.
+_NEXT = """
+SELECT position, s.tenant_id, s.container_id
+FROM (
+    SELECT position, session_key, row_number() OVER (PARTITION BY tenant_id ORDER BY position) AS number
+    FROM (SELECT * FROM search_pending ORDER BY position LIMIT :seen)
+) JOIN sessions AS s USING (session_key)
+ORDER BY number, position LIMIT :most
+"""
+_NEXT_OF = """
+SELECT p.position, s.tenant_id, s.container_id
+FROM search_pending AS p CROSS JOIN sessions AS s ON s.session_key = p.session_key
+WHERE p.tenant_id = :tenant AND {where}
+ORDER BY p.position LIMIT :most
+"""
+_BODY = "SELECT body FROM messages WHERE position = ?"
+_DONE = "DELETE FROM search_pending WHERE position = ? RETURNING position"
+
+
+class Cut(NamedTuple):
+    """A message as the index takes it; '' for one without words."""
+
+    position: int
+    words: str
+
+
+def cut_some(
+    connection: apsw.Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
+) -> list[Cut]:
+    """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
+    values: dict[str, Any] = {"most": PIECE_MESSAGES}
+    if tenant_id is None:
+        query, values["seen"] = _NEXT, MOST_SEEN
+    else:
+        query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
+    some: list[Cut] = []
+    size = 0
+    for position, owner, container_id in fetch(connection, query, values):
+        text = _text(connection, position)
+        if some and size + len(text) > PIECE_BYTES:
+            break
+        size += len(text)
+        some.append(Cut(position, words_of(key_of(owner, container_id), text)))
+    return some
+
+
+def put_in(connection: apsw.Connection, some: Sequence[Cut]) -> None:
+    """Of those that are still pending: another may have been quicker, or the message may be gone. For the writer."""
+    # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
+    for position, words in sorted(some):
+        if fetch(connection, _DONE, (position,)) and words:
+            add_words(connection, position, words)
+
+
+async def take_in(
+    database: Database, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
+) -> bool:
+    """Puts the next messages in. Whether there were any."""
+    some = await database.read(lambda connection: cut_some(connection, tenant_id, containers))
+    if some:
+        await database.write(lambda connection: put_in(connection, some))
+    return bool(some)
+
+
+async def take_in_all(database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
+    """Puts in what was said in these containers, so that a search finds it."""
+    try:
+        for _ in range(MOST_PIECES):
+            if not await take_in(database, tenant_id, containers):
+                return
+    except StoreFailed as error:
+        # A disk that takes nothing can still be read.
+        logger.warning("search_incomplete", code=error.code, error=str(error))
+
+
+def _text(connection: apsw.Connection, position: int) -> str:
+    for (body,) in fetch(connection, _BODY, (position,)):
+        try:
+            return entry_of(decode_message(body)).text
+        except msgspec.DecodeError as error:
+            # It cannot be read anywhere else either; the others must not be kept from being found.
+            logger.warning("message_not_indexed", position=position, error=str(error))
+    return ""

@@ -1,0 +1,143 @@
+"""Reading — the messages of a session page by page, and how far somebody has read them."""
+
+from typing import Any
+
+import apsw
+
+from agentvm.errors import NotFound
+from agentvm.model.ids import MessageId, RewindId
+from agentvm.model.message import Message, decode_message
+from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.sessions.index import COUNTED
+from agentvm.storage.sql.sessions.places import read_place, write_place
+
+# `IS`, so that those that stand are found by the same index as those that a rewind took.
+_OF = "FROM all_messages WHERE session_key = ? AND rewind_key IS ?"
+# Sizes are known without reading the bodies; a body that does not fit is not read.
+_PAGE = """
+WITH
+    page AS MATERIALIZED (SELECT position, length(body) AS size {of} AND position {beyond} ? ORDER BY position {order} LIMIT ?),
+    summed AS MATERIALIZED (
+        SELECT position, sum(size) OVER (ORDER BY position {order} ROWS UNBOUNDED PRECEDING) AS total,
+               row_number() OVER (ORDER BY position {order}) AS number
+        FROM page
+    )
+SELECT summed.position, m.body
+FROM summed LEFT JOIN all_messages AS m ON m.position = summed.position AND (summed.total <= ? OR summed.number = ?)
+ORDER BY summed.number
+"""
+_AFTER = _PAGE.format(of=_OF, beyond=">", order="")
+_BEFORE = _PAGE.format(of=_OF, beyond="<", order="DESC")
+_PLACE = f"SELECT position {_OF} AND message_id = ?"
+_COUNT = f"SELECT count(*) {_OF}"
+_REWIND = "SELECT rewind_key FROM rewinds WHERE session_key = ? AND rewind_id = ?"
+_LAST = "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?"
+_ANSWERS = "SELECT answers FROM sessions WHERE session_key = ?"
+_ANSWERS_AFTER = f"""
+SELECT count(*)
+FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND m.position > ? AND f.kind IN {COUNTED}
+"""
+# Whoever was quicker or further stays: a mark never goes back.
+_MARK = """
+INSERT INTO read_marks (session_key, reader, device, position, answers, at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_key, reader, device) DO UPDATE
+SET position = excluded.position, answers = excluded.answers, at = excluded.at
+WHERE excluded.position > position
+"""
+# Devices are named by those who use them.
+_DROP_MARKS = """
+DELETE FROM read_marks WHERE session_key = ?1 AND reader = ?2 AND device IN (
+    SELECT device FROM read_marks WHERE session_key = ?1 AND reader = ?2 ORDER BY at DESC, device LIMIT -1 OFFSET ?3
+)
+"""
+MARKS_MAX = 100
+"""Devices of one reader whose marks in a session are kept."""
+_BEYOND = 2**62
+
+Row = tuple[int, Message]
+Of = tuple[int, int | None]
+"""A session, and what of it: what a rewind took back, or what stands."""
+
+
+def read_messages(connection: apsw.Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
+    of = (session_key, None if wanted.rewind is None else _find_rewind(connection, session_key, wanted.rewind))
+    total: int = fetch(connection, _COUNT, of)[0][0]
+    if wanted.around is not None:
+        return _around(connection, of, wanted, wanted.around, total)
+    newest = wanted.order == "newest"
+    start = _BEYOND if newest else 0
+    if wanted.cursor is not None:
+        (start,) = read_place(wanted.cursor, tuple[int])
+    page, more, cut = _read(connection, _BEFORE if newest else _AFTER, (*of, start), wanted, wanted.limit, wanted.max_bytes)
+    return MessagePage(
+        messages=tuple(message for _, message in page),
+        total=total,
+        next=write_place(page[-1][0]) if page and more else None,
+        previous=write_place(page[0][0]) if page and wanted.cursor is not None else None,
+        cut=cut,
+    )
+
+
+def mark(
+    connection: apsw.Connection,
+    session_key: int,
+    reader: Reader,
+    now: int,
+    *,
+    cursor: str | None,
+    message_id: MessageId | None,
+) -> None:
+    last: int = fetch(connection, _LAST, (session_key,))[0][0]
+    position = last
+    if cursor is not None:
+        # No further than there is something to be read.
+        position = min(last, read_place(cursor, tuple[int])[0])
+    elif message_id is not None:
+        position = find(connection, (session_key, None), message_id)
+    answers: int = fetch(connection, _ANSWERS, (session_key,))[0][0]
+    # Not below: those from before answers were counted are none.
+    known = max(0, answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0])
+    for device in dict.fromkeys(("", reader.device)):
+        connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
+    # The mark of no device in particular is the newest, with that of this one.
+    connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
+
+
+def _find_rewind(connection: apsw.Connection, session_key: int, rewind_id: RewindId) -> int:
+    found = fetch(connection, _REWIND, (session_key, rewind_id))
+    if not found:
+        raise NotFound(f"There is no rewind {rewind_id} of this session")
+    return int(found[0][0])
+
+
+def find(connection: apsw.Connection, of: Of, message_id: MessageId) -> int:
+    found = fetch(connection, _PLACE, (*of, message_id))
+    if not found:
+        raise NotFound(f"There is no message {message_id} in this session")
+    return int(found[0][0])
+
+
+def _around(connection: apsw.Connection, of: Of, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
+    place = find(connection, of, message_id)
+    half_bytes = wanted.max_bytes // 2
+    before, more_before, cut_before = _read(connection, _BEFORE, (*of, place), wanted, wanted.limit // 2, half_bytes)
+    after, more_after, cut_after = _read(connection, _AFTER, (*of, place - 1), wanted, wanted.limit - len(before), half_bytes)
+    page = [*reversed(before), *after]
+    return MessagePage(
+        messages=tuple(message for _, message in page),
+        total=total,
+        next=write_place(page[-1][0]) if page and more_after else None,
+        previous=write_place(page[0][0]) if page and more_before else None,
+        cut=cut_before or cut_after,
+    )
+
+
+def _read(
+    connection: apsw.Connection, query: str, where: tuple[Any, ...], wanted: MessageQuery, limit: int, max_bytes: int
+) -> tuple[list[Row], bool, bool]:
+    """The rows that fit, whether there are more, and whether that is because of their size."""
+    found = fetch(connection, query, (*where, limit + 1, max_bytes, 0 if wanted.strict else 1))
+    fitting = [(position, decode_message(body)) for position, body in found[:limit] if body is not None]
+    return fitting, len(found) > len(fitting), len(found[:limit]) > len(fitting)

@@ -1,0 +1,268 @@
+"""SqliteRetentionStore — drops what one tenant does not want to keep any longer.
+
+Theory of operation. A session goes in two steps: it is marked, which is one row, and then purged like any that was deleted; its
+mark is so old that nobody can restore it. Turns go whole. What was told of them goes in the same commit, and with it the part
+of the log before. The newest chunk of a log stays, emptied, because it says how far the session has counted; whoever asks for
+an event that it no longer holds is told to begin anew.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.ids import ContainerId, SessionId, TenantId
+from agentvm.model.retention import RetentionCutoffs
+from agentvm.model.session import Session
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.retention import (
+    NOTHING,
+    Expiring,
+    OldTurn,
+    Place,
+    Some,
+    SomePlaces,
+    Weight,
+)
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.sessions.index import COUNTED
+from agentvm.storage.sql.sessions.old_turns import find_old_turns
+from agentvm.storage.sql.sessions.rewinding import settle
+from agentvm.storage.sql.sessions.summaries import drop_summaries
+
+FOR_GOOD = -(2**62)
+"""When sessions were deleted that nobody can restore."""
+
+_encode = msgspec.json.Encoder().encode
+
+_ENDED = "NOT EXISTS (SELECT 1 FROM turns AS t WHERE t.session_key = s.session_key AND t.outcome IS NULL)"
+_OF = f"s.tenant_id = :tenant AND s.deleted_at IS NULL AND {_ENDED}"
+# Nothing is less than NULL.
+_IDLE = f"""
+{_OF} AND s.pinned_at IS NULL AND s.active_at < CASE WHEN s.archived_at IS NULL THEN :sessions ELSE :archived END
+"""
+_IS_DEFAULT = """
+EXISTS (
+    SELECT 1 FROM images AS i WHERE i.tenant_id = s.tenant_id AND i.image_id = s.image_id AND i.session_id = s.session_id
+)
+"""
+_SAID = "SELECT count(*), coalesce(sum(length(m.body)), 0) FROM all_messages AS m WHERE m.session_key = ?"
+_EXPIRING = f"""
+SELECT s.session_key, {_IS_DEFAULT}, {SESSION_COLUMNS}
+FROM sessions AS s
+WHERE {_IDLE} AND s.session_key > :after
+  AND (NOT {_IS_DEFAULT} OR EXISTS (SELECT 1 FROM all_messages AS m WHERE m.session_key = s.session_key))
+ORDER BY s.session_key LIMIT :limit
+"""
+_EXPIRE = f"""
+UPDATE sessions AS s SET deleted_at = {FOR_GOOD}
+WHERE {_IDLE} AND NOT {_IS_DEFAULT} AND s.session_id IN (SELECT value FROM json_each(:wanted))
+RETURNING {SESSION_COLUMNS.replace("s.", "")}
+"""
+_REVIVE = f"""
+UPDATE sessions SET deleted_at = NULL
+WHERE tenant_id = ? AND deleted_at = {FOR_GOOD} AND session_id IN (SELECT value FROM json_each(?))
+"""
+_WEIGH_REWOUND = f"""
+SELECT count(*), coalesce(sum(length(m.body)), 0)
+FROM rewinds AS r
+JOIN sessions AS s ON s.session_key = r.session_key
+JOIN all_messages AS m ON m.session_key = r.session_key AND m.rewind_key = r.rewind_key
+WHERE r.at < :rewound AND {_OF} AND NOT coalesce({_IDLE}, 0)
+"""
+_WITH_REWOUND = f"""
+SELECT s.session_key, s.container_id, s.session_id
+FROM sessions AS s
+WHERE {_OF} AND s.session_key > :after AND s.session_key IN (SELECT session_key FROM rewinds WHERE at < :before)
+ORDER BY s.session_key LIMIT :limit
+"""
+_REWINDS = "SELECT rewind_key, at FROM rewinds WHERE session_key = ? AND at < ? ORDER BY rewind_key"
+_DROP_REWOUND = """
+DELETE FROM all_messages
+WHERE position IN (
+    SELECT position FROM all_messages WHERE session_key = ? AND rewind_key = ? ORDER BY position DESC LIMIT ?
+)
+RETURNING length(body)
+"""
+_DROP_REWIND = "DELETE FROM rewinds WHERE rewind_key = ?"
+_WITH_OLD = f"""
+SELECT s.session_key, s.container_id, s.session_id
+FROM sessions AS s
+WHERE {_OF} AND s.session_key > :after AND coalesce((
+    SELECT f.at < :before FROM message_facts AS f
+    WHERE f.position = (SELECT m.position FROM messages AS m WHERE m.session_key = s.session_key ORDER BY m.position LIMIT 1)
+), EXISTS (SELECT 1 FROM messages AS m WHERE m.session_key = s.session_key))
+ORDER BY s.session_key LIMIT :limit
+"""
+_KEY = f"SELECT s.session_key FROM sessions AS s WHERE {_OF} AND s.container_id = :container AND s.session_id = :session"
+_MESSAGE = """
+SELECT m.position, length(m.body), f.kind
+FROM messages AS m LEFT JOIN message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND m.message_id = ?
+"""
+_DROP_MESSAGE = "DELETE FROM all_messages WHERE position = ?"
+_DROP_TURN = "DELETE FROM turns WHERE session_key = ? AND turn_id = ? AND outcome IS NOT NULL RETURNING ended_at"
+# The chunk in which it was told is the first that was made since.
+_TOLD_UNTIL = """
+SELECT coalesce(min(last_seq), (SELECT max(last_seq) FROM log WHERE session_key = ?1))
+FROM log WHERE session_key = ?1 AND made_at >= ?2
+"""
+_LAST_TOLD = "SELECT max(last_seq) FROM log WHERE session_key = ?"
+_DROP_CHUNKS = "DELETE FROM log WHERE session_key = ? AND last_seq <= ? AND last_seq < ?"
+_EMPTY_CHUNK = "UPDATE log SET first_seq = last_seq + 1, body = x'' WHERE session_key = ? AND last_seq = ? AND last_seq <= ?"
+_CLEAR = f"""
+SELECT s.session_key FROM sessions AS s WHERE {_IDLE} AND {_IS_DEFAULT} AND s.session_id = :session
+"""
+_CLEARED = """
+UPDATE sessions SET title = NULL, preview = NULL, last_message_at = NULL, answers = 0, updated_at = ? WHERE session_key = ?
+"""
+# What somebody writes now is theirs to send.
+_CLEAR_DRAFTS = """
+DELETE FROM drafts WHERE session_key = :key
+  AND updated_at < (SELECT iif(archived_at IS NULL, :sessions, :archived) FROM sessions WHERE session_key = :key)
+"""
+_OF_SESSION = ("all_messages", "rewinds", "summaries", "turns", "read_marks")
+_READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
+
+
+class SqliteRetentionStore:
+    """See `agentvm.storage.retention.RetentionStore`."""
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
+        values = {**self._cut(cut), "after": after, "limit": limit}
+
+        def read(connection: apsw.Connection) -> Some:
+            found = fetch(connection, _EXPIRING, values)
+            items = tuple(
+                Expiring(decode_session(tuple(row)), bool(is_default), Weight(*fetch(connection, _SAID, (key,))[0]))
+                for key, is_default, *row in found
+            )
+            return Some(items, found[-1][0] if len(found) == limit else None)
+
+        return await self._database.read(read, heavy=True)
+
+    async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
+        values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
+
+        def work(connection: apsw.Connection) -> tuple[Session, ...]:
+            return tuple(decode_session(row) for row in fetch(connection, _EXPIRE, values))
+
+        return await self._database.write(work)
+
+    async def revive(self, session_ids: Sequence[SessionId]) -> None:
+        values = (self._tenant_id, _encode(session_ids).decode())
+        await self._database.write(lambda connection: fetch(connection, _REVIVE, values))
+
+    async def rewound(self, cut: RetentionCutoffs) -> Weight:
+        values = {**self._cut(cut), "rewound": cut.rewound}
+        return await self._database.read(lambda connection: Weight(*fetch(connection, _WEIGH_REWOUND, values)[0]), heavy=True)
+
+    async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
+        return await self._places(_WITH_REWOUND, before, after, limit)
+
+    async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
+        def work(connection: apsw.Connection) -> Weight:
+            key = self._find(connection, place)
+            return NOTHING if key is None else _drop_rewound(connection, key, before, limit)
+
+        return await self._database.write(work)
+
+    async def with_old_turns(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
+        return await self._places(_WITH_OLD, before, after, limit)
+
+    async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
+        def read(connection: apsw.Connection) -> tuple[OldTurn, ...]:
+            key = self._find(connection, place)
+            return () if key is None else find_old_turns(connection, key, before)
+
+        return await self._database.read(read)
+
+    async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
+        def work(connection: apsw.Connection) -> Weight:
+            key = self._find(connection, place)
+            return NOTHING if key is None else _drop(connection, key, turns)
+
+        return await self._database.write(work)
+
+    async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
+        values = {**self._cut(cut), "session": session_id}
+
+        def work(connection: apsw.Connection) -> Session | None:
+            for (key,) in fetch(connection, _CLEAR, values):
+                for table in _OF_SESSION:
+                    connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))
+                connection.execute(_CLEAR_DRAFTS, {**values, "key": key})
+                _forget_told(connection, key, None)
+                connection.execute(_CLEARED, (now, key))
+                return decode_session(fetch(connection, _READ, (key,))[0])
+            return None
+
+        return await self._database.write(work)
+
+    async def _places(self, query: str, before: int, after: int, limit: int) -> SomePlaces:
+        values = {"tenant": self._tenant_id, "before": before, "after": after, "limit": limit}
+
+        def read(connection: apsw.Connection) -> SomePlaces:
+            found = fetch(connection, query, values)
+            items = tuple(Place(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in found)
+            return SomePlaces(items, found[-1][0] if len(found) == limit else None)
+
+        return await self._database.read(read)
+
+    def _cut(self, cut: RetentionCutoffs) -> dict[str, Any]:
+        return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived}
+
+    def _find(self, connection: apsw.Connection, place: Place) -> int | None:
+        """None for one that is gone, or in which a turn has no end."""
+        values = {"tenant": self._tenant_id, "container": place.container_id, "session": place.session_id}
+        found = fetch(connection, _KEY, values)
+        return int(found[0][0]) if found else None
+
+
+def _drop_rewound(connection: apsw.Connection, session_key: int, before: int, limit: int) -> Weight:
+    dropped: list[int] = []
+    for rewind_key, at in fetch(connection, _REWINDS, (session_key, before)):
+        room = limit - len(dropped)
+        if room <= 0:
+            break
+        gone = [size for (size,) in fetch(connection, _DROP_REWOUND, (session_key, rewind_key, room))]
+        dropped += gone
+        _forget_told(connection, session_key, at)
+        if len(gone) < room:
+            connection.execute(_DROP_REWIND, (rewind_key,))
+    return Weight(len(dropped), sum(dropped))
+
+
+def _drop(connection: apsw.Connection, session_key: int, turns: Sequence[OldTurn]) -> Weight:
+    weight, counted, told = NOTHING, list[int](), list[int]()
+    if turns:
+        # Whatever they sum up begins with what goes.
+        drop_summaries(connection, session_key, 0)
+    for turn in turns:
+        for message_id in turn.message_ids:
+            for position, size, kind in fetch(connection, _MESSAGE, (session_key, message_id)):
+                connection.execute(_DROP_MESSAGE, (position,))
+                weight += Weight(1, size)
+                if kind in COUNTED:
+                    counted.append(position)
+        if turn.turn_id is not None:
+            told += [ended_at for (ended_at,) in fetch(connection, _DROP_TURN, (session_key, turn.turn_id))]
+    settle(connection, session_key, counted)
+    if told:
+        _forget_told(connection, session_key, max(told))
+    return weight
+
+
+def _forget_told(connection: apsw.Connection, session_key: int, until: int | None) -> None:
+    """Drops the log up to what was told then, or all of it. What comes after can be told as before."""
+    newest: int | None = fetch(connection, _LAST_TOLD, (session_key,))[0][0]
+    if newest is None:
+        return
+    last: int = newest if until is None else fetch(connection, _TOLD_UNTIL, (session_key, until))[0][0]
+    connection.execute(_DROP_CHUNKS, (session_key, last, newest))
+    connection.execute(_EMPTY_CHUNK, (session_key, newest, last))

@@ -1,0 +1,137 @@
+"""Rewinding — what was taken back of a session: out of its history, its lists and the search, and kept.
+
+Theory of operation. A message that was taken back names the rewind that did it, and `messages` shows those that name none.
+Rewinds are numbered in their order, so a history as it stood before one of them is what stands now, and what that rewind or a
+later one took, of all that had been said by then.
+"""
+
+from collections.abc import Sequence
+
+import apsw
+import msgspec
+
+from agentvm.errors.bounds import HistoryTooLarge
+from agentvm.model.ids import MessageId
+from agentvm.model.message import Message, decode_message
+from agentvm.model.session import Rewind
+from agentvm.storage.base import Rewinding
+from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.sessions.index import COUNTED, entry_of
+from agentvm.storage.sql.sessions.summaries import drop_summaries
+
+MOST_LISTED = 200
+
+_LAST = "SELECT coalesce(max(position), 0) FROM all_messages WHERE session_key = ?"
+_ADD = "INSERT INTO rewinds (session_key, rewind_id, at, last) VALUES (?, ?, ?, ?)"
+_TAKE = """
+UPDATE all_messages SET rewind_key = ? WHERE session_key = ? AND message_id = ? AND rewind_key IS NULL RETURNING position
+"""
+_KIND = "SELECT kind FROM message_facts WHERE position = ?"
+_LEAVE_SEARCH = (
+    "DELETE FROM message_fts WHERE rowid = ?",
+    "DELETE FROM message_facts WHERE position = ?",
+    "DELETE FROM search_pending WHERE position = ?",
+)
+_SAID_LAST = """
+SELECT m.body
+FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND f.kind IN ('user', 'assistant')
+ORDER BY m.position DESC LIMIT 1
+"""
+_SET_SAID = "UPDATE sessions SET preview = ?, answers = max(answers - ?, 0) WHERE session_key = ?"
+_MARKS = "SELECT reader, device, position FROM read_marks WHERE session_key = ?"
+_LOWER_MARK = """
+UPDATE read_marks SET answers = max(answers - ?, 0), position = min(position, ?)
+WHERE session_key = ? AND reader = ? AND device = ?
+"""
+_REWINDS = """
+SELECT rewind_id, at, count(position)
+FROM rewinds LEFT JOIN all_messages USING (session_key, rewind_key)
+WHERE session_key = ?
+GROUP BY rewind_key ORDER BY rewind_key DESC LIMIT ?
+"""
+_REWIND_OF = "SELECT rewind_key, position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_STANDING = "SELECT position, length(body) FROM messages WHERE session_key = ?1 ORDER BY position"
+_AS_IT_STOOD = """
+SELECT position, length(body) FROM all_messages
+WHERE session_key = ?1 AND (rewind_key IS NULL OR rewind_key >= ?2)
+  AND position <= (SELECT last FROM rewinds WHERE rewind_key = ?2)
+ORDER BY position
+"""
+_BODIES = "SELECT body FROM all_messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
+
+
+def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewinding) -> None:
+    """Those of the messages that stand. To be done before what is said instead is added."""
+    last = fetch(connection, _LAST, (session_key,))[0][0]
+    connection.execute(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))
+    rewind_key = connection.last_insert_rowid()
+    counted: list[int] = []
+    first: int | None = None
+    for message_id in rewinding.message_ids:
+        for (position,) in fetch(connection, _TAKE, (rewind_key, session_key, message_id)):
+            first = position if first is None else min(first, position)
+            counted += [position for (kind,) in fetch(connection, _KIND, (position,)) if kind in COUNTED]
+            for leave in _LEAVE_SEARCH:
+                connection.execute(leave, (position,))
+    if first is not None:
+        drop_summaries(connection, session_key, first)
+    settle(connection, session_key, counted)
+
+
+def settle(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
+    """What lists show, and what is unread, after messages went; `counted` are the places of their answers and errors."""
+    said = fetch(connection, _SAID_LAST, (session_key,))
+    connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
+    _lower_marks(connection, session_key, counted)
+
+
+def _preview(body: bytes) -> str | None:
+    try:
+        return entry_of(decode_message(body)).preview
+    except msgspec.DecodeError:
+        # Nobody can read it; what is before it can go all the same.
+        return None
+
+
+def list_rewinds(connection: apsw.Connection, session_key: int) -> tuple[Rewind, ...]:
+    """The latest first."""
+    return tuple(
+        Rewind(rewind_id=rewind_id, rewound_at=at, messages=count)
+        for rewind_id, at, count in fetch(connection, _REWINDS, (session_key, MOST_LISTED))
+    )
+
+
+def read_as_it_stood(
+    connection: apsw.Connection, session_key: int, message_id: MessageId, max_bytes: int
+) -> tuple[Message, ...] | None:
+    """The history when that message was last a part of it, as far as so many bytes reach; None without such a message."""
+    found = fetch(connection, _REWIND_OF, (session_key, message_id))
+    if not found:
+        return None
+    rewind_key, place = found[0]
+    if rewind_key is None:
+        sizes = fetch(connection, _STANDING, (session_key,))
+    else:
+        sizes = fetch(connection, _AS_IT_STOOD, (session_key, rewind_key))
+    positions: list[int] = []
+    total = 0
+    for position, size in sizes:
+        total += size
+        if total > max_bytes:
+            break
+        positions.append(position)
+    if not positions or positions[-1] < place:
+        raise HistoryTooLarge(
+            f"What was said up to {message_id} has more than {max_bytes:,} bytes; choose an earlier message, "
+            "or export the session"
+        )
+    return tuple(decode_message(body) for (body,) in fetch(connection, _BODIES, (msgspec.json.encode(positions).decode(),)))
+
+
+def _lower_marks(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
+    """Who had read what was taken back knows so many answers less, and none that comes after."""
+    last: int = fetch(connection, "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?", (session_key,))[0][0]
+    for reader, device, place in fetch(connection, _MARKS, (session_key,)):
+        known = sum(position <= place for position in counted)
+        connection.execute(_LOWER_MARK, (known, last, session_key, reader, device))

@@ -1,0 +1,185 @@
+"""Search — finds what was said, the best first.
+
+Theory of operation. The index gives the newest messages that have the words; at most `MOST_RANKED` of them are weighed, so a
+word that is everywhere costs no more than that. A message weighs what BM25 says, up to twice as much if it is new. Pages go on
+by weight and place; the weight of where a page ended is looked up again, because it depends on all else that was said.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.ids import ContainerId, MessageId, TenantId
+from agentvm.model.message import decode_message
+from agentvm.storage.sessions import Found, FoundPage, MessageSearch, Role
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.sessions.index import entry_of, key_of
+from agentvm.storage.sql.sessions.listing import scope
+from agentvm.storage.sql.sessions.places import read_place, write_place
+from agentvm.storage.sql.sessions.question import Piece, match_of, pieces_of
+from agentvm.storage.sql.sessions.snippet import snippet
+from agentvm.storage.sql.sessions.titles import search_titles
+
+MOST_RANKED = 10_000
+TOGETHER = 100
+"""Containers that are asked about in one query."""
+MONTH = 30 * 86_400_000
+"""Milliseconds after which what is new counts for half as much."""
+
+ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool-result": "tool"}
+"""By the kind of a message, of those that can be found."""
+_KINDS = {role: kind for kind, role in ROLES.items()}
+
+_CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? ORDER BY position"
+# Weighed as `weigh` does, and given as one value: a row each would hold up the event loop ten thousand times.
+_HITS = """
+SELECT json_group_array(json_array(bm25 * (1 + 1 / (1 + max(:now - at, 0) / :month)), -position))
+FROM (
+    SELECT message_fts.rowid AS position, bm25(message_fts) AS bm25, f.at
+    FROM message_fts
+    CROSS JOIN message_facts AS f ON f.position = message_fts.rowid
+    CROSS JOIN sessions AS s ON s.session_key = f.session_key
+    WHERE message_fts MATCH :match AND {where}
+    ORDER BY message_fts.rowid DESC LIMIT :most
+)
+"""
+_HIT = f"""
+SELECT {SESSION_COLUMNS}, m.message_id, m.body, s.session_key
+FROM messages AS m JOIN sessions AS s ON s.session_key = m.session_key
+WHERE m.position = ?
+"""
+_SESSION_OF = "SELECT session_key FROM messages WHERE position = ?"
+_BETWEEN = "SELECT count(*) FROM messages WHERE session_key = ? AND position >= ? AND position < ?"
+_NEXT_TO = """
+SELECT m.body
+FROM messages AS m CROSS JOIN message_facts AS f ON f.position = m.position
+WHERE m.session_key = ? AND m.position {beyond} ? AND f.kind IN ('user', 'assistant')
+ORDER BY m.position {order} LIMIT 1
+"""
+_BEFORE, _AFTER = _NEXT_TO.format(beyond="<", order="DESC"), _NEXT_TO.format(beyond=">", order="ASC")
+
+_weighed = msgspec.json.Decoder(list[tuple[float, int]]).decode
+
+Weighed = tuple[float, int]
+"""What it weighs, the least first, as SQLite has it; and the place, negated so that newer ones come first."""
+
+
+def search_messages(
+    connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: MessageSearch
+) -> FoundPage:
+    after = None if wanted.after is None else read_place(wanted.after, tuple[int, float, int])
+    pieces = pieces_of(wanted.text)
+    if containers is None:
+        containers = [name for (name,) in fetch(connection, _CONTAINERS, (tenant_id,))]
+    if not pieces or not containers:
+        return FoundPage((), 0, False, None)
+    titles = search_titles(connection, tenant_id, containers, pieces, wanted) if after is None else ()
+    # All pages of a search have the same now.
+    now = wanted.now if after is None else after[0]
+    hits: list[Weighed] = []
+    for some in _some(containers):
+        hits += _hits(connection, tenant_id, some, pieces, wanted, now)
+    # The newest of all, whatever container they are in.
+    capped = len(hits) > MOST_RANKED
+    hits = sorted(sorted(hits, key=itemgetter(1))[:MOST_RANKED] if capped else hits)
+    rest = hits if after is None else _beyond(hits, (after[1], after[2]))
+    page = rest[: wanted.limit]
+    numbers = _numbers(connection, [-place for _, place in page])
+    return FoundPage(
+        items=tuple(found for _, place in page if (found := _found(connection, -place, pieces, numbers)) is not None),
+        total=len(hits),
+        capped=capped,
+        next=write_place(now, *page[-1]) if len(rest) > len(page) > 0 else None,
+        titles=titles,
+    )
+
+
+def weigh(bm25: float, age: int) -> float:
+    """BM25 is negative, and the less the better."""
+    return bm25 * (1 + 1 / (1 + max(age, 0) / MONTH))
+
+
+def _some(containers: Sequence[ContainerId]) -> Iterator[Sequence[ContainerId]]:
+    for start in range(0, len(containers), TOGETHER):
+        yield containers[start : start + TOGETHER]
+
+
+def _hits(
+    connection: apsw.Connection,
+    tenant_id: TenantId,
+    containers: Sequence[ContainerId],
+    pieces: Sequence[Piece],
+    wanted: MessageSearch,
+    now: int,
+) -> list[Weighed]:
+    values: dict[str, Any] = {"most": MOST_RANKED + 1, "now": now, "month": float(MONTH)}
+    values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
+    # The words say whose they are; the rows are asked again, because they decide.
+    where = scope(tenant_id, containers, values) + _narrow(wanted, values)
+    return _weighed(fetch(connection, _HITS.format(where=where), values)[0][0])
+
+
+def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
+    terms = []
+    given: tuple[tuple[str, str, object], ...] = (
+        ("image", "s.image_id = :image", wanted.image_id),
+        ("session", "s.session_id = :session", wanted.session_id),
+        ("kind", "f.kind = :kind", None if wanted.role is None else _KINDS[wanted.role]),
+        ("tool", "f.tool = :tool", wanted.tool),
+        ("since", "f.at >= :since", wanted.since),
+        ("until", "f.at < :until", wanted.until),
+    )
+    for name, term, value in given:
+        if value is not None:
+            values[name] = value
+            terms.append(term)
+    if wanted.archived is not None:
+        terms.append("s.archived_at IS NOT NULL" if wanted.archived else "s.archived_at IS NULL")
+    return "".join(f" AND {term}" for term in terms)
+
+
+def _beyond(hits: Sequence[Weighed], after: Weighed) -> Sequence[Weighed]:
+    weight, place = after
+    now = next((hit for hit in hits if hit[1] == place), (weight, place))
+    return [hit for hit in hits if hit > now]
+
+
+def _numbers(connection: apsw.Connection, positions: Sequence[int]) -> dict[int, int]:
+    """Where in its session each of them is: counted from one to the next, so that a long session is gone through once."""
+    numbers: dict[int, int] = {}
+    reached: dict[int, tuple[int, int]] = {}
+    for position in sorted(positions):
+        for (session_key,) in fetch(connection, _SESSION_OF, (position,)):
+            since, number = reached.get(session_key, (0, 0))
+            number += fetch(connection, _BETWEEN, (session_key, since, position))[0][0]
+            numbers[position], reached[session_key] = number, (position, number)
+    return numbers
+
+
+def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece], numbers: Mapping[int, int]) -> Found | None:
+    """None for one that went meanwhile."""
+    rows = fetch(connection, _HIT, (position,))
+    if not rows or position not in numbers:
+        return None
+    *session, message_id, body, session_key = rows[0]
+    entry = entry_of(decode_message(body))
+    return Found(
+        session=decode_session(tuple(session)),
+        message_id=MessageId(message_id),
+        role=ROLES[entry.kind],
+        tool=entry.tool,
+        at=entry.at,
+        position=numbers[position],
+        snippet=snippet(entry.text, pieces),
+        before=_preview(connection, _BEFORE, session_key, position),
+        after=_preview(connection, _AFTER, session_key, position),
+        cursor=write_place(position),
+    )
+
+
+def _preview(connection: apsw.Connection, query: str, session_key: int, position: int) -> str | None:
+    rows = fetch(connection, query, (session_key, position))
+    return entry_of(decode_message(rows[0][0])).preview if rows else None

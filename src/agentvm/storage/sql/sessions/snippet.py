@@ -1,0 +1,110 @@
+"""Snippet — the part of a text that a search is about, as HTML in which only the `<mark>`s are not the text's own."""
+
+from collections.abc import Sequence
+from html import escape
+
+from agentvm.storage.sql.sessions.question import Piece
+from agentvm.storage.sql.words import MOST_CHARACTERS, places
+
+LENGTH = 180
+"""Characters of the text that are shown."""
+LEAD = 50
+"""Of those, how many before the first mark."""
+LOOKED_AT = 2_000
+"""Characters of a long text that are cut into words. Readers are few: who finds a hundred long texts must not keep them."""
+_TRIES = 5
+"""Places of each word that are thought of."""
+
+Span = tuple[int, int]
+
+
+def snippet(text: str, pieces: Sequence[Piece]) -> str:
+    begin = _begin(text, pieces)
+    part = text[begin : begin + LOOKED_AT]
+    marks = spans(part, pieces)
+    start, end = _window(part, marks)
+    shown = _shown(part, marks, start, end)
+    return f"{'… ' if begin + start else ''}{shown}{' …' if begin + end < len(text) else ''}"
+
+
+def _shown(text: str, marks: Sequence[Span], start: int, end: int) -> str:
+    shown, at = [], start
+    for begin, stop in marks:
+        if begin < start or stop > end:
+            continue
+        shown += [_plain(text[at:begin]), "<mark>", _plain(text[begin:stop]), "</mark>"]
+        at = stop
+    shown.append(_plain(text[at:end]))
+    return "".join(shown).strip()
+
+
+def _begin(text: str, pieces: Sequence[Piece]) -> int:
+    """Where to look in a long text: a guess by letters alone, which costs next to nothing.
+
+    Where only variants of the letters are there, it finds none, and the beginning is shown.
+    """
+    if len(text) <= LOOKED_AT:
+        return 0
+    letters = text[:MOST_CHARACTERS].casefold()
+    found = {piece: _occurrences(letters, max(piece.words, key=len)) for piece in pieces}
+    best, most = 0, 0
+    for place in sorted({place for those in found.values() for place in those}):
+        together = sum(any(place <= other < place + LENGTH - LEAD for other in those) for those in found.values())
+        if together > most:
+            best, most = place, together
+    start = max(0, best - LOOKED_AT // 2)
+    # Not in the middle of a word, which would look like another.
+    gap = text.find(" ", start, best) if start else -1
+    return gap + 1 if gap >= 0 else start
+
+
+def _occurrences(letters: str, word: str) -> list[int]:
+    found: list[int] = []
+    at = letters.find(word)
+    while at >= 0 and len(found) < _TRIES:
+        found.append(at)
+        at = letters.find(word, at + 1)
+    return found
+
+
+def spans(text: str, pieces: Sequence[Piece]) -> list[Span]:
+    """Where the pieces are in the text, in order, none within another."""
+    said: list[str] = []
+    where: list[Span] = []
+    for start, end, found in places(text):
+        said += found
+        where += [(start, end)] * len(found)
+    marked: set[int] = set()
+    for piece in pieces:
+        for start in range(len(said)):
+            if piece.matches(said, start):
+                marked.update(range(start, start + len(piece.words)))
+    spans: list[Span] = []
+    for number in sorted(marked):
+        start, end = where[number]
+        if spans and start <= spans[-1][1]:
+            # Characters of one Chinese word are marked as one.
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def _window(text: str, marks: Sequence[Span]) -> Span:
+    """The first place where most of the marks are seen together."""
+    best, most = 0, -1
+    for number, (start, _) in enumerate(marks[:200]):
+        seen = sum(stop <= start - LEAD + LENGTH for _, stop in marks[number : number + 50])
+        if seen > most:
+            best, most = start, seen
+    start = max(0, best - LEAD) if best > LEAD else 0
+    if start:
+        # Not in the middle of a word, where there are spaces.
+        gap = text.find(" ", start, best)
+        start = gap + 1 if gap >= 0 else start
+    return start, min(len(text), start + LENGTH)
+
+
+def _plain(text: str) -> str:
+    """On one line, with nothing that a browser would obey."""
+    return escape("".join(character if character.isprintable() else " " for character in text))

@@ -1,0 +1,254 @@
+"""Summaries — what sessions came to, and what of them a summary does not cover.
+
+Theory of operation. A summary stands for whole exchanges from the beginning on. What is not covered has a position from `next`
+on; what of it belongs to turns that are covered is left out by their names. So a model is given a session by one look at its
+newest summary and at what was said since, however long it is. Rewinds take messages back by number: a summary is dropped with
+the first that it may have covered, in the same transaction, and none is stored of what has gone since it was read.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from agentvm.model.exchange import Extent, covered_by
+from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
+from agentvm.model.message import Message, decode_message
+from agentvm.model.refused import RefusedPart
+from agentvm.model.session import Summary
+from agentvm.model.turn import Turn
+from agentvm.storage.base import WHOLE, Reading, Recalled
+from agentvm.storage.sql.rows import fetch
+
+MOST_LISTED = 200
+
+Scope = tuple[TenantId, ContainerId, SessionId]
+
+_COLUMNS = "summary_id, message_id, text, tokens, model, made_at, user_id"
+_SESSION = """
+SELECT session_key, deleted_at IS NOT NULL FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+"""
+_NEWEST = f"""
+SELECT {_COLUMNS}, next, beyond, last FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT 1
+"""
+_LIST = f"SELECT {_COLUMNS} FROM summaries WHERE session_key = ? ORDER BY summary_key DESC LIMIT ?"
+# One statement, so that all of it is one state: a rewind between two would leave neither a summary nor what it covered. Not a
+# transaction, which would have to be committed, and reading must not depend on whether the disk takes anything. It walks from
+# one message to the next and looks at sizes only, which SQLite knows without reading the bodies: however long a session is,
+# only what is allowed is read. What waits behind the current turn is none of its business.
+_RECALL = f"""
+WITH RECURSIVE
+    home AS MATERIALIZED (
+        SELECT session_key FROM sessions WHERE tenant_id = :tenant AND container_id = :container AND session_id = :session
+    ),
+    newest AS MATERIALIZED (
+        SELECT {_COLUMNS}, next, beyond FROM summaries
+        WHERE session_key = (SELECT session_key FROM home) AND :summary
+        ORDER BY summary_key DESC LIMIT 1
+    ),
+    waiting AS MATERIALIZED (
+        SELECT message_id FROM turns
+        WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL AND position > (
+            SELECT position FROM turns AS own WHERE own.session_key = turns.session_key AND own.message_id = :current
+        )
+    ),
+    bounds (first, current) AS MATERIALIZED (
+        SELECT
+            coalesce((SELECT next FROM newest), 0),
+            coalesce(
+                (SELECT position FROM messages WHERE session_key = (SELECT session_key FROM home) AND message_id = :current),
+                :beyond
+            )
+    ),
+    taken (position, total) AS (
+        SELECT position, length(body) FROM messages
+        WHERE position = (
+            SELECT {{edge}}(position) FROM messages
+            WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
+              AND (:current IS NULL OR message_id NOT IN waiting)
+        ) AND length(body) <= iif(position >= (SELECT current FROM bounds), :current_bytes, :max_bytes)
+        UNION ALL
+        SELECT other.position, taken.total + length(other.body)
+        FROM taken CROSS JOIN messages AS other ON other.position = (
+            SELECT {{edge}}(position) FROM messages
+            WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
+              AND position {{beyond}} taken.position AND (:current IS NULL OR message_id NOT IN waiting)
+        )
+        WHERE taken.total + length(other.body)
+            <= iif(other.position >= (SELECT current FROM bounds), :current_bytes, :max_bytes)
+    )
+SELECT 'summary', 0, {_COLUMNS}, beyond FROM newest
+UNION ALL
+SELECT 'running', 0, turn_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM turns WHERE session_key = (SELECT session_key FROM home) AND outcome IS NULL
+UNION ALL
+SELECT 'message', position, body, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM taken JOIN messages USING (position)
+UNION ALL
+SELECT 'refused', part, message_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM refused_parts WHERE session_key = (SELECT session_key FROM home)
+UNION ALL
+SELECT 'truncated', 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE EXISTS (
+    SELECT 1 FROM messages
+    WHERE session_key = (SELECT session_key FROM home) AND position >= (SELECT first FROM bounds)
+      AND (:current IS NULL OR message_id NOT IN waiting)
+      AND ((SELECT count(*) FROM taken) = 0 OR position {{beyond}} (SELECT {{far}}(position) FROM taken))
+)
+"""
+_NEWEST_FIRST = _RECALL.format(edge="max", beyond="<", far="min")
+_OLDEST_FIRST = _RECALL.format(edge="min", beyond=">", far="max")
+_BEYOND = 2**62
+_TURN_SIZES = """
+SELECT position, length(body)
+FROM sessions JOIN messages USING (session_key)
+WHERE tenant_id = ?1 AND container_id = ?2 AND session_id = ?3 AND position >= (
+    SELECT position FROM messages AS asked WHERE asked.session_key = sessions.session_key AND asked.message_id = ?4
+)
+ORDER BY position
+"""
+_BODIES = "SELECT body FROM messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
+_PLACE = "SELECT position FROM all_messages WHERE session_key = ? AND message_id = ?"
+_STANDING = "SELECT count(*) FROM messages WHERE session_key = ? AND message_id IN (SELECT value FROM json_each(?))"
+_ADD = f"""
+INSERT INTO summaries (session_key, last, next, beyond, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_REFUSE = """
+INSERT INTO refused_parts (session_key, message_id, part, provider, refused_at)
+SELECT session_key, ?, ?, ?, ? FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ?
+ON CONFLICT DO NOTHING
+"""
+_DROP = "DELETE FROM summaries WHERE session_key = ? AND last >= ?"
+
+_turns = msgspec.json.Decoder(tuple[TurnId, ...])
+
+
+class _Owned(msgspec.Struct, rename="camel"):
+    """The turn that a message belongs to; the rest of it is not looked at."""
+
+    turn_id: TurnId | None = None
+
+
+_owned = msgspec.json.Decoder(_Owned)
+
+
+def recall(connection: apsw.Connection, scope: Scope, reading: Reading = WHOLE) -> Recalled:
+    summary: Summary | None = None
+    truncated = False
+    beyond = frozenset[TurnId]()
+    running: set[TurnId] = set()
+    refused: set[RefusedPart] = set()
+    bodies: list[tuple[int, bytes]] = []
+    values = dict(zip(("tenant", "container", "session"), scope, strict=True)) | {
+        "summary": reading.summary,
+        "current": reading.current,
+        "beyond": _BEYOND,
+        "max_bytes": reading.max_bytes,
+        "current_bytes": max(reading.max_bytes, reading.current_bytes),
+    }
+    for kind, number, *row in fetch(connection, _NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
+        match kind:
+            case "summary":
+                summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
+            case "running":
+                running.add(TurnId(row[0]))
+            case "refused":
+                refused.add(RefusedPart(MessageId(row[0]), None if number < 0 else number))
+            case "truncated":
+                truncated = True
+            case _:
+                bodies.append((number, row[0]))
+    # They come in this order, but nothing says so.
+    messages = (decode_message(body) for _, body in sorted(bodies))
+    return Recalled(
+        summary=summary,
+        messages=tuple(message for message in messages if message.turn_id not in beyond),
+        running=frozenset(running),
+        truncated=truncated,
+        refused=frozenset(refused),
+    )
+
+
+def read_turn(connection: apsw.Connection, scope: Scope, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+    """The messages of one turn, the oldest first, as many as have so many bytes; and whether some were left out."""
+    wanted: list[int] = []
+    total = 0
+    sizes = fetch(connection, _TURN_SIZES, (*scope, turn.message_id))
+    for position, size in sizes:
+        total += size
+        if total > max_bytes:
+            break
+        wanted.append(position)
+    bodies = fetch(connection, _BODIES, (msgspec.json.encode(wanted).decode(),))
+    own = tuple(decode_message(body) for (body,) in bodies if _owned.decode(body).turn_id == turn.turn_id)
+    return own, len(wanted) < len(sizes)
+
+
+def refuse(connection: apsw.Connection, scope: Scope, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+    for message_id, part in parts:
+        connection.execute(_REFUSE, (message_id, -1 if part is None else part, provider, now, *scope))
+
+
+def list_summaries(connection: apsw.Connection, session_key: int) -> tuple[Summary, ...]:
+    """The newest first."""
+    return tuple(_decode(row) for row in fetch(connection, _LIST, (session_key, MOST_LISTED)))
+
+
+def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[apsw.Connection], bool]:
+    """Stores it if what it covers still stands; whether it did."""
+    about = (
+        summary.summary_id,
+        summary.message_id,
+        summary.text,
+        summary.tokens,
+        summary.model,
+        summary.made_at,
+        summary.user_id,
+    )
+    seen = None if recalled.summary is None else recalled.summary.summary_id
+    # All of it: some may have been taken back, or have become too old to be kept, while it was summed up.
+    theirs = covered_by(recalled.messages, covered)
+    named = msgspec.json.encode(theirs).decode()
+
+    def work(connection: apsw.Connection) -> bool:
+        found = fetch(connection, _SESSION, scope)
+        if not found or found[0][1]:
+            return False
+        key: int = found[0][0]
+        newest = fetch(connection, _NEWEST, (key,))
+        if (newest[0][0] if newest else None) != seen:
+            return False
+        last, following = _place(connection, key, covered.last), _place(connection, key, covered.next)
+        if last is None or following is None or fetch(connection, _STANDING, (key, named)) != [(len(theirs),)]:
+            return False
+        beyond = covered.beyond
+        if newest and newest[0][9] >= following:
+            # What the summary before it left out here is left out still.
+            beyond, last = (*_turns.decode(newest[0][8]), *beyond), max(last, newest[0][9])
+        connection.execute(_ADD, (key, last, following, msgspec.json.encode(beyond).decode(), *about))
+        return True
+
+    return work
+
+
+def drop_summaries(connection: apsw.Connection, session_key: int, position: int) -> None:
+    """Those that cover something from there on: it does not stand any more."""
+    connection.execute(_DROP, (session_key, position))
+
+
+def _place(connection: apsw.Connection, session_key: int, message_id: str) -> int | None:
+    found = fetch(connection, _PLACE, (session_key, message_id))
+    return int(found[0][0]) if found else None
+
+
+def _decode(row: tuple[Any, ...]) -> Summary:
+    summary_id, message_id, text, tokens, model, made_at, user_id = row
+    return Summary(
+        summary_id=summary_id,
+        message_id=message_id,
+        text=text,
+        tokens=tokens,
+        model=model,
+        made_at=made_at,
+        user_id=user_id,
+    )

@@ -1,0 +1,48 @@
+"""Turns — those of some sessions together: the newest, or those that took longest."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from agentvm.model.ids import ContainerId, TenantId
+from agentvm.storage.sessions import TurnPage, TurnQuery
+from agentvm.storage.sql.rows import decode_turn, fetch
+from agentvm.storage.sql.sessions.listing import scope
+from agentvm.storage.sql.sessions.places import read_place, write_place
+
+# Only sessions in which something was said since then are looked at: a turn begins with something that is said.
+_TURNS = """
+SELECT t.turn_id, s.container_id, s.image_id, s.session_id, t.message_id, t.accepted_at, t.outcome, t.usage, t.ended_at,
+       t.client_key, t.attempts, t.user_id, {by} AS rank, t.position
+FROM sessions AS s CROSS JOIN turns AS t ON t.session_key = s.session_key
+WHERE {where}
+ORDER BY rank DESC, t.position DESC LIMIT :limit
+"""
+_RANKS = {"newest": "t.accepted_at", "slowest": "coalesce(t.ended_at, max(:now, t.accepted_at)) - t.accepted_at"}
+
+
+def list_turns(
+    connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: TurnQuery
+) -> TurnPage:
+    values: dict[str, Any] = {"now": wanted.now, "limit": wanted.limit + 1}
+    by = _RANKS[wanted.order]
+    terms = [scope(tenant_id, containers, values)]
+    given: tuple[tuple[str, str, object], ...] = (
+        ("session", "s.session_id = :session", wanted.session_id),
+        ("since", "s.is_pinned IN (0, 1) AND s.active_at >= :since AND t.accepted_at >= :since", wanted.since),
+        ("until", "t.accepted_at < :until", wanted.until),
+        ("outcome", "t.outcome = :outcome" if wanted.outcome != "running" else "t.outcome IS NULL", wanted.outcome),
+    )
+    for name, term, value in given:
+        if value is not None:
+            values[name] = value
+            terms.append(term)
+    if wanted.after is not None:
+        # All pages have the same now, or those that run would come again.
+        values["now"], values["rank"], values["position"] = read_place(wanted.after, tuple[int, int, int])
+        terms.append(f"({by}, t.position) < (:rank, :position)")
+    found = fetch(connection, _TURNS.format(by=by, where=" AND ".join(terms)), values)
+    page = found[: wanted.limit]
+    following = write_place(values["now"], *page[-1][-2:]) if len(found) > len(page) > 0 else None
+    return TurnPage(tuple(decode_turn(row[:-2]) for row in page), following)

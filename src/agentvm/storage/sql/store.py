@@ -1,0 +1,315 @@
+"""SqliteStore — the door to the database: a tenant first, then one of its containers."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import apsw
+
+from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
+from agentvm.log import get_logger
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
+from agentvm.model.ledger import AskedCall
+from agentvm.model.session import Session
+from agentvm.model.turn import Turn
+from agentvm.storage.accounts import Directory
+from agentvm.storage.base import Committed, Place, SessionWrite
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.erasing import Erasing
+from agentvm.storage.settings import Change
+from agentvm.storage.sql.accounts import SqliteAccounts
+from agentvm.storage.sql.accounts.asked import read_left
+from agentvm.storage.sql.accounts.directory import SqliteDirectory
+from agentvm.storage.sql.accounts.ledger import enter
+from agentvm.storage.sql.attachments import collect_attachments
+from agentvm.storage.sql.carry import SqliteCarrier
+from agentvm.storage.sql.container import SqliteContainerStore
+from agentvm.storage.sql.definitions import SqliteDefinitionStore
+from agentvm.storage.sql.erasing import SqliteErasing
+from agentvm.storage.sql.erasing.rows import pass_journal
+from agentvm.storage.sql.resources import SqliteResourceStore
+from agentvm.storage.sql.resources.collect import collect
+from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
+from agentvm.storage.sql.session_write import is_there, prepare
+from agentvm.storage.sql.sessions import SqliteSessionStore, purge, purge_messages
+from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sql.sessions.index import tend
+from agentvm.storage.sql.sessions.pending import take_in
+from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
+from agentvm.storage.sql.settings import SqliteSettingsStore, read_all
+
+logger = get_logger(__name__)
+
+# The newest chunk of a session stays: it says how far the session has counted.
+_TRIM_LOG = """
+DELETE FROM log
+WHERE made_at < ? AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
+"""
+_LOG_BYTES = "SELECT coalesce(sum(length(body)), 0) FROM log"
+_TRIM_LOG_TO_BYTES = """
+DELETE FROM log
+WHERE position IN (
+    SELECT position
+    FROM (SELECT position, sum(length(body)) OVER (ORDER BY made_at DESC, position DESC) AS total FROM log)
+    WHERE total > ?
+) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
+"""
+_ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
+_ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
+_EVERY_ENTRY = 2**62
+_TRIM_READERS = "DELETE FROM readers WHERE saved_at < ?"
+
+_FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
+_SAVE_PLACE = """
+INSERT INTO readers (tenant_id, client_id, session_key, seq, saved_at)
+SELECT tenant_id, ?1, session_key,
+       coalesce(?2, (SELECT max(last_seq) FROM log WHERE log.session_key = sessions.session_key), 0), ?3
+FROM sessions
+WHERE tenant_id = ?4 AND session_id = ?5
+"""
+# The names of readers are their own choice; who came back to a session last stays.
+_DROP_READERS = """
+DELETE FROM readers WHERE (tenant_id, client_id, session_key) IN (
+    SELECT readers.tenant_id, client_id, session_key FROM readers JOIN sessions USING (session_key)
+    WHERE sessions.tenant_id = ? AND session_id = ? ORDER BY saved_at DESC, client_id LIMIT -1 OFFSET ?
+)
+"""
+READERS_MAX = 1_000
+"""Of one session whose places are remembered."""
+
+_PLACES = """
+SELECT session_id, seq, saved_at
+FROM readers JOIN sessions USING (session_key)
+WHERE readers.tenant_id = ? AND client_id = ?
+ORDER BY session_key
+"""
+
+
+_CONTRADICTIONS = (apsw.ConstraintError, OverflowError, ValueError, TypeError)
+"""What one session's write can do wrong by itself; a full or broken disk is none of these."""
+
+
+class SqliteTenantStore:
+    """See `agentvm.storage.base.TenantStore`."""
+
+    __slots__ = ("_database", "_tenant_id")
+
+    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+        self._database = database.of(tenant_id)
+        self._tenant_id = tenant_id
+
+    def container(self, container_id: ContainerId) -> SqliteContainerStore:
+        return SqliteContainerStore(self._database, self._tenant_id, container_id)
+
+    async def list_containers(self) -> tuple[ContainerId, ...]:
+        def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
+            rows = connection.execute(
+                "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
+                (self._tenant_id,),
+            )
+            return tuple(ContainerId(container_id) for (container_id,) in rows)
+
+        return await self._database.read(read)
+
+    async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        created_at, position = (0, 0) if cursor is None else _place(cursor)
+
+        def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
+            rows = connection.execute(
+                "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
+                " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
+                (self._tenant_id, created_at, position, limit + 1),
+            ).fetchall()
+            more = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
+            return tuple(ContainerId(str(row[0])) for row in rows[:limit]), more
+
+        return await self._database.read(read)
+
+    async def find_image(self, image_id: ImageId) -> ContainerId | None:
+        return await self._find(
+            f"SELECT container_id FROM images WHERE tenant_id = ? AND image_id = ? AND {IS_SHOWN}", image_id
+        )
+
+    async def find_session(self, session_id: SessionId) -> ContainerId | None:
+        return await self._find(
+            "SELECT container_id FROM sessions "
+            f"WHERE tenant_id = ? AND session_id = ? AND deleted_at IS NULL AND {is_living('sessions')}",
+            session_id,
+        )
+
+    def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
+        return SqliteSessionStore(self._database, self._tenant_id, containers)
+
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
+        return SqliteDraftStore(self._database, self._tenant_id, author, containers)
+
+    def retention(self) -> SqliteRetentionStore:
+        return SqliteRetentionStore(self._database, self._tenant_id)
+
+    async def find_turn(self, turn_id: TurnId) -> Turn | None:
+        def read(connection: apsw.Connection) -> Turn | None:
+            return next((decode_turn(row) for row in fetch(connection, TURN, (turn_id, self._tenant_id))), None)
+
+        return await self._database.read(read)
+
+    async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+        rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
+
+        def work(connection: apsw.Connection) -> None:
+            connection.execute(_FORGET_READER, (self._tenant_id, client_id))
+            connection.executemany(_SAVE_PLACE, rows)
+            for *_, tenant_id, session_id in rows:
+                connection.execute(_DROP_READERS, (tenant_id, session_id, READERS_MAX))
+
+        await self._database.write(work)
+
+    async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+        # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
+        def work(connection: apsw.Connection) -> dict[SessionId, Place]:
+            found = fetch(connection, _PLACES, (self._tenant_id, client_id))
+            connection.execute(_FORGET_READER, (self._tenant_id, client_id))
+            return {SessionId(session_id): Place(seq, saved_at) for session_id, seq, saved_at in found}
+
+        return await self._database.write(work)
+
+    async def _find(self, query: str, wanted: str) -> ContainerId | None:
+        def read(connection: apsw.Connection) -> ContainerId | None:
+            rows = connection.execute(query, (self._tenant_id, wanted)).fetchall()
+            return ContainerId(str(rows[0][0])) if rows else None
+
+        return await self._database.read(read)
+
+
+class SqliteStore:
+    """A whole database, see `agentvm.storage.base.Store`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.directory: Directory = SqliteDirectory(database)
+        self.erasing: Erasing = SqliteErasing(database)
+        self.waiting: Callable[[], int] = lambda: database.waiting
+
+    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+        return SqliteTenantStore(self._database, tenant_id)
+
+    def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
+        return SqliteAccounts(self._database, tenant_id)
+
+    def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
+        return SqliteResourceStore(self._database, tenant_id)
+
+    def definitions(self, tenant_id: TenantId) -> SqliteDefinitionStore:
+        return SqliteDefinitionStore(self._database, tenant_id)
+
+    def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
+        return SqliteCarrier(self._database, tenant_id)
+
+    def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
+        return SqliteSettingsStore(self._database, tenant_id)
+
+    async def read_settings(self) -> tuple[tuple[TenantId | None, Change], ...]:
+        return await self._database.read(read_all)
+
+    async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        # Deltas are in the entry: of their session nothing is asked but whether it is there.
+        carried = [write for write in writes if write.is_empty]
+        prepared = [(write, prepare(write)) for write in writes if not write.is_empty]
+
+        def work(connection: apsw.Connection) -> Committed:
+            gone = {write.session_id for write in carried if not is_there(connection, write)}
+            refused: set[SessionId] = set()
+            for write, add in prepared:
+                connection.execute("SAVEPOINT session")
+                try:
+                    add(connection)
+                except SessionNotFound:
+                    gone.add(write.session_id)
+                    connection.execute("ROLLBACK TO session")
+                    enter(write.tenant_id, write.ledger, write.answered)(connection)
+                except _CONTRADICTIONS as error:
+                    logger.error("write_refused", session_id=write.session_id, error=str(error))
+                    refused.add(write.session_id)
+                    connection.execute("ROLLBACK TO session")
+                connection.execute("RELEASE session")
+            if refused:
+                raise WritesRefused(frozenset(refused))
+            if forget:
+                connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
+                pass_journal(connection, forget)
+            if entry is None:
+                return Committed(0, frozenset(gone))
+            connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
+            return Committed(connection.last_insert_rowid(), frozenset(gone))
+
+        return await self._database.write(work)
+
+    async def probe(self) -> None:
+        def work(connection: apsw.Connection) -> None:
+            connection.execute("INSERT INTO journal (body) VALUES (zeroblob(1))")
+            connection.execute("DELETE FROM journal WHERE entry = ?", (connection.last_insert_rowid(),))
+
+        await self._database.write(work)
+
+    async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:
+            last = _last_entry(connection, after, max_bytes)
+            return tuple((entry, body) for entry, body in fetch(connection, _ENTRIES, (after, last)))
+
+        return await self._database.read(read)
+
+    async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
+        return await self._database.read(read_unfinished)
+
+    async def list_asked(self) -> tuple[AskedCall, ...]:
+        return await self._database.read(read_left)
+
+    async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
+        return await self._database.read(read_quarantined)
+
+    async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
+        waits = grace if attachment_grace is None else attachment_grace
+
+        def work(connection: apsw.Connection) -> int:
+            return collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
+
+        return await self._database.write(work)
+
+    async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        while await self._database.write(lambda connection: purge_messages(connection, deleted_before)):
+            pass
+        return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
+
+    async def tend_search(self, *, limit: int = 200) -> bool:
+        if await take_in(self._database):
+            return True
+        return await self._database.write(lambda connection: tend(connection, limit))
+
+    async def trim_log(self, made_before: int, most_bytes: int) -> int:
+        def work(connection: apsw.Connection) -> int:
+            connection.execute(_TRIM_READERS, (made_before,))
+            connection.execute(_TRIM_LOG, (made_before,))
+            dropped = connection.changes()
+            if fetch(connection, _LOG_BYTES, ())[0][0] <= most_bytes:
+                return dropped
+            connection.execute(_TRIM_LOG_TO_BYTES, (most_bytes,))
+            return dropped + connection.changes()
+
+        return await self._database.write(work)
+
+
+def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) -> int:
+    if max_bytes is None:
+        return _EVERY_ENTRY
+    last, total = after, 0
+    for entry, size in fetch(connection, _ENTRY_SIZES, (after,)):
+        total += size
+        if last != after and total > max_bytes:
+            break
+        last = entry
+    return last
+
+
+def _place(cursor: str) -> tuple[int, int]:
+    created_at, _, position = cursor.partition("-")
+    for number in (created_at, position):
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            raise InvalidInput("Invalid cursor: pass the `nextCursor` of a previous page unchanged")
+    return int(created_at), int(position)

@@ -1,0 +1,20 @@
+"""Where stores under test live."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.sql.store import SqliteStore
+
+
+@pytest.fixture
+async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[Database]:
+    async with open_database(tmp_path / "agentvm.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def store(database: Database) -> SqliteStore:
+    return SqliteStore(database)

@@ -1,0 +1,156 @@
+import os
+from importlib import resources
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.errors import MigrationUnknown, StoreFailed
+from agentvm.model.definition import snapshot_of
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import open_database
+from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate, read_schema, schema_at
+from agentvm.testing.conformance.records import image
+from agentvm.testing.conformance.resource_life import locked
+from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
+from agentvm.testing.conformance.store import ACME
+
+MIGRATIONS = load_migrations()
+
+
+def schema(connection: apsw.Connection) -> list[str]:
+    return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")]
+
+
+def test_every_migration_is_found_in_the_package_in_order() -> None:
+    folder = resources.files("agentvm.storage.engines.sqlite") / "schema"
+    numbers = sorted(int(file.name.partition("_")[0]) for file in folder.iterdir() if file.name.endswith(".sql"))
+    assert numbers == list(range(1, len(MIGRATIONS) + 1))
+    assert "CREATE TABLE messages" in MIGRATIONS[0]
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
+def test_every_earlier_schema_arrives_at_the_same_one(version: int) -> None:
+    fresh, old = apsw.Connection(":memory:"), apsw.Connection(":memory:")
+    migrate(fresh, MIGRATIONS)
+    migrate(old, MIGRATIONS[:version])
+    assert old.pragma("user_version") == version
+    migrate(old, MIGRATIONS)
+    assert old.pragma("user_version") == len(MIGRATIONS)
+    assert schema(old) == schema(fresh)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+async def test_an_image_of_an_earlier_schema_is_read_and_can_be_locked(version: int, tmp_path: Path) -> None:
+    old = apsw.Connection(str(tmp_path / "a.db"))
+    migrate(old, MIGRATIONS[:version])
+    built = image()
+    digest, body = snapshot_of(built.definition)
+    old.execute("INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('acme', 'home', 1, 1)")
+    old.execute("INSERT INTO snapshots VALUES (?, ?)", (digest, body))
+    old.execute(
+        "INSERT INTO images (tenant_id, container_id, image_id, session_id, name, definition_name, digest, config, created_at, "
+        "updated_at) VALUES ('acme', 'home', ?, ?, ?, ?, ?, x'7b7d', 1, 1)",
+        (built.image_id, built.session_id, built.name, built.definition_name, digest),
+    )
+    old.close()
+    with anyio.fail_after(5):
+        async with open_store(tmp_path / "a.db") as store:
+            home = store.tenant(ACME).container(built.container_id)
+            assert await home.get_image(built.image_id) == built
+            await put(store, publication())
+            assert await home.rebuild_image(locked(version_id())) is True
+            assert (await store.resources(ACME).dependents(resource_id())).images == (built.image_id,)
+
+
+def test_what_was_migrated_is_not_migrated_again() -> None:
+    connection = apsw.Connection(":memory:")
+    migrate(connection, MIGRATIONS)
+    connection.execute("INSERT INTO snapshots VALUES ('d', x'00')")
+    migrate(connection, MIGRATIONS)
+    assert connection.execute("SELECT count(*) FROM snapshots").get == 1
+
+
+@pytest.mark.anyio
+async def test_a_database_in_memory_has_the_schema_of_a_file_and_is_nobody_elses(tmp_path: Path) -> None:
+    migrated = apsw.Connection(":memory:")
+    migrate(migrated, MIGRATIONS)
+
+    def look(connection: apsw.Connection) -> tuple[int, list[str]]:
+        return connection.pragma("user_version"), schema(connection)
+
+    async with open_database(None) as first, open_database(None) as second, open_database(tmp_path / "a.db") as file:
+        assert await first.read(look) == await second.read(look) == await file.read(look) == look(migrated)
+        await first.write(lambda connection: connection.execute("INSERT INTO snapshots VALUES ('d', x'00')").fetchall())
+        assert await second.read(lambda connection: connection.execute("SELECT count(*) FROM snapshots").get) == 0
+
+
+def test_a_migration_that_fails_leaves_the_version_before_it() -> None:
+    connection = apsw.Connection(":memory:")
+    with pytest.raises(apsw.SQLError):
+        migrate(connection, ("CREATE TABLE a (x)", "CREATE TABLE b (x); CREATE TABLE a (x)", "CREATE TABLE c (x)"))
+    assert connection.pragma("user_version") == 1
+    assert schema(connection) == ["CREATE TABLE a (x)"]
+    migrate(connection, ("CREATE TABLE a (x)", "CREATE TABLE b (x)"))
+    assert connection.pragma("user_version") == 2
+
+
+@pytest.mark.anyio
+async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    newer = apsw.Connection(str(path))
+    newer.execute("CREATE TABLE future (x); PRAGMA user_version = 99")
+    newer.close()
+    before = path.read_bytes()
+    with anyio.fail_after(5), pytest.raises(MigrationUnknown):
+        async with open_database(path):
+            pass
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["a.db"]
+
+
+@pytest.mark.anyio
+async def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
+    other = apsw.Connection(str(tmp_path / "a.db"))
+    other.execute("CREATE TABLE images (x)")
+    other.close()
+    with anyio.fail_after(5), pytest.raises(StoreFailed):
+        async with open_database(tmp_path / "a.db"):
+            pass
+
+
+def test_the_schema_of_every_version_is_what_its_migrations_make() -> None:
+    for version in range(1, len(MIGRATIONS) + 1):
+        connection = apsw.Connection(":memory:")
+        migrate(connection, MIGRATIONS[:version])
+        connection.execute("ANALYZE")
+        assert read_schema(connection) == schema_at(version)
+    assert schema_at(1) != schema_at(len(MIGRATIONS))
+
+
+def test_keys_that_were_made_while_authentication_was_off_are_in_force_no_more() -> None:
+    number = next(index for index, script in enumerate(MIGRATIONS) if "made_open" in script)
+    connection = apsw.Connection(":memory:")
+    migrate(connection, MIGRATIONS[:number])
+    connection.execute("INSERT INTO users VALUES (1, 'acme', 'usr_1', 'bob', NULL, 'owner', 'active', 1, 1)")
+    made = {
+        "open00000000": "anonymous",
+        "child0000000": "open00000000",
+        "grandchild00": "usr_1/child0000000",
+        "first0000000": "first start",
+        "second000000": "first0000000",
+        "third0000000": "usr_1/second000000",
+    }
+    for at, (key_id, created_by) in enumerate(made.items(), start=1):
+        connection.execute(
+            "INSERT INTO api_keys (key_id, tenant_id, user_id, name, digest, permissions, created_by, created_at) "
+            "VALUES (?, 'acme', ?, 'k', x'00', x'5b5d', ?, ?)",
+            (key_id, "usr_1" if "/" in created_by else None, created_by, at),
+        )
+    migrate(connection, MIGRATIONS)
+    rows = connection.execute("SELECT key_id, revoked_at, role FROM api_keys ORDER BY created_at")
+    found = {key_id: (revoked, role) for key_id, revoked, role in rows}
+    assert [key_id for key_id, (revoked, _) in found.items() if revoked is None] == list(made)[3:]
+    assert (found["third0000000"][1], found["first0000000"][1]) == ("owner", None)

@@ -1,0 +1,23 @@
+import apsw
+import pytest
+
+from agentvm.errors import StoreFailed
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.accounts import audited
+from agentvm.testing.conformance.store import ACME
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"])
+async def test_the_database_refuses_to_change_the_audit_log(statement: str, database: Database, store: SqliteStore) -> None:
+    audit = store.accounts(ACME).audit
+    await audit.add(audited())
+
+    def tamper(connection: apsw.Connection) -> None:
+        connection.execute(statement)
+
+    with pytest.raises(StoreFailed, match="append-only"):
+        await database.write(tamper)
+    assert [entry for _, entry in await audit.list()] == [audited()]

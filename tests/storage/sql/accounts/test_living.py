@@ -1,0 +1,21 @@
+import pytest
+
+from agentvm.errors import NotFound
+from agentvm.model.ids import TenantId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.accounts import tenant
+from agentvm.testing.conformance.store import ACME, RIVAL
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_only_a_deleted_tenant_is_refused(database: Database, store: SqliteStore) -> None:
+    for each in (ACME, RIVAL):
+        await store.directory.add_tenant(tenant(each))
+    await store.directory.delete_tenant(ACME, now=9)
+    for living in (RIVAL, TenantId("never added")):
+        await database.read(lambda connection, each=living: refuse_deleted(connection, each))  # type: ignore[misc]
+    with pytest.raises(NotFound, match="Tenant not found: acme"):
+        await database.read(lambda connection: refuse_deleted(connection, ACME))

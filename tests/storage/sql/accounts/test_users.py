@@ -1,0 +1,31 @@
+import apsw
+import pytest
+
+from agentvm.errors import Conflict
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.accounts import ALICE, user
+from agentvm.testing.conformance.records import HOME
+from agentvm.testing.conformance.store import ACME
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_bindings_go_with_their_user(database: Database, store: SqliteStore) -> None:
+    users = store.accounts(ACME).users
+    await users.add(user())
+    await users.bind(ALICE, HOME)
+    await users.delete(ALICE, now=2)
+
+    def count(connection: apsw.Connection) -> int:
+        return int(connection.execute("SELECT count(*) FROM bindings").get)
+
+    assert await database.read(count) == 0
+
+
+async def test_a_conflict_names_the_user_and_keeps_the_first(store: SqliteStore) -> None:
+    users = store.accounts(ACME).users
+    await users.add(user("1", "al"))
+    with pytest.raises(Conflict, match="already a user al"):
+        await users.add(user("2", "al"))
+    assert await users.list() == (user("1", "al"),)

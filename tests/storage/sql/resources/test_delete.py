@@ -1,0 +1,48 @@
+import apsw
+import pytest
+
+from agentvm.model.ids import TenantId
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.accounts import tenant
+from agentvm.testing.conformance.erasing import erase
+from agentvm.testing.conformance.resource_life import locked
+from agentvm.testing.conformance.resources import on, publication, put, resource_id, version_id
+from agentvm.testing.conformance.store import ACME, settle
+
+pytestmark = pytest.mark.anyio
+
+TABLES = ("resources", "resource_versions", "version_blobs", "resource_tags", "resource_deps", "resource_words", "resource_fts")
+
+
+def rows(connection: apsw.Connection) -> dict[str, object]:
+    return {table: connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES}
+
+
+async def test_what_is_deleted_leaves_no_row_behind(database: Database, store: SqliteStore) -> None:
+    await put(store, publication("other"))
+    before = await database.read(rows)
+    await put(store, publication(tags=("t",), pointer="stable", dependencies=[on(version_id("other"))], text="word"))
+    await put(store, publication(version="2.0.0", dependencies=[on(version_id(), "own")]))
+    await store.resources(ACME).delete(resource_id(), force=False, now=2)
+    assert await database.read(rows) == before
+
+
+async def test_what_is_deleted_by_force_keeps_only_its_name(database: Database, store: SqliteStore) -> None:
+    await put(store, publication(tags=("t",), pointer="stable"), publication(version="2.0.0", dependencies=[on(0)]))
+    await store.resources(ACME).delete(resource_id(), force=True, now=2)
+    assert await database.read(rows) == {**dict.fromkeys(TABLES, 0), "resources": 1}
+
+
+async def test_a_tenants_resources_go_whatever_refers_to_what_among_them(database: Database, store: SqliteStore) -> None:
+    await store.directory.add_tenant(tenant())
+    await put(
+        store, publication("a"), publication("b", dependencies=[on(0)]), publication("c", dependencies=[on(1), on(0, "a")])
+    )
+    await settle(store, locked(version_id("a"), version_id("c")))
+    assert await store.directory.delete_tenant(ACME, now=5) is True
+    await erase(store)
+    assert await database.read(rows) == dict.fromkeys(TABLES, 0)
+    # Its id and its name lead nowhere: another tenant of the same name starts with nothing.
+    await store.directory.add_tenant(tenant(TenantId("heir"), "acme"))
+    assert await store.resources(TenantId("heir")).count() == 0

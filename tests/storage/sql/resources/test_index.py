@@ -1,0 +1,36 @@
+import apsw
+import pytest
+
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.resources import Changes
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.resources import publication, put, resource_id
+from agentvm.testing.conformance.store import ACME
+
+pytestmark = pytest.mark.anyio
+
+
+def entries(connection: apsw.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM resource_fts").get)
+
+
+async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: Database, store: SqliteStore) -> None:
+    ours = store.resources(ACME)
+    for number in range(5):
+        await put(store, publication(version=f"1.{number}.0", text=f"word{number}"))
+    await ours.change(resource_id(), Changes(description="d", tags=("a", "b", "a")), now=2)
+    await ours.yank(resource_id(), "1.4.0", 2, now=2)
+    assert await database.read(entries) == 1
+    await ours.delete(resource_id(), force=True, now=3)
+    assert await database.read(entries) == 0
+
+
+async def test_the_index_can_be_checked_by_any_sqlite(database: Database, store: SqliteStore) -> None:
+    """It needs nothing that only this program brings."""
+    await put(store, publication(text="北京 words"))
+
+    def check(connection: apsw.Connection) -> object:
+        connection.execute("INSERT INTO resource_fts (resource_fts) VALUES ('integrity-check')")
+        return connection.pragma("integrity_check")
+
+    assert await database.write(check) == "ok"

@@ -1,0 +1,37 @@
+import apsw
+import pytest
+
+from agentvm.errors.resource import ResourceNotFound
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.records import IMAGE, image
+from agentvm.testing.conformance.resource_life import locked
+from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
+from agentvm.testing.conformance.store import ACME, settle
+
+pytestmark = pytest.mark.anyio
+
+
+def held(connection: apsw.Connection) -> int:
+    return int(connection.execute("SELECT count(*) FROM image_refs").get)
+
+
+async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: Database, store: SqliteStore) -> None:
+    await put(store, publication("a"), publication("b"), publication("c"))
+    home = await settle(store, locked(version_id("a"), version_id("b")))
+    assert await database.read(held) == 2
+    await home.rebuild_image(locked(version_id("c")))
+    assert await database.read(held) == 1
+    await home.rebuild_image(image())
+    assert await database.read(held) == 0
+    await home.rebuild_image(locked(version_id("a")))
+    await home.delete_image(IMAGE)
+    assert await database.read(held) == 0
+
+
+async def test_a_version_that_goes_between_looking_and_locking_is_missed(store: SqliteStore) -> None:
+    await put(store, publication("a"))
+    built = locked(version_id("a"))
+    await store.resources(ACME).delete(resource_id("a"), force=True, now=2)
+    with pytest.raises(ResourceNotFound, match="resource://prompts/"):
+        await settle(store, built)

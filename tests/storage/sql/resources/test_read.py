@@ -1,0 +1,31 @@
+import apsw
+import pytest
+
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.resources import read
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.resources import publication, put
+from agentvm.testing.conformance.store import ACME
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_resource_is_found_and_counted_without_looking_at_others(database: Database, store: SqliteStore) -> None:
+    await put(store, *(publication(f"r{number}", pointer="stable") for number in range(50)))
+    scanned = 0
+
+    def count(event: dict[str, dict[str, int]]) -> None:
+        nonlocal scanned
+        scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
+
+    def look(connection: apsw.Connection) -> None:
+        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+        found = read.find(connection, ACME, "prompts", "r7", None)
+        assert found is not None
+        assert read.get(connection, ACME, found.resource_id) == found
+        assert len(read.history(connection, ACME, found.resource_id).versions) == 1
+        read.dependents(connection, ACME, found.resource_id)
+        assert read.count(connection, ACME) == 50
+
+    await database.write(look)
+    assert scanned == 0

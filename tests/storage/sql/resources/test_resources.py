@@ -1,0 +1,19 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.testing.conformance import resource_life, resource_search, resources
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize("check", resources.CHECKS + resource_search.CHECKS + resource_life.CHECKS)
+async def test_resources_conform(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
+            await check(store)

@@ -1,0 +1,38 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentvm.model.ids import SessionId
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sessions import MessageSearch
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance import drafts
+from agentvm.testing.conformance.records import SESSION, image, session
+from agentvm.testing.conformance.store import ACME, settle
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("at", ["file", "memory"])
+@pytest.mark.parametrize("check", drafts.CHECKS)
+async def test_drafts_conform(check: Callable[[Store], Awaitable[None]], at: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if at == "file" else None) as store:
+            await check(store)
+
+
+async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: SqliteStore, database: Database) -> None:
+    home = await settle(store, image())
+    await home.add_session(session("a"))
+    for session_id in (SESSION, SessionId("a")):
+        await drafts.of(store).save(session_id, "", "needle", 1)
+    assert (await store.tenant(ACME).sessions(None).search(MessageSearch(text="needle"))).total == 0
+    assert await store.carrier(ACME).measure(image().container_id) == 0
+    await store.tenant(ACME).sessions(None).delete(SessionId("a"), 5)
+    await store.purge_sessions(6)
+    await home.delete_image(image().image_id)
+    assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM drafts").get) == 0

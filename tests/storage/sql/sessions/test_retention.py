@@ -1,0 +1,70 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.model.ids import SessionId
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql import sessions as sessions_module
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance import retention
+from agentvm.testing.conformance.records import SESSION
+from agentvm.testing.conformance.retention import cut, place, say, some
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("at", ["file", "memory"])
+@pytest.mark.parametrize("check", retention.CHECKS)
+async def test_retention_conforms(check: Callable[[Store], Awaitable[None]], at: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if at == "file" else None) as store:
+            await check(store)
+
+
+def rows(connection: apsw.Connection) -> dict[str, int]:
+    tables = ("all_messages", "message_facts", "message_fts", "turns", "log", "ledger")
+    return {table: connection.execute(f"SELECT count(*) FROM {table}").get for table in tables}
+
+
+async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: SqliteStore, database: Database) -> None:
+    kept = await some(store, "a")
+    await say(store, "a", "told", 40, first_seq=1)
+    await say(store, SESSION, "t", 40, first_seq=1)
+    await kept.expire([SessionId("a")], cut(100))
+    await store.purge_sessions(0)
+    await kept.drop_turns(place(SESSION), await kept.old_turns(place(SESSION), 100))
+    left = {"all_messages": 0, "message_facts": 0, "message_fts": 0, "turns": 0, "log": 1, "ledger": 3}
+    assert await database.read(rows) == left
+    bodies = await database.read(lambda connection: connection.execute("SELECT body FROM log").fetchall())
+    assert bodies == [(b"",)], "thoughts and inputs of tools are told, too"
+
+
+async def test_a_long_session_is_purged_in_small_commits(
+    store: SqliteStore, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_module, "SOME_MESSAGES", 3)
+    kept = await some(store, "a", "b")
+    for number in range(4):
+        await say(store, "a", f"more{number}", 12)
+    await kept.expire([SessionId("a"), SessionId("b")], cut(100))
+    assert await database.write(lambda connection: sessions_module.purge_messages(connection, 0))
+    assert (await database.read(rows))["all_messages"] == 9
+    assert len(await store.purge_sessions(0)) == 2
+    assert (await database.read(rows))["all_messages"] == 0
+
+
+async def test_what_cannot_be_read_keeps_nothing_else(store: SqliteStore, database: Database) -> None:
+    kept = await some(store)
+    await say(store, SESSION, "old", 40)
+    await say(store, SESSION, "new", 200)
+
+    def spoil(connection: apsw.Connection) -> None:
+        connection.execute("UPDATE all_messages SET body = x'00' WHERE message_id = 'new-a'")
+
+    await database.write(spoil)
+    assert (await kept.drop_turns(place(SESSION), await kept.old_turns(place(SESSION), 100))).messages == 2

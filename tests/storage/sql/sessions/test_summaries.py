@@ -1,0 +1,46 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.testing.conformance import summaries as suite
+from agentvm.testing.conformance.records import HOME, SESSION, image
+from agentvm.testing.conformance.store import ACME
+from agentvm.testing.conformance.summaries import exchanges, filled, sum_up
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize("check", suite.CHECKS)
+async def test_summaries_conform(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
+            await check(store)
+
+
+async def test_a_summary_survives_and_only_what_it_does_not_cover_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    with anyio.fail_after(20):
+        async with open_store(path) as store:
+            assert await sum_up(await filled(store, exchanges(*range(50))), "s1", 48)
+        connection = apsw.Connection(str(path))
+        # A body that nobody can read: it would be seen if it were looked at.
+        connection.execute("UPDATE all_messages SET body = x'ff' WHERE position < (SELECT next FROM summaries)")
+        connection.close()
+        async with open_store(path) as store:
+            log = store.tenant(ACME).container(HOME).log(SESSION)
+            assert await suite.told(log) == ("s1", ["q48", "a48", "q49", "a49"])
+
+
+async def test_summaries_go_with_their_session(tmp_path: Path) -> None:
+    path = tmp_path / "agentvm.db"
+    with anyio.fail_after(20):
+        async with open_store(path) as store:
+            assert await sum_up(await filled(store, exchanges(1, 2)), "s1", 1)
+            assert await store.tenant(ACME).container(HOME).delete_image(image().image_id)
+        assert list(apsw.Connection(str(path)).execute("SELECT count(*) FROM summaries")) == [(0,)]

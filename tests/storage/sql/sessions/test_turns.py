@@ -1,0 +1,117 @@
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from agentvm.errors import InvalidInput
+from agentvm.model.ids import ContainerId, MessageId, SessionId
+from agentvm.model.turn import Turn
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sessions import TurnQuery
+from agentvm.storage.sql.sessions.listing import scope
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session, turn
+from agentvm.testing.conformance.sessions import mine, said
+from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
+
+pytestmark = pytest.mark.anyio
+
+
+async def run(store: Store, name: str, at: int, took: int | None, where: str = SESSION) -> Turn:
+    """A turn that was accepted then; one that has not ended for None."""
+    home = store.tenant(ACME).container(HOME)
+    ended = None if took is None else at + took
+    made = structs.replace(
+        turn(name, at=at, outcome=None if took is None else "completed", ended=ended),
+        session_id=SessionId(where),
+        message_id=MessageId(f"m-{name}"),
+    )
+    await home.log(SessionId(where)).record(messages=[said(f"m-{name}", "x", at)], turns=[made], now=at)
+    return made
+
+
+async def found(store: Store, **wanted: Any) -> list[str]:
+    return [one.turn_id for one in (await mine(store).turns(TurnQuery(now=1_000, **wanted))).items]
+
+
+async def test_turns_of_all_sessions_are_listed_by_age_or_by_what_they_took(store: SqliteStore) -> None:
+    home = await settle(store, image())
+    await home.add_session(session("other"))
+    for name, at, took, where in (
+        ("a", 10, 50, SESSION),
+        ("b", 20, 5, "other"),
+        ("c", 30, None, SESSION),
+        ("d", 40, 90, "other"),
+    ):
+        await run(store, name, at, took, where)
+    assert await found(store) == ["d", "c", "b", "a"]
+    assert await found(store, order="slowest") == ["c", "d", "a", "b"]
+    assert await found(store, since=20, until=40) == ["c", "b"]
+    assert await found(store, outcome="running") == ["c"]
+    assert await found(store, outcome="completed", order="slowest", limit=1) == ["d"]
+    assert await found(store, session_id=SESSION) == ["c", "a"]
+    assert await found(store, since=41) == []
+    assert await raises(InvalidInput, mine(store).turns(TurnQuery(after="?")))
+
+
+async def test_those_of_other_containers_tenants_and_deleted_sessions_are_not_there(store: SqliteStore) -> None:
+    await settle(store, image())
+    await run(store, "a", 10, 5)
+    for others in (store.tenant(ACME).sessions([ContainerId("elsewhere")]), store.tenant(RIVAL).sessions(None)):
+        assert (await others.turns(TurnQuery())).items == ()
+    assert [one.image_id for one in (await store.tenant(ACME).sessions(None).turns(TurnQuery())).items] == [IMAGE]
+    await mine(store).delete(SESSION, 20)
+    assert await found(store) == []
+
+
+async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: SqliteStore, database: Database) -> None:
+    await settle(store, image())
+    values: dict[str, Any] = {"since": 1}
+    query = f"EXPLAIN QUERY PLAN SELECT 1 FROM sessions AS s WHERE {scope(ACME, [HOME], values)} "
+    query += "AND s.is_pinned IN (0, 1) AND s.active_at >= :since"
+    (plan,) = await database.read(lambda connection: [str(row[3]) for row in connection.execute(query, values)])
+    assert "active_at>?" in plan
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.none() | st.integers(0, 30), st.booleans()), max_size=12),
+    st.sampled_from(["newest", "slowest"]),
+    st.integers(1, 5),
+    st.none() | st.integers(0, 31),
+)
+def test_pages_are_what_a_naive_reader_sorts(
+    runs: list[tuple[int, int | None, bool]], order: Any, limit: int, since: int | None
+) -> None:
+    async def check() -> None:
+        async with open_store(None) as store:
+            home = await settle(store, image())
+            await home.add_session(session("other"))
+            made = [
+                await run(store, f"t{number}", at, took, "other" if elsewhere else SESSION)
+                for number, (at, took, elsewhere) in enumerate(runs)
+            ]
+            kept = [(one, number) for number, one in enumerate(made) if since is None or one.accepted_at >= since]
+
+            def rank(item: tuple[Turn, int]) -> tuple[int, int]:
+                one, number = item
+                by = one.accepted_at if order == "newest" else (one.ended_at or 1_000) - one.accepted_at
+                return by, number
+
+            naive = [one.turn_id for one, _ in sorted(kept, key=rank, reverse=True)]
+            pages, after = list[str](), None
+            while True:
+                wanted = TurnQuery(order=order, now=1_000 + len(pages), limit=limit, since=since, after=after)
+                page = await mine(store).turns(wanted)
+                pages += [one.turn_id for one in page.items]
+                after = page.next
+                if after is None:
+                    break
+            assert pages == naive
+
+    anyio.run(check)

@@ -1,0 +1,48 @@
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import apsw
+import pytest
+
+from agentvm.storage.base import Store
+from agentvm.storage.engine import open_store
+from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.log import CHECKS, chunk, write
+from agentvm.testing.conformance.records import SESSION, image
+from agentvm.testing.conformance.store import settle
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("place", ["file", "memory"])
+@pytest.mark.parametrize("check", CHECKS)
+async def test_the_log_conforms(check: Callable[[Store], Awaitable[None]], place: str, tmp_path: Path) -> None:
+    with anyio.fail_after(20):
+        async with open_store(tmp_path / "agentvm.db" if place == "file" else None) as store:
+            await check(store)
+
+
+async def test_reading_a_page_of_a_long_log_scans_nothing(database: Database, store: SqliteStore) -> None:
+    home = await settle(store, image())
+    for number in range(1, 200):
+        await store.commit([write(log=chunk(number, number))])
+    scanned = 0
+
+    def count(event: dict[str, dict[str, int]]) -> None:
+        nonlocal scanned
+        scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
+
+    await database.read(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    assert [one.first_seq for one in await home.log(SESSION).read(150, 2)] == [151, 152]
+    assert scanned == 0
+
+
+async def test_a_deleted_session_takes_its_log_with_it(database: Database, store: SqliteStore) -> None:
+    made = image()
+    home = await settle(store, made)
+    await store.commit([write(log=chunk(1, 3))])
+    await home.delete_image(made.image_id)
+    left = await database.read(lambda connection: connection.execute("SELECT count(*) FROM log").fetchall()[0][0])
+    assert left == 0

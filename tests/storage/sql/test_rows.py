@@ -1,0 +1,39 @@
+import anyio
+import apsw
+import pytest
+
+from agentvm.errors import StoreFailed
+from agentvm.storage.engines.sqlite.database import Database, Work
+from agentvm.storage.sql.store import SqliteStore
+from agentvm.testing.conformance.records import IMAGE, SESSION, image, message, turn
+from agentvm.testing.conformance.store import settle
+
+pytestmark = pytest.mark.anyio
+
+
+def run(sql: str) -> Work[None]:
+    def work(connection: apsw.Connection) -> None:
+        connection.execute(sql)
+
+    return work
+
+
+async def test_images_of_one_definition_share_it_in_memory_too(store: SqliteStore) -> None:
+    with anyio.fail_after(5):
+        home = await settle(store, image("a"), image("b"))
+        first, second = await home.list_images()
+        assert first.definition is second.definition
+
+
+async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Database, store: SqliteStore) -> None:
+    with anyio.fail_after(5):
+        home = await settle(store, image())
+        await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
+        await database.write(run("UPDATE all_messages SET body = x'00'"))
+        with pytest.raises(StoreFailed):
+            await home.list_messages(SESSION)
+        assert len(await home.log(SESSION).list_turns()) == 1
+        await database.write(run("UPDATE snapshots SET body = x'00'"))
+        with pytest.raises(StoreFailed):
+            await home.get_image(IMAGE)
+        assert await home.get_session(SESSION) is not None
