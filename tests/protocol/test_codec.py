@@ -67,7 +67,7 @@ def test_of_a_very_long_type_the_beginning_and_the_end_are_read(end: str) -> Non
 
 @pytest.mark.parametrize("given", ["5", "[]", "{}", "[" + "0," * 2_000 + "0]"])
 def test_a_type_that_is_no_text_is_refused(given: str) -> None:
-    with pytest.raises(InvalidInput, match=r"Invalid frame: Expected `str \| null`, got .* - at `\$\.type`"):
+    with pytest.raises(InvalidInput, match="Invalid frame: type must be a string or null"):
         decode_type(msgspec.Raw(given.encode()))
 
 
@@ -113,10 +113,10 @@ def test_a_command_of_the_wrong_shape_is_invalid_input() -> None:
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("image_upgrade", {"imageId": "i", "dry_run": True}, "there is no member dry_run; did you mean dryRun?"),
-        ("image_upgrade", {"image_id": "i"}, "there is no member image_id; did you mean imageId?"),
-        ("resource_list", {"zzzzzz": 1}, "there is no member zzzzzz; there are cursor, limit, owner, q, scope, tag, type"),
-        ("definition_list", {"text": "a"}, "there is no member text; it takes none"),
+        ("image_upgrade", {"imageId": "i", "dry_run": True}, "there is no field dry_run; did you mean dryRun?"),
+        ("image_upgrade", {"image_id": "i"}, "there is no field image_id; did you mean imageId?"),
+        ("resource_list", {"zzzzzz": 1}, "there is no field zzzzzz; there are cursor, limit, owner, q, scope, tag, type"),
+        ("definition_list", {"text": "a"}, "there is no field text; it takes none"),
     ],
 )
 def test_a_member_nobody_knows_is_refused_where_1x_has_no_such_command(name: str, data: dict[str, object], why: str) -> None:

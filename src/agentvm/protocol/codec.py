@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import msgspec
 
-from agentvm.errors import InvalidInput, shorten, suggest
+from agentvm.errors import InvalidInput
+from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.ids import SessionId
 from agentvm.protocol.bounds import Bound, Scan, check, check_length
@@ -88,7 +89,6 @@ _text = msgspec.json.Decoder(str)
 _type: msgspec.json.Decoder[str | None] = msgspec.json.Decoder(str | None)
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _commands = {name: msgspec.json.Decoder(kind) for name, kind in COMMANDS.items()}
-_UNKNOWN = re.compile(r"(?s)Object contains unknown field `(.*)`")
 
 
 def _only(names: Sequence[str]) -> msgspec.json.Decoder[msgspec.Struct]:
@@ -98,8 +98,7 @@ def _only(names: Sequence[str]) -> msgspec.json.Decoder[msgspec.Struct]:
     return msgspec.json.Decoder(msgspec.defstruct("Members", fields, rename=rename, forbid_unknown_fields=True))
 
 
-_member_names = {name: [field.encode_name for field in msgspec.structs.fields(COMMANDS[name])] for name in ADDITIVE}
-_strict = {name: _only([*names, "requestId"]) for name, names in _member_names.items()}
+_strict = {name: _only([*COMMANDS[name].__struct_encode_fields__, "requestId"]) for name in ADDITIVE}
 
 
 def decode_inbound(text: str | bytes) -> Inbound:
@@ -107,7 +106,7 @@ def decode_inbound(text: str | bytes) -> Inbound:
     try:
         return _inbound.decode(text)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"Invalid frame: {error}") from None
+        raise InvalidInput(f"Invalid frame: {explain(error, Inbound)}") from None
     except msgspec.DecodeError as error:
         # JavaScript sends half of a surrogate pair when a text was cut within an emoji; no text of ours may hold one.
         # Only for frames a person may have typed: the search costs the loop, and so everybody, time.
@@ -150,8 +149,8 @@ def decode_type(member: msgspec.Raw) -> str | None:
         # Nothing is built of the rest: it may have as many bytes as a frame.
         head, tail = bytes(memoryview(member)[1 : 1 + MAX_ID]), bytes(memoryview(member)[-1 - _TYPE_END_BYTES : -1])
         return f"{head.decode(errors='ignore')}…{tail.decode(errors='ignore')}"
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"Invalid frame: {error} - at `$.type`") from None
+    except msgspec.ValidationError:
+        raise InvalidInput("Invalid frame: type must be a string or null") from None
     except msgspec.DecodeError as error:
         raise InvalidInput(f"Frame is not valid JSON: {error}") from None
     except UnicodeError as error:
@@ -190,15 +189,7 @@ def decode_command(name: str, data: msgspec.Raw) -> Command[Reply]:
             _strict[name].decode(data)
         return note_ignored(name, _commands[name].decode(data), data)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"Invalid {name}_request: {_said(name, str(error))}") from None
-
-
-def _said(name: str, problem: str) -> str:
-    unknown = _UNKNOWN.fullmatch(problem)
-    if unknown is None or name not in _member_names:
-        return problem
-    known = _member_names[name]
-    return f"there is no member {shorten(unknown[1])}; {suggest(unknown[1], known) if known else 'it takes none'}"
+        raise InvalidInput(f"Invalid {name}_request: {explain(error, COMMANDS[name])}") from None
 
 
 def decode_request_id(data: msgspec.Raw) -> str | None:
@@ -222,7 +213,7 @@ def decode_reply(kind: type[R], data: dict[str, object]) -> R:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The server sent a reply that is no {kind.__name__}: {error}") from None
+        raise InvalidInput(f"The server sent a reply that is no {kind.__name__}: {explain(error, kind)}") from None
 
 
 def encode(value: object) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from agentvm.errors import shorten
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
+from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, MAX_NODES, ResourceType, Visibility, canonical, digest_of, version_digest
 from agentvm.protocol.bounds import check
@@ -233,7 +234,7 @@ def _manifest(body: bytes | None) -> BundleManifest:
     try:
         return msgspec.convert(raw, type=BundleManifest)
     except msgspec.ValidationError as error:
-        raise ResourceInvalid(f"{MANIFEST} does not fit: {error}") from None
+        raise ResourceInvalid(f"{MANIFEST} does not fit: {explain(error, BundleManifest)}") from None
 
 
 def _check_entries(manifest: BundleManifest, blobs: Mapping[str, bytes]) -> None:

@@ -23,13 +23,13 @@ from msgspec import inspect
 
 from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
+from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.resource import MAX_CONTENT, ResourceType, Visibility, parse_type
 from agentvm.resources.archive import Bundle, read_json
 from agentvm.resources.intake import attach
 from agentvm.resources.kind import Binary, accept, decode
 from agentvm.resources.kinds import KINDS
-from agentvm.resources.misfit import explain
 from agentvm.resources.registry import NewVersion, check_draft
 
 MANIFEST = "resource.json"

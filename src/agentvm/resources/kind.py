@@ -13,6 +13,7 @@ import msgspec
 
 from agentvm.errors import shorten
 from agentvm.errors.resource import ResourceInvalid, ResourceNotFound, ResourceTooDeep, ResourceTooLarge, ResourceUriInvalid
+from agentvm.errors.validation import explain
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import (
@@ -29,7 +30,6 @@ from agentvm.model.resource import (
     parse_uri,
     some_of,
 )  # fmt: skip
-from agentvm.resources.misfit import explain
 from agentvm.storage.resources import Node
 
 MAX_VALUES = 500_000

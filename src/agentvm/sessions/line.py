@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from agentvm.errors import shorten
+from agentvm.errors.validation import explain
 from agentvm.model.attachment import reference_to, referred
 from agentvm.model.base import Record
 from agentvm.model.image import Image
@@ -171,7 +172,7 @@ def _exactly(said: Json, kind: Any) -> Any:
         # What cannot be written again cannot be stored either: half of a surrogate pair.
         again = msgspec.json.decode(_encode(record))
     except msgspec.ValidationError as error:
-        raise Unfit(shorten(str(error))) from None
+        raise Unfit(explain(error, kind)) from None
     except (RecursionError, UnicodeError, ValueError, OverflowError) as error:
         raise Unfit(f"it cannot be stored: {shorten(str(error))}") from None
     if again != said:

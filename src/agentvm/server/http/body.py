@@ -15,11 +15,11 @@ import msgspec
 from litestar import Request
 from litestar.exceptions import HTTPException
 
-from agentvm.errors import InvalidInput, shorten
+from agentvm.errors import InvalidInput
 from agentvm.errors.bounds import InputTooLarge, ServerBusy
+from agentvm.errors.validation import explain
 from agentvm.protocol.bounds import Bound, check
 from agentvm.server.http.route import Ask, Given, Route
-from agentvm.server.http.wording import plain
 from agentvm.sharing.connection_reservation import ConnectionReservation
 
 MAX_BODY = 1024 * 1024
@@ -92,7 +92,7 @@ def decode_body(body: bytes, route: Route) -> Given:
     except InputTooLarge:
         raise
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The body cannot be understood: {shorten(plain(str(error), kind))}") from None
+        raise InvalidInput(f"The body cannot be understood: {explain(error, kind)}") from None
     except (msgspec.DecodeError, UnicodeError):
         raise InvalidInput("The body must be JSON") from None
     except RecursionError:

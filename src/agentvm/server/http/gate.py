@@ -30,6 +30,7 @@ from agentvm.errors import (
     shorten,
 )
 from agentvm.errors.access import AuthenticationOff
+from agentvm.errors.validation import explain
 from agentvm.log import also_concerning, get_logger
 from agentvm.model.account import AuditEntry, Tenant
 from agentvm.model.ids import TenantId
@@ -41,7 +42,6 @@ from agentvm.server.http.audit import Refusals
 from agentvm.server.http.body import MAX_BODY, PIECE_BYTES, decode_body, hold, pieces, receive_body, with_file
 from agentvm.server.http.route import Answer, Ask, Given, Route
 from agentvm.server.http.stream import Streamed, StreamingResponse, Streams
-from agentvm.server.http.wording import plain
 from agentvm.server.origin import refusal
 from agentvm.sharing.connection_reservation import ConnectionReservation
 from agentvm.tenants import tickets
@@ -269,7 +269,7 @@ def _decode(query: dict[str, str], kind: type[Given]) -> Given:
     try:
         given = msgspec.convert(query, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(f"The query cannot be understood: {shorten(plain(str(error), kind))}") from None
+        raise InvalidInput(f"The query cannot be understood: {explain(error, kind)}") from None
     for member in msgspec.structs.fields(kind):
         # A number that is the text `null` is none to msgspec, and who sends it surely means something else.
         if member.encode_name in query and getattr(given, member.name) is None:
