@@ -26,7 +26,7 @@ BATCH = 256
 BACK_UP = """
 import sys, time
 from pathlib import Path
-from agentvm.app import system_clock
+from agentvm.vm import system_clock
 from agentvm.storage.engine import make_backup
 ends, started = {}, time.monotonic()
 def note(what, done, of): ends[what] = time.monotonic()

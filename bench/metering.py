@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from agentvm.app import open_agentvm
-from agentvm.commands.call import Peer
 from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.model.account import Quota, User
@@ -27,6 +26,7 @@ from agentvm.model.ledger import Credit
 from agentvm.model.principal import MEMBER, Principal
 from agentvm.protocol import commands as ask
 from agentvm.runtime.billing import Unmetered
+from agentvm.vm import Peer
 from bench.measure import table
 from bench.servers import StampingDriver
 

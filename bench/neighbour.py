@@ -28,13 +28,13 @@ import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm import ServerConfig, start_server
-from agentvm.app import AgentVM
 from agentvm.drivers.scripted import ScriptedDriver, reply
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.testing.conformance.records import default_session, image
+from agentvm.vm import AgentVM
 from bench.measure import percentile, table
 
 NOISY, QUIET = TenantId("tnt_noisy"), TenantId("tnt_quiet")

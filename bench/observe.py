@@ -27,8 +27,7 @@ from typing import Literal
 
 import anyio
 
-from agentvm.app import AgentVM, open_agentvm
-from agentvm.commands.call import Peer
+from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.config.server import OtelConfig
@@ -39,6 +38,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, T
 from agentvm.observability.exposition import render
 from agentvm.observability.tracing import Tracing
 from agentvm.protocol import commands as ask
+from agentvm.vm import AgentVM, Peer
 from bench.measure import table
 from bench.metering import play
 from bench.servers import StampingDriver

@@ -22,7 +22,6 @@ import anyio
 import anyio.to_thread
 import apsw
 
-from agentvm.app import system_clock
 from agentvm.model.ids import TenantId, id_factory
 from agentvm.model.resource import VersionId
 from agentvm.resources.centre import ResourceCentre, make_centre
@@ -30,6 +29,7 @@ from agentvm.resources.registry import Author, NewVersion
 from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Search
 from agentvm.storage.sql.resources.words import WEIGHTS, query
+from agentvm.vm import system_clock
 from bench.measure import table
 
 TENANT = TenantId("default")

@@ -3,16 +3,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentvm.app import OPEN_ACCESS, AgentVM, open_agentvm, system_clock
+from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, QuotaExceeded, ToolNotFound
-from agentvm.model.account import Quota
+from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, ToolNotFound
 from agentvm.model.definition import Definition
-from agentvm.model.ids import TenantId, UserId
-from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
 from agentvm.storage.engines.sqlite.datadir import DATABASE
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 
@@ -34,35 +32,6 @@ def drivers_of(vm: AgentVM, *names: str) -> list[str]:
             continue
         found.append(name)
     return found
-
-
-async def test_a_peer_is_attached_with_its_principal_and_leaves_no_trace() -> None:
-    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
-        peer = vm.attach()
-        other = vm.attach(Principal(tenant_id=TenantId("other")))
-        assert (peer.tenant_id, other.tenant_id) == (OPEN_ACCESS.tenant_id, "other")
-        assert list(vm.runtime.broadcaster.channels) == [peer.channel, other.channel]
-        vm.detach(peer)
-        vm.detach(other)
-        assert list(vm.runtime.broadcaster.channels) == []
-
-
-async def test_the_connections_of_a_user_count_for_the_user_and_all_of_them_for_the_tenant() -> None:
-    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
-        acme = TenantId("acme")
-        alice, bob = (Principal(tenant_id=acme, user_id=UserId(name)) for name in ("alice", "bob"))
-        quotas = vm.tenancy.store.accounts(acme).quotas
-        await quotas.put(Quota(metric="connections", hard=1, user_id=alice.user_id), 1)
-        await quotas.put(Quota(metric="connections", hard=3), 1)
-        for _ in range(2):
-            await vm.admit(bob)
-            vm.attach(bob)
-        await vm.admit(alice)
-        vm.attach(alice)
-        with pytest.raises(QuotaExceeded, match="0 of 3 left"):
-            await vm.admit(alice)
-        with pytest.raises(QuotaExceeded, match="0 of 3 left"):
-            await vm.admit(bob)
 
 
 async def test_given_drivers_replace_the_configured_and_the_first_is_the_default() -> None:
@@ -101,10 +70,6 @@ async def test_a_wrong_setting_is_refused_before_anything_starts(tmp_path: Path)
         async with open_agentvm(ServerConfig(data_dir=tmp_path, llm_provider="nobody")):
             pass
     await opened(ServerConfig(data_dir=tmp_path))
-
-
-def test_the_clock_counts_milliseconds() -> None:
-    assert 1_700_000_000_000 < system_clock() < 10_000_000_000_000
 
 
 async def test_a_server_whose_key_is_gone_does_not_start_as_if_nothing_were(tmp_path: Path) -> None:

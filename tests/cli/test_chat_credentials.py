@@ -8,11 +8,11 @@ import pytest
 from tests.cli.program import ASKING, at_terminal, environment, run_avm, running
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.app import system_clock
 from agentvm.model.account import User
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.server.local import RunningServer
+from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from agentvm.app import OPEN_ACCESS, AgentVM, open_agentvm
-from agentvm.commands.call import Peer
+from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer, refuse_unreadable
 from agentvm.config import ServerConfig
 from agentvm.config.server import TitlesBy
@@ -24,6 +23,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
 from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
 from agentvm.resources.registry import Author, NewVersion, VersionChange
+from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
 Event = dict[str, Any]
 

@@ -49,7 +49,7 @@ async def test_a_definition_that_cannot_be_is_refused(given: dict[str, object], 
 async def test_one_definition_too_many_is_refused_and_the_others_stay() -> None:
     async with open_desk() as desk:
         for number in range(MAX_PER_TENANT):
-            await desk.peer.definitions.register(desk.peer.tenant_id, Definition(name=str(number)))
+            await desk.peer.vm.definitions.register(desk.peer.tenant_id, Definition(name=str(number)))
         assert (await desk.ask("definition_register", definition=POET))["errorCode"] == "refused"
         assert await desk.ask("definition_get", definitionName="0") == {"definition": {"name": "0"}}
         assert await desk.another("other").ask("definition_register", definition=POET) == {"definition": POET}
@@ -139,7 +139,7 @@ async def test_a_name_means_one_definition_whether_it_is_registered_or_a_resourc
         other, same = {"name": "seller", "systemPrompt": "other"}, {"name": "seller", "systemPrompt": "sell"}
         assert (await desk.ask("definition_register", definition=other))["errorCode"] == "definition_conflict"
         assert await desk.ask("definition_register", definition=same) == {"definition": same}
-        definitions, tenant_id = desk.peer.definitions, desk.peer.tenant_id
+        definitions, tenant_id = desk.peer.vm.definitions, desk.peer.tenant_id
         await definition.check_free(tenant_id, definitions, "nobody")
         await definition.check_free(tenant_id, definitions, "seller", Definition(name="seller", system_prompt="sell"))
         for name, written in (("default", None), ("seller", Definition(name="seller", system_prompt="more"))):

@@ -56,8 +56,9 @@ class Broken:
 
 def break_store(desk: Desk, error: Exception) -> None:
     broken: Any = Broken(error)
-    centre = make_centre(broken, desk.peer.clock, desk.peer.new_id)
-    desk.peer = dataclasses.replace(desk.peer, store=broken, resources=centre)
+    centre = make_centre(broken, desk.peer.vm.clock, desk.peer.vm.new_id)
+    desk.vm.resources = centre
+    desk.peer = dataclasses.replace(desk.peer, store=broken)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

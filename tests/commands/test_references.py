@@ -1,4 +1,3 @@
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -163,7 +162,7 @@ async def test_an_image_without_references_asks_nothing_of_the_resource_centre()
     async with open_desk() as desk:
         nothing: Any = Untouched()
         centre = ResourceCentre(store=nothing, resolver=nothing, registry=nothing)
-        desk.peer = dataclasses.replace(desk.peer, resources=centre)
+        desk.vm.resources = centre
         record = await desk.create_image(systemPrompt="see resource://prompts/sales", variables={"a": 1})
         assert record["systemPrompt"] == "see resource://prompts/sales"
         image = await stored(desk, record)
@@ -273,7 +272,9 @@ async def test_the_same_build_comes_to_the_same_and_its_lock_reproduces_it(confi
         await publish_all()
         first = await freeze(peer, source, config)
         assert await freeze(peer, source, config) == first
-        image, _ = build(first.source, config, ContainerId("c"), name="", clock=peer.clock, new_id=peer.new_id, frozen=first)
+        image, _ = build(
+            first.source, config, ContainerId("c"), name="", clock=peer.vm.clock, new_id=peer.vm.new_id, frozen=first
+        )
         assert {uri: entry.version_id for uri, entry in locked_roots(image).items()} == {
             uri: entry.version_id for uri, entry in first.roots.items()
         }

@@ -16,10 +16,10 @@ from tests.faults.process import open_server, read_log, read_messages
 from tests.faults.server import text_of
 
 from agentvm import AgentX, create_agentx, remote_runtime
-from agentvm.app import system_clock
 from agentvm.protocol.link import WireEvent
 from agentvm.storage.engines.sqlite.backup import Manifest, make_backup
 from agentvm.storage.engines.sqlite.restore import restore_backup
+from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
 

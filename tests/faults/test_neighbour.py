@@ -18,7 +18,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from tests.commands.fixtures import Desk
 
-from agentvm.app import AgentVM, open_agentvm
+from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
@@ -37,6 +37,7 @@ from agentvm.storage.sql import rows, session_write
 from agentvm.storage.sql import sessions as session_store
 from agentvm.storage.sql.sessions import index, pending
 from agentvm.testing.conformance.attachments import digest_of
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 

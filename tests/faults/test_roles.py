@@ -19,7 +19,7 @@ from tests.protocol.fixtures import REQUESTS
 from tests.server.http.fixtures import World, open_world
 
 from agentvm import ScriptedDriver, ServerConfig
-from agentvm.app import open_agentvm, system_clock
+from agentvm.app import open_agentvm
 from agentvm.config import history
 from agentvm.errors import AccessDenied, Unauthenticated
 from agentvm.model.account import Role
@@ -30,6 +30,7 @@ from agentvm.protocol.table import COMMANDS
 from agentvm.storage.settings import Change
 from agentvm.tenants.keys import make_key
 from agentvm.tenants.rights import TENANT_WIDE, USUAL, check_gives
+from agentvm.vm import system_clock
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,7 @@ import pytest
 from tests.commands.fixtures import Desk
 from tests.server.http.fixtures import OPERATOR, Reply, request
 
-from agentvm.app import AgentVM, open_agentvm
+from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, last_user_text, reply, tool_calls
@@ -28,6 +28,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.secret import Secret
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,10 @@ import time
 import anyio
 import anyio.lowlevel
 
-from agentvm.app import AgentVM
 from agentvm.commands.dispatch import answer
 from agentvm.model.ids import ContainerId
 from agentvm.protocol import commands as ask
+from agentvm.vm import AgentVM
 
 
 async def one_turn(vm: AgentVM, text: str = "hello") -> float:

@@ -11,12 +11,13 @@ import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from uvicorn.protocols.utils import ClientDisconnected
 
-from agentvm.app import AgentVM, open_agentvm
+from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.server.serving import Listener
 from agentvm.server.transport import ABORT
+from agentvm.vm import AgentVM
 
 Message = dict[str, Any]
 

@@ -14,7 +14,6 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
-from agentvm.app import AgentVM
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
@@ -22,6 +21,7 @@ from agentvm.protocol import codec, connection
 from agentvm.protocol.commands import Command, Reply
 from agentvm.server import websocket
 from agentvm.server.local import RunningServer
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,6 @@ from tests.commands.fixtures import Desk
 from tests.server.browser import CLIENT, words
 from tests.server.fixtures import open_listener
 
-from agentvm.app import AgentVM
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import SessionId, TenantId
@@ -14,6 +13,7 @@ from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server import readers
 from agentvm.server.readers import Reader, Readers, attach_reader, client_id_of
 from agentvm.storage.sql.store import SqliteTenantStore
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 

@@ -8,11 +8,11 @@ from tests.server.fixtures import open_listener
 from tests.support.hostile import RawSocket
 from websockets.asyncio.client import connect
 
-from agentvm.app import AgentVM
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport as transport_module
 from agentvm.server.http import body as body_module
 from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.vm import AgentVM
 
 REQUEST = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 

@@ -5,7 +5,6 @@ import anyio
 import pytest
 from tests.server.fixtures import open_listener, open_socket
 
-from agentvm.app import AgentVM
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId
@@ -13,6 +12,7 @@ from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
 from agentvm.server import websocket
 from agentvm.storage.sql.store import SqliteTenantStore
+from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 

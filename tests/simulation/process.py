@@ -12,9 +12,7 @@ from decimal import Decimal
 import anyio
 import anyio.abc
 
-from agentvm.app import OPEN_ACCESS, AgentVM
 from agentvm.blueprint.definition import Definitions
-from agentvm.commands.call import Peer
 from agentvm.config import ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models
@@ -45,6 +43,7 @@ from agentvm.tenants.price import Prices
 from agentvm.tenants.quota import Quotas
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.tenants.vault import Vault
+from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 from tests.simulation.disk import Disk, SimulatedDatabase
 from tests.simulation.network import Socket
 from tests.simulation.provider import REPEATABLE, Provider, SimulatedDriver, open_toolbox

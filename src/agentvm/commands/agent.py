@@ -2,28 +2,28 @@
 
 import msgspec
 
-from agentvm.commands import gate
 from agentvm.commands.call import Call
 from agentvm.errors import InvalidInput
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AgentRecord
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Present
+from agentvm.vm import LISTEN_PERMISSION
 
 
 async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
     agent = call.find_agent(command.agent_id)
     if agent is None:
         return ask.AgentGetReply(exists=False)
-    readable = call.peer.principal.may(gate.LISTENING)
+    readable = call.peer.principal.may(LISTEN_PERMISSION)
     return ask.AgentGetReply(exists=True, **msgspec.structs.asdict(_record(agent, readable=readable)))
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
     container_id = call.container_id(command.container_id)
-    agents = call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id)
+    agents = call.peer.vm.runtime.roster.of_container(call.peer.tenant_id, container_id)
     # Who may not read sessions is not told which there are.
-    readable = call.peer.principal.may(gate.LISTENING)
+    readable = call.peer.principal.may(LISTEN_PERMISSION)
     return ask.AgentListReply(agents=tuple(_record(agent, readable=readable) for agent in agents))
 
 
@@ -31,17 +31,17 @@ async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyRepl
     agent = call.find_agent(command.agent_id)
     if agent is not None:
         call.peer.join(agent.container_id)
-        await call.peer.runtime.stop_agent(agent)
+        await call.peer.vm.runtime.stop_agent(agent)
     return ask.AgentDestroyReply(agent_id=command.agent_id, success=agent is not None)
 
 
 async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerIdReply:
     container_id = call.container_id(command.container_id)
     call.peer.join(container_id)
-    for agent in call.peer.runtime.roster.of_container(call.peer.tenant_id, container_id):
+    for agent in call.peer.vm.runtime.roster.of_container(call.peer.tenant_id, container_id):
         present = call.find_agent(agent.agent_id)
         if present is not None:
-            await call.peer.runtime.stop_agent(present)
+            await call.peer.vm.runtime.stop_agent(present)
     return ask.ContainerIdReply(container_id=container_id)
 
 
@@ -59,8 +59,8 @@ async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None
     peer = call.peer
     if command.image_id:
         found = await call.find_image(command.image_id)
-        present = None if found is None else peer.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
-        return None if present is None else await peer.runtime.wake_agent(peer.tenant_id, present.agent_id)
+        present = None if found is None else peer.vm.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
+        return None if present is None else await peer.vm.runtime.wake_agent(peer.tenant_id, present.agent_id)
     if command.agent_id:
         return await call.agent(command.agent_id)
     raise InvalidInput("Either imageId or agentId must be provided")

@@ -3,101 +3,22 @@
 A Peer is one connection's light view of the process: its principal's part of the store, the runtime, its own channel.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Self
 
-from agentvm.blueprint.definition import Definitions
-from agentvm.commands import gate
 from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound
-from agentvm.model.ids import AgentId, Clock, ContainerId, ImageId, NewId, SessionId, TenantId, check_container_id
+from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, check_container_id
 from agentvm.model.image import Image
-from agentvm.model.principal import Principal
 from agentvm.model.session import Session
-from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.channel import Channel
-from agentvm.runtime.outlet import Outlet
 from agentvm.runtime.roster import Present
-from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.branches import Branches
-from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender
-from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.sharing.request_reservation import RequestReservation
-from agentvm.storage.accounts import Accounts
-from agentvm.storage.base import ContainerStore, TenantStore
-from agentvm.tenants.tenancy import Tenancy
-
-
-class Answered(Protocol):
-    """Hears that a command was answered; for who counts them."""
-
-    def __call__(self, command: str, /, *, refused: bool, micros: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
-    """Who asks, and where answers and events go."""
-
-    channel: Channel
-    store: TenantStore
-    runtime: Runtime
-    definitions: Definitions
-    resources: ResourceCentre
-    tenancy: Tenancy
-    clock: Clock
-    new_id: NewId
-    answered: Answered | None = None
-    delivered: Callable[[int], None] | None = None
-    """Hears how many microseconds it took until what waited for the peer was on its way."""
-    compactor: Compactor | None = None
-    budget: ByteBudget = field(default_factory=ByteBudget)
-    """Of the bytes that all peers have on their way."""
-
-    @property
-    def principal(self) -> Principal:
-        return self.channel.principal
-
-    @property
-    def accounts(self) -> Accounts:
-        return self.tenancy.store.accounts(self.tenant_id)
-
-    @property
-    def tenant_id(self) -> TenantId:
-        return self.channel.principal.tenant_id
-
-    async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
-        """`QuotaExceeded` when there may not be so much more of it; counted only if there is a limit."""
-        await self.tenancy.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
-
-    def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
-        """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
-        self.runtime.broadcaster.join(self.channel, container_id, follow=follow and self.principal.may(gate.LISTENING))
-
-    def joined(self) -> frozenset[ContainerId]:
-        return self.runtime.broadcaster.joined(self.channel)
-
-    def subscribe(self, session: Session) -> tuple[SessionId, ...]:
-        """Subscribes before the answer leaves, so that clients which never subscribe hear their own turns."""
-        return self.listen(session.container_id, session.session_id)
-
-    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> tuple[SessionId, ...]:
-        """What the peer hears now: the session, or nothing.
-
-        Many commands subscribe, and few of them need the permission to read what is said. So it is looked at here, where
-        none can forget it: who may only send gets the replies to its commands.
-        """
-        self.join(container_id)
-        if not self.principal.may(gate.LISTENING):
-            return ()
-        self.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
-        return (session_id,)
-
-    def outlet(self, channel: Channel | None = None) -> Outlet:
-        """What drains the peer's channel, or a mirror of it."""
-        return Outlet(channel or self.channel, self.runtime.replay, self.clock)
+from agentvm.storage.base import ContainerStore
+from agentvm.vm import Peer
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +33,7 @@ class Call:
     def room(self) -> RequestReservation:
         """What the reply holds of the byte budget until it is queued."""
         if self._room is None:
-            self._room = RequestReservation(self.peer.budget, self.peer.tenant_id)
+            self._room = RequestReservation(self.peer.vm.budget, self.peer.tenant_id)
         return self._room
 
     @property
@@ -138,13 +59,13 @@ class Call:
 
     def find_agent(self, agent_id: AgentId) -> Present | None:
         """Awake or asleep, and within reach."""
-        found = self.peer.runtime.roster.find(self.peer.tenant_id, agent_id)
+        found = self.peer.vm.runtime.roster.find(self.peer.tenant_id, agent_id)
         return found if found is not None and self.peer.principal.reaches(found.container_id) else None
 
     async def agent(self, agent_id: AgentId) -> Agent:
         """Awake."""
         found = self.find_agent(agent_id)
-        woken = None if found is None else await self.peer.runtime.wake_agent(self.peer.tenant_id, agent_id)
+        woken = None if found is None else await self.peer.vm.runtime.wake_agent(self.peer.tenant_id, agent_id)
         if woken is None:
             raise AgentNotFound(agent_id)
         return woken
@@ -171,11 +92,11 @@ class Call:
             store=peer.store,
             principal=peer.principal,
             tenant_id=peer.tenant_id,
-            runtime=peer.runtime,
-            tenancy=peer.tenancy,
-            clock=peer.clock,
-            new_id=peer.new_id,
-            compactor=peer.compactor,
+            runtime=peer.vm.runtime,
+            tenancy=peer.vm.tenancy,
+            clock=peer.vm.clock,
+            new_id=peer.vm.new_id,
+            compactor=peer.vm.available_compactor,
         )
 
     @property

@@ -33,9 +33,9 @@ async def delete(call: Call, command: ask.ContainerDelete) -> ask.ContainerDelet
         store=peer.store,
         principal=peer.principal,
         tenant_id=peer.tenant_id,
-        runtime=peer.runtime,
-        tenancy=peer.tenancy,
-        clock=peer.clock,
+        runtime=peer.vm.runtime,
+        tenancy=peer.vm.tenancy,
+        clock=peer.vm.clock,
     )
     if command.dry_run:
         return ask.ContainerDeleteReply(container_id=container_id, deleted=False, owned=await containers.weigh(container_id))
@@ -53,11 +53,11 @@ async def ensure(call: Call, wanted: str) -> ContainerId:
         # One that is there already is not one more.
         return -1 if await container.get() is not None else await peer.accounts.quotas.count_containers()
 
-    now = peer.clock()
-    async with peer.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "containers", count):
+    now = peer.vm.clock()
+    async with peer.vm.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "containers", count):
         peer.join(container_id)
         created = await container.create(now)
     if created:
         scope = EventScope(container_id=container_id)
-        peer.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
+        peer.vm.runtime.tell(peer.tenant_id, scope, ContainerCreated(container_id=container_id, created_at=now))
     return container_id

@@ -7,7 +7,7 @@ import msgspec
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.commands import gate
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.commands.references import READ, as_written
 from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
 from agentvm.errors.resource import ResourceNotFound
@@ -26,6 +26,7 @@ from agentvm.model.resource import (
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import DefinitionRecord
 from agentvm.storage.resources import Search
+from agentvm.vm import Peer
 
 MAX_LISTED = 1_000
 """Agents of the resource centre in one list."""
@@ -36,7 +37,7 @@ PAGE = 50
 
 async def list_all(call: Call, command: ask.DefinitionList) -> ask.DefinitionListReply:
     peer = call.peer
-    listed = {one.name: _record(one) for one in await peer.definitions.list(peer.tenant_id)}
+    listed = {one.name: _record(one) for one in await peer.vm.definitions.list(peer.tenant_id)}
     if peer.principal.may(READ):
         async for resource, content in _agents(peer):
             # What comes first is what the name means, so what it hides is not shown.
@@ -50,7 +51,7 @@ async def get(call: Call, command: ask.DefinitionGet) -> ask.DefinitionGetReply:
         found = await find_base(call.peer, command.definition_name)
         if isinstance(found, Definition):
             return ask.DefinitionGetReply(definition=_record(found))
-        agent = await call.peer.resources.resolver.find(call.peer.tenant_id, parse_uri(found))
+        agent = await call.peer.vm.resources.resolver.find(call.peer.tenant_id, parse_uri(found))
     except (DefinitionNotFound, ResourceNotFound):
         return ask.DefinitionGetReply(definition=None)
     record = _record(as_written(agent.root.resource.name, agent.root.content), agent.root.resource)
@@ -61,13 +62,13 @@ async def get(call: Call, command: ask.DefinitionGet) -> ask.DefinitionGetReply:
 
 async def register(call: Call, command: ask.DefinitionRegister) -> ask.DefinitionRegisterReply:
     peer, definition = call.peer, command.definition
-    peer.runtime.check(definition)
+    peer.vm.runtime.check(definition)
     resource = await _agent_named(peer, definition.name)
     if resource is not None and resource.tenant_id == peer.tenant_id:
         written = await _latest(peer, resource)
         if written is None or not _same(written, definition):
             raise DefinitionConflict(f"resource://agents/{definition.name} is another definition; choose another name")
-    return ask.DefinitionRegisterReply(definition=await peer.definitions.register(peer.tenant_id, definition))
+    return ask.DefinitionRegisterReply(definition=await peer.vm.definitions.register(peer.tenant_id, definition))
 
 
 async def check_free(tenant_id: TenantId, definitions: Definitions, name: str, definition: Definition | None = None) -> None:
@@ -92,7 +93,7 @@ async def find_base(peer: Peer, named: str) -> Definition | str:
             raise InvalidInput(f"A definition must be one of agents; {uri} is one of {uri.type}")
         return named
     try:
-        return await peer.definitions.get(peer.tenant_id, named)
+        return await peer.vm.definitions.get(peer.tenant_id, named)
     except DefinitionNotFound:
         if not peer.principal.may(READ) or await _agent_named(peer, named) is None:
             raise
@@ -105,12 +106,12 @@ async def _agent_named(peer: Peer, name: str) -> Resource | None:
         check_name(name)
     except InvalidInput:
         return None
-    return await peer.resources.store.resources(peer.tenant_id).find("agents", name)
+    return await peer.vm.resources.store.resources(peer.tenant_id).find("agents", name)
 
 
 async def _agents(peer: Peer) -> AsyncIterator[tuple[Resource, bytes]]:
     """The tenant's own, then the server's, each by name, with the content of the latest version; withdrawn ones not at all."""
-    store, count, size = peer.resources.store.resources(peer.tenant_id), 0, 0
+    store, count, size = peer.vm.resources.store.resources(peer.tenant_id), 0, 0
     for scope in (Search(scope="own"), Search(owner=SYSTEM)):
         search: Search | None = replace(scope, type="agents", limit=PAGE, with_content=True)
         while search is not None:
@@ -126,7 +127,7 @@ async def _agents(peer: Peer) -> AsyncIterator[tuple[Resource, bytes]]:
 
 async def _latest(peer: Peer, resource: Resource) -> Definition | None:
     """None when all its versions are withdrawn, or it is gone meanwhile."""
-    store = peer.resources.store.resources(peer.tenant_id)
+    store = peer.vm.resources.store.resources(peer.tenant_id)
     version = latest_of((await store.history(resource.resource_id)).versions)
     if version is None:
         return None

@@ -20,7 +20,7 @@ from agentvm.commands import (
     resource,
     session,
 )
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.events.base import Event, EventScope
 from agentvm.events.error import CommandError
@@ -29,6 +29,7 @@ from agentvm.model.ids import AgentId, ContainerId, ImageId
 from agentvm.protocol.commands import Command, R_co, Reply
 from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.table import CommandTable
+from agentvm.vm import Peer
 
 logger = get_logger(__name__)
 
@@ -116,15 +117,15 @@ async def answer(peer: Peer, command: Command[Reply], request_id: str | None, re
             logger.exception("command_crashed", command=command.name)
             problem = AgentVMError("The command failed because of an internal error")
             reply = refuse(peer, problem, request_id, _named(command), command.refused())
-        told = (command.name, request_id, reply, peer.clock())
+        told = (command.name, request_id, reply, peer.vm.clock())
         # Of a long history others are not to notice anything.
         frame = await anyio.to_thread.run_sync(encode_reply, *told, limiter=_encoders) if call.is_bulky else encode_reply(*told)
         # What the reply held is given to its frame.
         call.release()
         peer.channel.send(frame)
-        if peer.answered is not None:
+        if (metrics := peer.vm.metrics) is not None:
             micros = (time.perf_counter_ns() - began) // 1000
-            peer.answered(command.name, refused=reply.error_code is not None, micros=micros)
+            metrics.answered(command.name, refused=reply.error_code is not None, micros=micros)
         for then in call.after:
             then()
 
@@ -151,7 +152,7 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Event
     log = logger.error if isinstance(error, StoreFailed) else logger.info
     log("command_refused", code=error.code, error=text, **({} if concerned() else about))
     told = CommandError(message=text, request_id=request_id, severity="error", code=error.code)
-    event = Event(data=told, scope=scope, timestamp=peer.clock(), tenant_id=peer.tenant_id)
+    event = Event(data=told, scope=scope, timestamp=peer.vm.clock(), tenant_id=peer.tenant_id)
     frame = encode_event(event)
     if frame is not None:
         peer.channel.send(frame)
@@ -161,7 +162,7 @@ def refuse(peer: Peer, error: AgentVMError, request_id: str | None, scope: Event
 def refuse_unreadable(peer: Peer, name: str, request_id: str | None, error: AgentVMError) -> None:
     """Answers a request that is no command, under the name it gave itself."""
     reply = refuse(peer, error, request_id, EventScope(), Reply())
-    peer.channel.send(encode_reply(name, request_id, reply, peer.clock()))
+    peer.channel.send(encode_reply(name, request_id, reply, peer.vm.clock()))
 
 
 def _request_name(given: str | None) -> str:

@@ -65,9 +65,6 @@ NEEDS: dict[str, str] = {
 }
 """By the name of the command. Its keys are those of the command table: a test says so."""
 
-LISTENING = "sessions:read"
-"""What a subscription needs."""
-
 
 def check(principal: Principal, command: Command[Reply]) -> None:
     require(principal, NEEDS[command.name])

@@ -9,7 +9,7 @@ import msgspec
 from agentvm.blueprint.definition import check_size
 from agentvm.blueprint.image import DEFAULT_NAME, Frozen, build, rebuild, references
 from agentvm.commands import container
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.commands.definition import find_base
 from agentvm.commands.references import Pins, freeze, locked_roots
 from agentvm.errors import DriverNotFound, ImageNotFound, InvalidInput
@@ -24,6 +24,7 @@ from agentvm.protocol.ignored import describe_ignored
 from agentvm.protocol.records import EffectiveConfig, ImageRecord, LockRecord
 from agentvm.sessions.message_pages import read_recent
 from agentvm.storage.base import ContainerStore
+from agentvm.vm import Peer
 
 BEHAVIOUR = tuple(name for name in ask.ImageUpdates.__struct_fields__ if name not in ("name", "description"))
 """What an update may change of a config; the rest is of the image itself."""
@@ -31,7 +32,7 @@ BEHAVIOUR = tuple(name for name in ask.ImageUpdates.__struct_fields__ if name no
 
 async def create(call: Call, command: ask.ImageCreate) -> ask.ImageReply:
     config = command.config or ImageConfig()
-    source: Definition | None = call.peer.definitions.default
+    source: Definition | None = call.peer.vm.definitions.default
     if config.definition is not None:
         source, config = await _named(call.peer, config.definition, config)
     return _reported(command.ignored, await _build(call, command.container_id, source, config, DEFAULT_NAME))
@@ -52,14 +53,14 @@ async def build_from(call: Call, command: ask.ImageBuild) -> ask.ImageReply:
 async def run(call: Call, command: ask.ImageRun) -> ask.ImageRunReply:
     _, image = await call.image(command.image_id)
     call.peer.listen(image.container_id, image.session_id)
-    agent, reused = call.peer.runtime.start_agent(call.peer.tenant_id, image, image.session_id)
+    agent, reused = call.peer.vm.runtime.start_agent(call.peer.tenant_id, image, image.session_id)
     return ask.ImageRunReply(image_id=image.image_id, agent_id=agent.agent_id, reused=reused, session_id=image.session_id)
 
 
 async def stop(call: Call, command: ask.ImageStop) -> ask.ImageIdReply:
     _, image = await call.image(command.image_id)
     call.peer.join(image.container_id)
-    await call.peer.runtime.stop_image(call.peer.tenant_id, image)
+    await call.peer.vm.runtime.stop_image(call.peer.tenant_id, image)
     return ask.ImageIdReply(image_id=image.image_id)
 
 
@@ -75,7 +76,7 @@ async def update(call: Call, command: ask.ImageUpdate) -> ask.ImageReply:
             frozen = await freeze(peer, image.source or image.definition, config, _unchanged(image, given))
             image, warnings = await _rebuild(peer, store, image, config, frozen), frozen.warnings
         names = {"name": updates.name, "description": updates.description}
-        changed = await store.update_image(image.image_id, now=peer.clock(), **names)
+        changed = await store.update_image(image.image_id, now=peer.vm.clock(), **names)
         if changed is None:
             raise ImageNotFound(command.image_id)
     _tell_updated(peer, changed)
@@ -143,15 +144,15 @@ async def delete(call: Call, command: ask.ImageDelete) -> ask.ImageIdReply:
     if found is not None:
         store, image = found
         call.peer.join(image.container_id)
-        await call.peer.runtime.stop_image(call.peer.tenant_id, image)
+        await call.peer.vm.runtime.stop_image(call.peer.tenant_id, image)
         sessions = await store.list_sessions(image.image_id)
         if await store.delete_image(image.image_id):
             # A peer that had read the image just before may have started another agent meanwhile.
-            await call.peer.runtime.stop_image(call.peer.tenant_id, image)
+            await call.peer.vm.runtime.stop_image(call.peer.tenant_id, image)
             for session in sessions:
-                call.peer.runtime.forget_session(call.peer.tenant_id, session.session_id)
+                call.peer.vm.runtime.forget_session(call.peer.tenant_id, session.session_id)
             told = ImageDeleted(image_id=image.image_id, container_id=image.container_id)
-            call.peer.runtime.tell(call.peer.tenant_id, _scope(image), told)
+            call.peer.vm.runtime.tell(call.peer.tenant_id, _scope(image), told)
     return ask.ImageIdReply(image_id=command.image_id)
 
 
@@ -181,21 +182,21 @@ async def _build(call: Call, wanted: str, source: Definition | None, config: Ima
     async def count() -> int:
         return len(await store.list_images())
 
-    async with peer.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
+    async with peer.vm.tenancy.quotas.adding(peer.tenant_id, peer.principal.user_id, "images_per_container", count):
         await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
         image, session = build(
             frozen.source,
             config,
             container_id,
             name=name or frozen.source.name,
-            clock=peer.clock,
-            new_id=peer.new_id,
+            clock=peer.vm.clock,
+            new_id=peer.vm.new_id,
             frozen=frozen,
         )
         await store.add_image(image, session)
     heard = peer.subscribe(session)
     told = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
-    peer.runtime.tell(peer.tenant_id, _scope(image), told)
+    peer.vm.runtime.tell(peer.tenant_id, _scope(image), told)
     return ask.ImageReply(record=_record(peer, image), subscriptions=heard, warnings=frozen.warnings or None)
 
 
@@ -208,7 +209,7 @@ def _reported(ignored: tuple[str, ...], reply: ask.ImageReply) -> ask.ImageReply
 @asynccontextmanager
 async def _alone(peer: Peer, image_id: ImageId) -> AsyncIterator[None]:
     """One change of an image at a time: each builds on what the one before has left."""
-    lock = peer.runtime.rebuilding.setdefault((peer.tenant_id, image_id), anyio.Lock())
+    lock = peer.vm.runtime.rebuilding.setdefault((peer.tenant_id, image_id), anyio.Lock())
     async with lock:
         yield
 
@@ -216,10 +217,10 @@ async def _alone(peer: Peer, image_id: ImageId) -> AsyncIterator[None]:
 async def _rebuild(peer: Peer, store: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
     await _check(peer, frozen.definition)
     await peer.check_quota("storage_bytes", peer.accounts.quotas.storage_bytes, len(msgspec.json.encode(config)))
-    rebuilt = rebuild(image, config, frozen, peer.clock())
+    rebuilt = rebuild(image, config, frozen, peer.vm.clock())
     if not await store.rebuild_image(rebuilt):
         raise ImageNotFound(image.image_id)
-    peer.runtime.replace_image(peer.tenant_id, rebuilt)
+    peer.vm.runtime.replace_image(peer.tenant_id, rebuilt)
     return rebuilt
 
 
@@ -256,15 +257,15 @@ def _tell_updated(peer: Peer, image: Image) -> None:
         description=image.description,
         updated_at=image.updated_at,
     )
-    peer.runtime.tell(peer.tenant_id, _scope(image), told)
+    peer.vm.runtime.tell(peer.tenant_id, _scope(image), told)
 
 
 async def _check(peer: Peer, definition: Definition) -> None:
     try:
-        peer.runtime.check(definition)
+        peer.vm.runtime.check(definition)
     except DriverNotFound:
         # The server has no key for that provider, but the tenant may.
-        if not await peer.tenancy.own_keys.has(peer.tenant_id, definition.model):
+        if not await peer.vm.tenancy.own_keys.has(peer.tenant_id, definition.model):
             raise
 
 
@@ -280,9 +281,9 @@ def _effective(peer: Peer, image: Image) -> EffectiveConfig:
     """What a turn of the image would be run with now."""
     definition, rendered = image.definition, image.definition.rendered or Rendered()
     return EffectiveConfig(
-        model=peer.runtime.model_name(definition.model or peer.tenancy.own_keys.default_of(peer.tenant_id)),
-        max_tokens=definition.max_tokens or peer.runtime.limits_of(peer.tenant_id).max_tokens,
-        tools=peer.runtime.tool_names if definition.tools is None else definition.tools,
+        model=peer.vm.runtime.model_name(definition.model or peer.vm.tenancy.own_keys.default_of(peer.tenant_id)),
+        max_tokens=definition.max_tokens or peer.vm.runtime.limits_of(peer.tenant_id).max_tokens,
+        tools=peer.vm.runtime.tool_names if definition.tools is None else definition.tools,
         system_prompt=definition.system_prompt,
         temperature=definition.temperature,
         thinking=definition.thinking,
@@ -294,7 +295,7 @@ def _effective(peer: Peer, image: Image) -> EffectiveConfig:
 
 
 def _record(peer: Peer, image: Image, *, whole: bool = True) -> ImageRecord:
-    agent = peer.runtime.agent_of(peer.tenant_id, image)
+    agent = peer.vm.runtime.agent_of(peer.tenant_id, image)
     named = {} if image.source is None else {one.place: one.uri for one in references(image.source, image.config)}
     return ImageRecord(
         image_id=image.image_id,

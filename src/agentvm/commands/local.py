@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.commands.dispatch import carry_out, handling, refuse
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, UnknownCommand
 from agentvm.events.base import EventScope
@@ -16,6 +16,7 @@ from agentvm.protocol.link import EventHandler, Unsubscribe, WireEvent
 from agentvm.protocol.table import COMMANDS
 from agentvm.runtime.channel import Channel
 from agentvm.runtime.observer import Observer
+from agentvm.vm import Peer
 
 R = TypeVar("R", bound=Reply)
 
@@ -45,7 +46,7 @@ class LocalLink:
         with handling(self._peer, checked, None), Call(self._peer) as call:
             try:
                 who = self._peer.principal
-                await self._peer.tenancy.quotas.hit(who.tenant_id, who.user_id)
+                await self._peer.vm.tenancy.quotas.hit(who.tenant_id, who.user_id)
                 reply = await carry_out(call, checked)
             except AgentVMError as error:
                 refuse(self._peer, error, None, EventScope(), Reply())
@@ -62,7 +63,7 @@ class LocalLink:
         reply = await self.ask(decode_command(name, _encode(kind, data)))
         return WireEvent(
             type=f"{name}_response",
-            timestamp=self._peer.clock(),
+            timestamp=self._peer.vm.clock(),
             data=msgspec.to_builtins(reply),
             source="command",
             category="response",

@@ -81,7 +81,7 @@ def _way(call: Call, command: ask.MessageSend, agent: Agent) -> Callable[[], Awa
 
 
 async def _addressee(call: Call, command: ask.MessageSend) -> Agent:
-    runtime, tenant_id = call.peer.runtime, call.peer.tenant_id
+    runtime, tenant_id = call.peer.vm.runtime, call.peer.tenant_id
     if command.image_id:
         store, image = await call.image(command.image_id)
         session_id = command.session_id or image.session_id

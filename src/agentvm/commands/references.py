@@ -13,7 +13,6 @@ import msgspec
 from agentvm.blueprint.definition import MAX_SIZE, check_size
 from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plain, references
 from agentvm.commands import gate
-from agentvm.commands.call import Peer
 from agentvm.errors import InvalidInput, shorten
 from agentvm.errors.resource import PromptUnresolved, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.definition import Definition, Rendered
@@ -35,6 +34,7 @@ from agentvm.resources.resolver import LIGHT, VersionClosure, lock_of, warnings_
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
+from agentvm.vm import Peer
 
 READ = "resources:read"
 _LACKING = "give them as variables of the config; an image that is there gets them with images.update(variables=…)"
@@ -124,8 +124,8 @@ class _Following:
     async def _look_up(self, text: str, uri: ResourceUri) -> VersionClosure:
         version_id = self._pins.get(text)
         if version_id is None:
-            return await self._peer.resources.resolver.find(self._peer.tenant_id, uri)
-        nodes = await self._peer.resources.store.resources(self._peer.tenant_id).closure(version_id, limit=MAX_NODES + 1)
+            return await self._peer.vm.resources.resolver.find(self._peer.tenant_id, uri)
+        nodes = await self._peer.vm.resources.store.resources(self._peer.tenant_id).closure(version_id, limit=MAX_NODES + 1)
         if version_id not in nodes:
             raise ResourceNotFound(text)
         check_nodes(nodes, version_id, text)
@@ -149,7 +149,7 @@ class _Following:
         kept: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
         kept += [("sandboxes", sandbox)] if sandbox is not None else []
         kept += [("knowledge", one) for one in rendered.knowledge]
-        known = self._peer.runtime.tool_names
+        known = self._peer.vm.runtime.tool_names
         self._idle = [f"{spec['uri']}: {why}" for kind, spec in kept if (why := why_idle(kind, spec, known)) is not None]
         return msgspec.structs.replace(
             merged,
@@ -172,7 +172,7 @@ class _Following:
                 names.append(name)
                 continue
             spec = self._spec(*at[f"tools.{index}"], args)
-            if why_idle("tools", spec, self._peer.runtime.tool_names) is None:
+            if why_idle("tools", spec, self._peer.vm.runtime.tool_names) is None:
                 names.append(str(spec["entry"]))
             else:
                 others.append(spec)
@@ -185,7 +185,7 @@ class _Following:
 
     def _rendered(self, wanted: Reference, found: VersionClosure, args: Args) -> object:
         try:
-            rendered = self._peer.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
+            rendered = self._peer.vm.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
         except PromptUnresolved as error:
             raise PromptUnresolved(error.uri, error.names, _LACKING) from None
         # Counted as it grows: many that are just small enough are refused before they are all in memory.

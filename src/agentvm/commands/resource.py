@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from agentvm.blueprint.definition import Definitions
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.commands.definition import check_free
 from agentvm.errors import InvalidInput, shorten
 from agentvm.model.account import AuditEntry
@@ -23,6 +23,7 @@ from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Changes, Published, Search
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.vm import Peer
 
 
 async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceRegisterReply:
@@ -39,12 +40,12 @@ async def register(call: Call, command: ask.ResourceRegister) -> ask.ResourceReg
         visibility=command.visibility,
         pointer=command.tag,
     )
-    done = await add(peer.tenancy, peer.resources, peer.definitions, _author(peer), peer.principal.user_id, draft)
+    done = await add(peer.vm.tenancy, peer.vm.resources, peer.vm.definitions, _author(peer), peer.principal.user_id, draft)
     return await _written(peer, "resource.register", done, command.content)
 
 
 async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegisterReply:
-    peer, registry = call.peer, call.peer.resources.registry
+    peer, registry = call.peer, call.peer.vm.resources.registry
     if command.content is None and command.schema is None and command.dependencies is None:
         raise InvalidInput("A new version needs its content, schema or dependencies")
     check_numbering(command.version, command.bump)
@@ -63,7 +64,7 @@ async def publish(call: Call, command: ask.ResourcePublish) -> ask.ResourceRegis
         pointer=command.tag,
     )
     who = peer.principal.user_id
-    done = await add_version(peer.tenancy, peer.resources, _author(peer), who, resource.resource_id, revision)
+    done = await add_version(peer.vm.tenancy, peer.vm.resources, _author(peer), who, resource.resource_id, revision)
     return await _written(peer, "resource.change", done, command.content)
 
 
@@ -77,13 +78,13 @@ async def list_some(call: Call, command: ask.ResourceList) -> ask.ResourceListRe
         after=command.cursor,
         limit=command.limit,
     )
-    found = await call.peer.resources.store.resources(call.peer.tenant_id).search(search)
+    found = await call.peer.vm.resources.store.resources(call.peer.tenant_id).search(search)
     records = tuple(shown(hit.resource, call.peer.tenant_id, uses=hit.uses) for hit in found.items)
     return ask.ResourceListReply(records=records, total=found.total, next_cursor=found.next)
 
 
 async def resolve(call: Call, command: ask.ResourceResolve) -> ask.ResourceResolveReply:
-    found = await call.peer.resources.resolver.resolve(call.peer.tenant_id, command.uri, args=command.args)
+    found = await call.peer.vm.resources.resolver.resolve(call.peer.tenant_id, command.uri, args=command.args)
     return ask.ResourceResolveReply(
         uri=found.uri,
         resolved=found.resolved,
@@ -141,7 +142,7 @@ def _author(peer: Peer) -> Author:
 async def _written(peer: Peer, action: str, done: Published, content: dict[str, object] | None) -> ask.ResourceRegisterReply:
     """Enters it into the audit log, and says what was made."""
     entry = AuditEntry(
-        at=peer.clock(),
+        at=peer.vm.clock(),
         tenant_id=peer.tenant_id,
         actor=peer.principal.actor,
         action=action,
@@ -156,7 +157,7 @@ async def _written(peer: Peer, action: str, done: Published, content: dict[str, 
         uri=f"{record.uri}@{version.version}",
         version=version.version,
         digest=version.digest,
-        warnings=warnings_about(done.resource.type, content, peer.runtime.tool_names),
+        warnings=warnings_about(done.resource.type, content, peer.vm.runtime.tool_names),
     )
 
 

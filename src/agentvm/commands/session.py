@@ -59,7 +59,7 @@ async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
     if image is None:
         raise ImageNotFound(session.image_id)
     call.peer.subscribe(session)
-    agent, reused = call.peer.runtime.start_agent(call.peer.tenant_id, image, session.session_id)
+    agent, reused = call.peer.vm.runtime.start_agent(call.peer.tenant_id, image, session.session_id)
     return ask.ImageRunReply(image_id=image.image_id, agent_id=agent.agent_id, reused=reused, session_id=session.session_id)
 
 
@@ -156,7 +156,7 @@ async def search(call: Call, command: ask.SessionSearch) -> ask.SessionSearchRep
         until=command.until,
         after=command.cursor,
         limit=command.limit,
-        now=call.peer.clock(),
+        now=call.peer.vm.clock(),
     )
     page = await (await call.sessions.within(command.container_id)).search(wanted)
     found = tuple(match_record(item) for item in page.items)

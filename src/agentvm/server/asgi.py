@@ -11,7 +11,6 @@ from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
 from uvicorn.protocols.utils import ClientDisconnected
 
-from agentvm.app import AgentVM
 from agentvm.errors import AgentVMError, shorten
 from agentvm.errors.access import AuthenticationOff
 from agentvm.log import concerning
@@ -30,6 +29,7 @@ from agentvm.server.readers import Readers, client_id_of
 from agentvm.server.transport import ABORT
 from agentvm.server.websocket import House, Knock, Message, Receive, Send, Watch, serve_socket
 from agentvm.version import VERSION
+from agentvm.vm import AgentVM
 
 SOCKET_PATHS = ("/ws", "/ws/", "/")
 """`/` too: a runtime that listens by itself is reached without a path."""

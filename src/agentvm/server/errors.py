@@ -10,7 +10,6 @@ from litestar.datastructures import MutableScopeHeaders
 from litestar.exceptions import HTTPException
 from litestar.types import Message, Scope
 
-from agentvm.app import system_clock
 from agentvm.errors import (
     AccessDenied,
     AgentVMError,
@@ -31,6 +30,7 @@ from agentvm.errors.bounds import InputTooLarge
 from agentvm.log import get_logger
 from agentvm.model.base import Record
 from agentvm.server import paths
+from agentvm.vm import system_clock
 
 logger = get_logger(__name__)
 

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 import anyio
 import msgspec
 
-from agentvm.app import EXPIRED, REVOKED, SUSPENDED
 from agentvm.errors import AgentVMError, Unauthenticated
 from agentvm.events.base import Event, EventScope
 from agentvm.events.error import CommandError
@@ -31,6 +30,7 @@ from agentvm.protocol.dialect_v1 import encode_event, encode_reply
 from agentvm.protocol.rpc import refuse_rpc
 from agentvm.runtime.channel import Closing
 from agentvm.server.credentials import bearer
+from agentvm.vm import EXPIRED, REVOKED, SUSPENDED
 
 HANDSHAKE_TIMEOUT_SECONDS = 10.0
 

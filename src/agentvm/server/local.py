@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
-from agentvm.app import AgentVM, open_agentvm
+from agentvm.app import open_agentvm
 from agentvm.commands.local import LocalLink
 from agentvm.config import ServerConfig, load
 from agentvm.drivers.base import Driver
@@ -21,6 +21,7 @@ from agentvm.runtime.tasks import open_tasks
 from agentvm.server.announcement import announced, running_server
 from agentvm.server.asgi import Application
 from agentvm.server.serving import Listener
+from agentvm.vm import AgentVM
 
 
 class LocalServer:

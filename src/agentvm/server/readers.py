@@ -18,8 +18,6 @@ from itertools import islice
 
 import anyio
 
-from agentvm.app import OPEN_ACCESS, AgentVM
-from agentvm.commands.call import Peer
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import SessionId, TenantId, UserId
@@ -29,6 +27,7 @@ from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import Channel
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Place
+from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
 
 logger = get_logger(__name__)
 
@@ -98,7 +97,7 @@ class Reader:
         if after is not None:
             self.acks.restart(session_id, after)
             return after
-        if place is None or self.peer.runtime.broadcaster.subscription(self.peer.channel, session_id) is not None:
+        if place is None or self.peer.vm.runtime.broadcaster.subscription(self.peer.channel, session_id) is not None:
             return None
         return place.seq
 
@@ -139,9 +138,9 @@ class Reader:
         self._left = True
         places = {}
         if not self.acks.stopped:
-            now, tenant_id, replay = self.peer.clock(), self.peer.tenant_id, self.peer.runtime.replay
+            now, tenant_id, replay = self.peer.vm.clock(), self.peer.tenant_id, self.peer.vm.runtime.replay
             quiet = {}
-            for heard in self.peer.runtime.broadcaster.subscriptions(self.peer.channel):
+            for heard in self.peer.vm.runtime.broadcaster.subscriptions(self.peer.channel):
                 seq = self.acks.cursor(heard.session_id)
                 if seq is not None:
                     places[heard.session_id] = Place(seq, now)

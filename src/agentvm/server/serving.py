@@ -12,8 +12,6 @@ import anyio.abc
 import uvicorn
 from uvicorn.server import ServerState
 
-from agentvm.app import AgentVM
-from agentvm.commands.call import Peer
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.codec import MAX_FRAME_BYTES
@@ -26,6 +24,7 @@ from agentvm.server.descriptors import Silent
 from agentvm.server.peer_noise import hush
 from agentvm.server.transport import JoiningProtocol, PromptProtocol
 from agentvm.server.websocket import LINGER
+from agentvm.vm import AgentVM, Peer
 
 SWITCH_SECONDS = 0.001
 

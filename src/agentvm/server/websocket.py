@@ -12,9 +12,8 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentvm.app import AgentVM
 from agentvm.commands import gate
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
 from agentvm.errors import AgentVMError, InvalidInput, QuotaExceeded
@@ -42,6 +41,7 @@ from agentvm.runtime.channel import GONE, LARGE, MAX_UNREAD_BYTES, Closing
 from agentvm.server.handshake import Handshake
 from agentvm.server.pending_sockets import CROWDED, PendingSockets
 from agentvm.server.readers import Reader, Readers, attach_reader
+from agentvm.vm import LISTEN_PERMISSION, AgentVM, Peer
 
 # ASGI messages are untyped dictionaries; they stop in this file.
 Message = dict[str, Any]
@@ -230,8 +230,8 @@ async def _write(
                 if large:
                     # One at a time: each is in memory several times over until the peer takes it.
                     await drain()
-            if peer.delivered is not None:
-                peer.delivered(int((time.monotonic() - since) * 1_000_000))
+            if (metrics := peer.vm.metrics) is not None:
+                metrics.fanout_time.observe(int((time.monotonic() - since) * 1_000_000))
         closing = peer.channel.closing or GONE
         if closing is not GONE:
             if reader is not None:
@@ -319,7 +319,7 @@ async def _scan(text: bytes) -> Scan:
 async def _count(peer: Peer) -> AgentVMError | None:
     """Counts a frame as a request: what is no command takes its time too. The reason, if it is one too many."""
     try:
-        await peer.tenancy.quotas.hit(peer.tenant_id, peer.principal.user_id)
+        await peer.vm.tenancy.quotas.hit(peer.tenant_id, peer.principal.user_id)
     except AgentVMError as error:
         return error
     return None
@@ -354,7 +354,7 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
 async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
     """A session that is not the peer's is ignored: it is not to learn whether there is one."""
     try:
-        gate.require(peer.principal, gate.LISTENING)
+        gate.require(peer.principal, LISTEN_PERMISSION)
         container_id = await peer.store.find_session(session_id)
     except AgentVMError as error:
         refuse(peer, error, None, EventScope(), Reply())

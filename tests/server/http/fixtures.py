@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import anyio
 
-from agentvm.app import AgentVM, open_agentvm
+from agentvm.app import open_agentvm
 from agentvm.config import ServerConfig
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Role, Tenant, User
@@ -26,6 +26,7 @@ from agentvm.storage.attachments import Upload
 from agentvm.tenants.rights import TENANT_WIDE
 from agentvm.testing.conformance import records
 from agentvm.testing.conformance.records import default_session, image, message, session
+from agentvm.vm import AgentVM
 
 OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 NOON = 1_700_000_000_000

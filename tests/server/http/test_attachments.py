@@ -5,12 +5,12 @@ import pytest
 from tests.server.http.fixtures import Account, Reply, World, open_world, request
 from tests.server.http.test_carrying import limit
 
-from agentvm.app import ATTACHMENT_GRACE
 from agentvm.model.attachment import reference_to
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.principal import MEMBER
 from agentvm.storage.attachments import CHUNK
 from agentvm.testing.conformance.attachments import referring
+from agentvm.vm import ATTACHMENT_GRACE_MS
 
 pytestmark = pytest.mark.anyio
 
@@ -192,9 +192,9 @@ async def test_an_upload_waits_a_day_to_be_sent() -> None:
         await home(world, world.acme)
         await upload(world, world.acme.user)
         store = world.vm.tenancy.store
-        later = world.clock.now + ATTACHMENT_GRACE
-        assert await store.collect(later - 1, grace=0, attachment_grace=ATTACHMENT_GRACE) == 0
-        assert await store.collect(later, grace=0, attachment_grace=ATTACHMENT_GRACE) == 1
+        later = world.clock.now + ATTACHMENT_GRACE_MS
+        assert await store.collect(later - 1, grace=0, attachment_grace=ATTACHMENT_GRACE_MS) == 0
+        assert await store.collect(later, grace=0, attachment_grace=ATTACHMENT_GRACE_MS) == 1
         assert (await download(world, world.acme.user)).status == 404
 
 

@@ -19,7 +19,6 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.response import Stream
 from litestar.routes import HTTPRoute
 
-from agentvm.app import AgentVM
 from agentvm.errors import (
     AccessDenied,
     AgentVMError,
@@ -46,6 +45,7 @@ from agentvm.server.origin import refusal
 from agentvm.sharing.connection_reservation import ConnectionReservation
 from agentvm.tenants import tickets
 from agentvm.tenants.authentication import REFUSED
+from agentvm.vm import AgentVM
 
 logger = get_logger(__name__)
 

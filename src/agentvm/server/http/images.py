@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from agentvm.commands import image
-from agentvm.commands.call import Call, Peer
+from agentvm.commands.call import Call
 from agentvm.errors import ContainerForbidden, ImageNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, ImageId
@@ -21,6 +21,7 @@ from agentvm.protocol.records import ImageRecord
 from agentvm.runtime.channel import Channel
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Limit, Nothing, Routes
 from agentvm.tenants.scoped_store import ScopedStore
+from agentvm.vm import Peer
 
 routes = Routes()
 
@@ -156,18 +157,7 @@ def _call(ask: Ask[Any]) -> Call:
     if principal.tenant_id != ask.tenant_id:
         # The operator, who is no user of that tenant.
         principal = msgspec.structs.replace(principal, tenant_id=ask.tenant_id, user_id=None)
-    return Call(
-        Peer(
-            channel=Channel(principal),
-            store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal),
-            runtime=vm.runtime,
-            definitions=vm.definitions,
-            resources=vm.resources,
-            tenancy=vm.tenancy,
-            clock=vm.clock,
-            new_id=vm.new_id,
-        )
-    )
+    return Call(Peer(vm=vm, channel=Channel(principal), store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal)))
 
 
 def _container(ask: Ask[NewImage]) -> str:

@@ -11,13 +11,13 @@ from typing import Annotated, Any, BinaryIO, Final, Generic, Literal, TypedDict,
 
 from msgspec import Meta
 
-from agentvm.app import AgentVM
 from agentvm.errors import AgentVMError, InvalidInput, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
 from agentvm.storage.accounts import Accounts
 from agentvm.tenants.tenancy import Tenancy
+from agentvm.vm import AgentVM
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 

@@ -1,0 +1,287 @@
+"""AgentVM — one running server: its parts, and the peers that are attached to it. `agentvm.app` opens it."""
+
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import anyio
+
+from agentvm.blueprint.definition import Definitions
+from agentvm.config import ServerConfig
+from agentvm.config.centre import Centre
+from agentvm.errors import AgentVMError, NotAvailable
+from agentvm.log import get_logger
+from agentvm.model.ids import (
+    DEFAULT_TENANT,
+    Clock,
+    ContainerId,
+    NewId,
+    SessionId,
+    TenantId,
+    UserId,
+)
+from agentvm.model.principal import EVERYTHING, Principal
+from agentvm.model.secret import Secret
+from agentvm.model.session import Session
+from agentvm.observability.log_book import LogBook
+from agentvm.observability.observatory import Observatory
+from agentvm.resources.centre import ResourceCentre
+from agentvm.runtime.channel import Channel, Closing
+from agentvm.runtime.outlet import Outlet
+from agentvm.runtime.runtime import Runtime
+from agentvm.runtime.tasks import open_tasks
+from agentvm.sessions.compaction import Compactor
+from agentvm.sessions.export import export_budget
+from agentvm.sessions.import_queue import ImportQueue
+from agentvm.sessions.retention import Retainer
+from agentvm.sessions.upkeep import purge
+from agentvm.sharing.byte_budget import ByteBudget
+from agentvm.storage.accounts import Accounts
+from agentvm.storage.base import Store, TenantStore
+from agentvm.tenants.scoped_store import ScopedStore
+from agentvm.tenants.tenancy import Tenancy
+
+logger = get_logger(__name__)
+
+LISTEN_PERMISSION = "sessions:read"
+"""The permission that a subscription needs."""
+
+REVOKED = Closing(4401, "credentials revoked")
+SUSPENDED = Closing(4403, "suspended")
+EXPIRED = Closing(4408, "credentials expired")
+
+EXPIRY_CHECK_SECONDS = 2.0
+"""Time between two checks for credentials that have expired."""
+COLLECT_SECONDS = 3_600.0
+"""Time between two runs of the collection of unreferenced content."""
+COLLECT_PAUSE_SECONDS = 0.02
+"""Pause between two steps of a collection, so that other work is stored in between."""
+GRACE_MS = 3_600_000
+"""Unreferenced content is kept this long: a request may be about to refer to it."""
+ATTACHMENT_GRACE_MS = 24 * 3_600_000
+"""An uploaded file is kept this long without a message that refers to it."""
+
+OPEN_ACCESS = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
+"""Without authentication everybody is one tenant, and containers are told apart by their names."""
+
+
+def system_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One connection: who asks, and where replies and events go. `store` is limited to what its principal may reach."""
+
+    vm: "AgentVM"
+    channel: Channel
+    store: TenantStore
+
+    @property
+    def principal(self) -> Principal:
+        return self.channel.principal
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.vm.tenancy.store.accounts(self.tenant_id)
+
+    @property
+    def tenant_id(self) -> TenantId:
+        return self.channel.principal.tenant_id
+
+    async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
+        """`QuotaExceeded` when there may not be so much more of it; counted only if there is a limit."""
+        await self.vm.tenancy.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
+
+    def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
+        """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
+        self.vm.runtime.broadcaster.join(self.channel, container_id, follow=follow and self.principal.may(LISTEN_PERMISSION))
+
+    def joined(self) -> frozenset[ContainerId]:
+        return self.vm.runtime.broadcaster.joined(self.channel)
+
+    def subscribe(self, session: Session) -> tuple[SessionId, ...]:
+        """Subscribes before the answer leaves, so that clients which never subscribe hear their own turns."""
+        return self.listen(session.container_id, session.session_id)
+
+    def listen(self, container_id: ContainerId, session_id: SessionId, after: int | None = None) -> tuple[SessionId, ...]:
+        """Subscribes to the session; returns the sessions that the peer hears, which is none without the permission.
+
+        Many commands subscribe, and few of them need the permission to read what is said. So it is looked at here, where
+        none can forget it: who may only send gets the replies to its commands.
+        """
+        self.join(container_id)
+        if not self.principal.may(LISTEN_PERMISSION):
+            return ()
+        self.vm.runtime.broadcaster.subscribe(self.channel, container_id, session_id, after)
+        return (session_id,)
+
+    def outlet(self, channel: Channel | None = None) -> Outlet:
+        """Returns the outlet that drains the peer's channel, or a mirror of it."""
+        return Outlet(channel or self.channel, self.vm.runtime.replay, self.vm.clock)
+
+
+class AgentVM:
+    """A running AgentVM: what servers and local clients attach peers to."""
+
+    def __init__(
+        self,
+        *,
+        config: ServerConfig,
+        store: Store,
+        runtime: Runtime,
+        tenancy: Tenancy,
+        definitions: Definitions,
+        resources: ResourceCentre,
+        logs: LogBook,
+        clock: Clock,
+        new_id: NewId,
+        first_key: Secret | None = None,
+        settings: Centre | None = None,
+        observatory: Observatory | None = None,
+        compactor: Compactor | None = None,
+        retainer: Retainer | None = None,
+    ) -> None:
+        """Without `settings` the config stays as it is; without an `observatory` nothing is counted.
+
+        Without a `retainer` nothing is too old.
+        """
+        self.budget = ByteBudget()
+        """The budget of bytes that peers have on their way, in either direction."""
+        self._compactor = compactor
+        self._observatory = observatory
+        self.metrics = None if observatory is None else observatory.metrics
+        self._retainer = retainer
+        self.imports = ImportQueue()
+        self.exporting = export_budget()
+        self._config = config
+        self._settings = settings
+        self.resources = resources
+        self.logs = logs
+        self.runtime = runtime
+        self.tenancy = tenancy
+        self.clock = clock
+        self.new_id = new_id
+        self.first_key = first_key
+        """The operator's key, if this start has made it: to be shown once."""
+        self._store = store
+        self.definitions = definitions
+        self._connected: Counter[tuple[TenantId, UserId | None]] = Counter()
+
+    @property
+    def config(self) -> ServerConfig:
+        """The effective configuration: most settings can change while the server runs."""
+        return self._config if self._settings is None else self._settings.config
+
+    @property
+    def settings(self) -> Centre:
+        if self._settings is None:
+            raise NotAvailable("This server's settings cannot be looked at or changed while it runs")
+        return self._settings
+
+    @property
+    def observatory(self) -> Observatory:
+        if self._observatory is None:
+            raise NotAvailable("Nothing is counted on this server")
+        return self._observatory
+
+    @property
+    def compactor(self) -> Compactor:
+        if self._compactor is None:
+            raise NotAvailable("Nothing is summed up on this server")
+        return self._compactor
+
+    @property
+    def available_compactor(self) -> Compactor | None:
+        return self._compactor
+
+    @property
+    def retainer(self) -> Retainer:
+        if self._retainer is None:
+            raise NotAvailable("On this server nothing is too old to be kept")
+        return self._retainer
+
+    @property
+    def hindrance(self) -> str | None:
+        """Why no new work is taken, if so."""
+        return self.runtime.hindrance or (None if self._observatory is None else self._observatory.hindrance)
+
+    async def authenticate(self, credential: str | None) -> Principal | None:
+        """Returns the principal of a credential, None without one. Raises `Unauthenticated` for an invalid credential."""
+        if not self.config.authenticates:
+            return OPEN_ACCESS
+        return None if credential is None else await self.tenancy.access.authenticate(credential)
+
+    async def admit(self, principal: Principal) -> None:
+        """To be asked before a peer is attached: `QuotaExceeded` when there are too many of them."""
+
+        async def count() -> int:
+            return self.count_connected(principal.tenant_id)
+
+        async def count_own() -> int:
+            return self._connected[principal.tenant_id, principal.user_id]
+
+        await self.tenancy.quotas.check(principal.tenant_id, principal.user_id, "connections", count, of_user=count_own)
+
+    def count_connected(self, tenant_id: TenantId) -> int:
+        return sum(number for (tenant, _), number in self._connected.items() if tenant == tenant_id)
+
+    def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
+        """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
+        channel = channel or Channel(principal, self.budget)
+        self.runtime.broadcaster.attach(channel)
+        self._connected[principal.tenant_id, principal.user_id] += 1
+        store = ScopedStore(self._store.tenant(principal.tenant_id), principal)
+        return Peer(vm=self, channel=channel, store=store)
+
+    def detach(self, peer: Peer) -> None:
+        self.runtime.broadcaster.detach(peer.channel)
+        peer.channel.release()
+        key = (peer.tenant_id, peer.principal.user_id)
+        self._connected[key] -= 1
+        if self._connected[key] <= 0:
+            del self._connected[key]
+
+    def dismiss(self, named: Callable[[Principal], bool], why: str) -> None:
+        """Closes the channels of those whose rights have ended."""
+        for channel in self.runtime.broadcaster.channels:
+            if named(channel.principal):
+                channel.close(SUSPENDED if why == "suspended" else REVOKED)
+
+    async def stop_turns(self, tenant_id: TenantId, containers: frozenset[ContainerId] | None) -> None:
+        """Ends the turns of those for whom nothing is to be done any more: in these containers, or all of the tenant."""
+        async with open_tasks() as tasks:
+            for agent in self.runtime.roster:
+                if agent.tenant_id == tenant_id and (containers is None or agent.container_id in containers):
+                    tasks.start_soon(self.runtime.stop_agent, agent)
+
+    async def keep_clean(self) -> None:
+        """Drops what nothing refers to any more, until cancelled."""
+        while True:
+            try:
+                if self._retainer is not None:
+                    await self._retainer.run()
+                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
+                # Last: what went may have been the last to refer to something.
+                dropped = 1
+                while dropped:
+                    dropped = await self._store.collect(self.clock(), grace=GRACE_MS, attachment_grace=ATTACHMENT_GRACE_MS)
+                    await anyio.sleep(COLLECT_PAUSE_SECONDS)
+            except AgentVMError as error:
+                logger.error("not_collected", code=error.code, error=str(error))
+            await anyio.sleep(COLLECT_SECONDS)
+
+    async def keep_doors(self) -> None:
+        """Ends what has expired, until cancelled."""
+        while True:
+            await anyio.sleep(EXPIRY_CHECK_SECONDS)
+            now = self.clock()
+            for channel in self.runtime.broadcaster.channels:
+                expires_at = channel.principal.expires_at
+                if expires_at is not None and expires_at <= now:
+                    channel.close(EXPIRED)
+            try:
+                await self.tenancy.access.flush_used()
+            except AgentVMError as error:
+                logger.error("uses_of_keys_not_stored", code=error.code, error=str(error))
