@@ -158,7 +158,7 @@ class ContainerStore(Protocol):
         """Puts its definition, config, source and lock in place of those that are stored; False when it is gone."""
 
     async def delete_image(self, image_id: ImageId) -> bool:
-        """With its sessions, messages and turns, in one commit; True when it was there."""
+        """With its sessions, messages and turns: hidden by one commit, gone in small ones. True when it was there."""
 
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
         """With what was said in it so far, in one commit. `ImageNotFound` when its image is gone."""

@@ -22,7 +22,7 @@ from agentvm.storage.base import ContainerStore, Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql import attachments
-from agentvm.storage.sql.attachments import MOST_DROPPED, PIECE
+from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE
 from agentvm.storage.sql.container import SqliteContainerStore
 from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.store import SqliteStore
@@ -50,7 +50,7 @@ async def test_the_bytes_are_stored_once_for_all(database: Database, store: Sqli
     for tenant in (ACME, RIVAL):
         for container in ("home", "other"):
             await upload(await settle(store, tenant=tenant, container=container))
-    await database.write(lambda connection: connection.execute(attachments._GIVE_UP_OLD, (1,)).fetchall())
+    await attachments.drop_given_up(database)
     counts = await database.read(
         lambda connection: [fetch(connection, f"SELECT count(*) FROM {name}", ())[0][0] for name in ("blobs", "attachments")]
     )
@@ -63,19 +63,19 @@ async def test_the_bytes_are_stored_once_for_all(database: Database, store: Sqli
 
 async def test_many_go_some_at_a_time(store: SqliteStore) -> None:
     home = await settle(store)
-    for number in range(MOST_DROPPED + 3):
+    for number in range(DROPPED_MAX + 3):
         await home.attachments.add(BytesIO(str(number).encode()), TEXT, 1)
-    assert [await store.collect(GRACE + 1, grace=GRACE) for _ in range(3)] == [MOST_DROPPED, 3, 0]
+    assert [await store.collect(GRACE + 1, grace=GRACE) for _ in range(3)] == [DROPPED_MAX, 3, 0]
 
 
 async def test_large_ones_go_a_few_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever else writes waits for one commit."""
-    monkeypatch.setattr(attachments, "MOST_DROPPED_BYTES", 250)
+    monkeypatch.setattr(attachments, "DROPPED_BYTES_MAX", 250)
     home = await settle(store)
     for number in range(5):
         await home.attachments.add(BytesIO(bytes([number]) * 100), TEXT, 1)
     await home.attachments.add(BytesIO(b"x" * 300), TEXT, 2)
-    assert [await store.collect(GRACE + 2, grace=GRACE) for _ in range(5)] == [2, 2, 1, 1, 0]
+    assert [await store.collect(GRACE + 2, grace=GRACE) for _ in range(5)] == [3, 3, 0, 0, 0]
 
 
 async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: SqliteStore) -> None:
@@ -260,8 +260,8 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
                 tasks.start_soon(where.attachments.add, BytesIO(LARGE), TEXT, 5)
     for where in (home, others):
         assert await read_all(where.attachments, digest_of(LARGE)) == LARGE
-    assert [at for _, at in await begun(database)] == [None, 1], "what came second goes with the next collection"
-    await database.write(lambda connection: attachments.collect_attachments(connection, 1, 0))
+    assert {at for _, at in await begun(database)} == {None, 1}, "what came second goes with the next collection"
+    await attachments.drop_given_up(database)
     assert await begun(database) == [(digest_of(LARGE), None)]
     assert await database.read(lambda connection: fetch(connection, "SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
 

@@ -1,3 +1,4 @@
+import re
 from collections.abc import AsyncGenerator
 from functools import partial
 from itertools import product
@@ -65,7 +66,8 @@ def plan(sql: str) -> Work[list[str]]:
     def work(connection: apsw.Connection) -> list[str]:
         # Without a trace: it would add this statement to those under test.
         connection.exec_trace = None
-        parameters = (None,) * sql.count("?") if "?1" not in sql else (None,)
+        numbers = [int(number) for number in re.findall(r"\?(\d)", sql)]
+        parameters = (None,) * max(numbers, default=sql.count("?"))
         return [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
 
     return work

@@ -30,6 +30,7 @@ from agentvm.storage.sql.attachments import (
     begin_blob,
     complete_blob,
     drop_attachments,
+    drop_given_up,
     give_attachments,
     give_up_blob,
 )
@@ -115,6 +116,7 @@ async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Ite
         with anyio.CancelScope(shield=True):
             await database.write(_all([coming.give_up]))
             await _drop(database, coming.aside)
+            await drop_given_up(database)
 
 
 def _containers(connection: apsw.Connection, tenant_id: TenantId) -> Containers:

@@ -24,10 +24,10 @@ from agentvm.storage.sql.rows import Key, fetch
 
 PIECE = 4
 """Chunks of one transaction."""
-MOST_DROPPED = 100
-"""At a time: the writer is everybody's."""
-MOST_DROPPED_BYTES = 64 * 1024 * 1024
-"""The same of their bytes, unless one has more: large files take a while to go."""
+DROPPED_MAX = 100
+"""Files that one commit drops."""
+DROPPED_BYTES_MAX = 512 * 1024
+"""Bytes of files that one commit deletes; a larger file is set aside and goes in slices."""
 
 MAX_GIVEN_UP_BYTES = 256 * 1024 * 1024
 """How much of what was stored and then not needed may wait for the next collection."""
@@ -50,10 +50,17 @@ _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
 _GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
 _COMPLETE_KEY = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE blob_key = ? AND begun_at IS NOT NULL"
-_GIVE_UP_KEY = "DELETE FROM blobs WHERE blob_key = ? AND begun_at IS NOT NULL"
+_GIVE_UP_KEY = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE blob_key = ? AND begun_at IS NOT NULL"
 _ALL_GIVEN_UP = f"SELECT coalesce(sum(size), 0) FROM blobs WHERE begun_at = {GIVEN_UP}"
-_DROP_GIVEN_UP = f"DELETE FROM blobs WHERE begun_at = {GIVEN_UP}"
-_GIVE_UP_OLD = "DELETE FROM blobs WHERE begun_at <= ?"
+_GIVE_UP_OLD = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE begun_at > {GIVEN_UP} AND begun_at <= ?"
+# Under this name no upload finds it.
+_SET_ASIDE = f"""
+UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP}
+WHERE blob_key = ?1 AND NOT EXISTS (SELECT 1 FROM attachments WHERE blob_key = ?1)
+"""
+_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
+_DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
+_SIZE_OF = "SELECT size FROM blobs WHERE blob_key = ?"
 _ADD_CHUNK = "INSERT INTO blob_chunks (blob_key, number, body) VALUES (?, ?, ?)"
 # Whoever uploads it again is about to use it; what a message refers to is used already.
 _UPDATE = """
@@ -142,14 +149,14 @@ class SqliteAttachmentStore:
         def begin(connection: apsw.Connection) -> str | None:
             if fetch(connection, _OWNED, (digest, self._key[0])) or not fetch(connection, _HAS_CONTAINER, self._key):
                 return None
-            if fetch(connection, _ALL_GIVEN_UP, ())[0][0] > MAX_GIVEN_UP_BYTES:
-                connection.execute(_DROP_GIVEN_UP)
             name = f"upload:{secrets.token_hex(16)}"
             connection.execute(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
             return name
 
         begun = await self._database.write(begin)
         if begun is not None:
+            if await self._database.read(_is_crowded):
+                await drop_given_up(self._database)
             for first in range(0, -(-size // CHUNK), PIECE):
                 await self._database.write(partial(_add_piece, file=file, name=begun, first=first))
         return begun
@@ -204,7 +211,9 @@ class SqliteAttachmentStore:
                 _drop(connection, attachment_key, blob_key)
             return bool(found)
 
-        return await self._database.write(write)
+        deleted = await self._database.write(write)
+        await drop_given_up(self._database)
+        return deleted
 
 
 def attach(
@@ -272,21 +281,51 @@ def drop_attachments(connection: apsw.Connection, tenant_id: TenantId) -> None:
 def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
     """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     connection.execute(_GIVE_UP_OLD, (now - grace,))
-    dropped = held = 0
-    for attachment_key, blob_key, size in fetch(connection, _RIPE, (now - grace, MOST_DROPPED)):
-        held += size
-        if dropped and held > MOST_DROPPED_BYTES:
-            break
-        _drop(connection, attachment_key, blob_key)
+    dropped = freed = 0
+    for attachment_key, blob_key, _ in fetch(connection, _RIPE, (now - grace, DROPPED_MAX)):
+        freed += _drop(connection, attachment_key, blob_key)
         dropped += 1
+        if freed >= DROPPED_BYTES_MAX:
+            break
     connection.execute(_NOTE, (now,))
     return dropped
 
 
-def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> None:
+async def drop_given_up(database: Database) -> None:
+    """Deletes the bytes that nothing refers to any more, a slice in each commit."""
+    while await database.write(drop_given_up_slice):
+        pass
+
+
+def drop_given_up_slice(connection: apsw.Connection) -> bool:
+    """Deletes some bytes of a file that was set aside, or of an upload that was given up; whether there was one."""
+    for (blob_key,) in fetch(connection, _ASIDE, ()):
+        connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK)))
+        if not connection.changes():
+            connection.execute(_DROP_BLOB, (blob_key,))
+        return True
+    return False
+
+
+def drop_blob(connection: apsw.Connection, blob_key: int) -> int:
+    """Deletes the bytes of a file that nobody has any more, or sets them aside if they are many; the bytes deleted."""
+    size: int = fetch(connection, _SIZE_OF, (blob_key,))[0][0]
+    if size > DROPPED_BYTES_MAX:
+        connection.execute(_SET_ASIDE, (blob_key,))
+        return 0
+    connection.execute(_DROP_BLOB, (blob_key,))
+    return size if connection.changes() else 0
+
+
+def _is_crowded(connection: apsw.Connection) -> bool:
+    given_up: int = fetch(connection, _ALL_GIVEN_UP, ())[0][0]
+    return given_up > MAX_GIVEN_UP_BYTES
+
+
+def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> int:
     connection.execute(_DELETE, (attachment_key,))
     # Nobody can be about to use it: an upload brings its bytes along, in one transaction.
-    connection.execute(_DROP_BLOB, (blob_key,))
+    return drop_blob(connection, blob_key)
 
 
 def _add_piece(connection: apsw.Connection, *, file: BinaryIO, name: str, first: int) -> None:

@@ -27,6 +27,7 @@ from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import SqliteLogStore
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.session_write import ARRIVING, cut, prepare
+from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD, SessionRow, drop_image_slice, drop_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
 
 _ADD_IMAGE = """
@@ -46,8 +47,18 @@ INSERT INTO sessions (tenant_id, container_id, image_id, session_id, title, crea
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 # What was said elsewhere before is news to nobody.
-_SET_ADDED = "UPDATE sessions SET deleted_at = ?, answers = 0 WHERE tenant_id = ? AND container_id = ? AND session_id = ?"
-_DROP_HIDDEN = "DELETE FROM sessions WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = ?"
+_SET_ADDED = f"""
+UPDATE sessions SET deleted_at = ?, answers = 0
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND (deleted_at IS NULL OR deleted_at = {ARRIVING})
+"""
+_GIVE_UP = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD}
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {ARRIVING}
+"""
+_GIVEN_UP = f"""
+SELECT {COLUMNS} FROM sessions
+WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at = {FOR_GOOD}
+"""
 
 _Build = tuple[str, str, bytes, bytes | None, bytes | None]
 
@@ -133,18 +144,15 @@ class SqliteContainerStore:
         return await self._database.write(write)
 
     async def delete_image(self, image_id: ImageId) -> bool:
-        """With its sessions, messages and turns, in one commit; True when it was there."""
-
-        def write(connection: apsw.Connection) -> bool:
-            deleted = connection.execute(
-                "DELETE FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ? RETURNING digest",
-                (*self._key, image_id),
-            ).fetchall()
-            for (digest,) in deleted:
-                rows.drop_snapshot(connection, str(digest))
-            return bool(deleted)
-
-        return await self._database.write(write)
+        """Hidden by the first commit; then it goes in slices, and after a crash with the next purge. True when it was there."""
+        key = (*self._key, image_id)
+        if not await self._database.write(lambda connection: bool(rows.fetch(connection, _PLACE_OF_IMAGE, key))):
+            return False
+        while await self._database.write(lambda connection: hide_image(connection, key)):
+            pass
+        while await self._database.write(lambda connection: drop_image_slice(connection, key)):
+            pass
+        return True
 
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
         """`ImageNotFound` when its image is gone.
@@ -183,7 +191,7 @@ class SqliteContainerStore:
         finally:
             if hidden is not None:
                 with anyio.CancelScope(shield=True):
-                    await self._database.write(lambda connection: self._drop_hidden(connection, session))
+                    await self._give_up(session.session_id)
 
     def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[apsw.Connection], None]:
         """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
@@ -202,8 +210,18 @@ class SqliteContainerStore:
         if not connection.changes():
             raise SessionNotFound(session.session_id)
 
-    def _drop_hidden(self, connection: apsw.Connection, session: Session) -> None:
-        connection.execute(_DROP_HIDDEN, (*self._key, session.session_id, ARRIVING))
+    async def _give_up(self, session_id: SessionId) -> None:
+        """Deletes a session that is not all there, a slice in each commit."""
+        key = (*self._key, session_id)
+        await self._database.write(lambda connection: rows.fetch(connection, _GIVE_UP, key))
+
+        def work(connection: apsw.Connection) -> bool:
+            left = [SessionRow(*row) for row in rows.fetch(connection, _GIVEN_UP, key)]
+            drop_slice(connection, left)
+            return bool(left)
+
+        while await self._database.write(work):
+            pass
 
     async def get_session(self, session_id: SessionId) -> Session | None:
         return await self._database.read(lambda connection: rows.read_session(connection, self._key, session_id))

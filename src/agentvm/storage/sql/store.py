@@ -1,6 +1,7 @@
 """SqliteStore — the door to the database: a tenant first, then one of its containers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import apsw
 
@@ -19,7 +20,7 @@ from agentvm.storage.sql.accounts import SqliteAccounts
 from agentvm.storage.sql.accounts.asked import read_left
 from agentvm.storage.sql.accounts.directory import SqliteDirectory
 from agentvm.storage.sql.accounts.ledger import enter
-from agentvm.storage.sql.attachments import collect_attachments
+from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
 from agentvm.storage.sql.carry import SqliteCarrier
 from agentvm.storage.sql.container import SqliteContainerStore
 from agentvm.storage.sql.definitions import SqliteDefinitionStore
@@ -29,33 +30,23 @@ from agentvm.storage.sql.resources import SqliteResourceStore
 from agentvm.storage.sql.resources.collect import collect
 from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sql.session_write import is_there, prepare
-from agentvm.storage.sql.sessions import SqliteSessionStore, purge, purge_messages
+from agentvm.storage.sql.sessions import SqliteSessionStore
 from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
 from agentvm.storage.sql.sessions.index import tend
 from agentvm.storage.sql.sessions.pending import take_in
 from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
 from agentvm.storage.sql.settings import SqliteSettingsStore, read_all
+from agentvm.storage.sql.trimming import trim_log
 
 logger = get_logger(__name__)
 
-# The newest chunk of a session stays: it says how far the session has counted.
-_TRIM_LOG = """
-DELETE FROM log
-WHERE made_at < ? AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
-"""
-_LOG_BYTES = "SELECT coalesce(sum(length(body)), 0) FROM log"
-_TRIM_LOG_TO_BYTES = """
-DELETE FROM log
-WHERE position IN (
-    SELECT position
-    FROM (SELECT position, sum(length(body)) OVER (ORDER BY made_at DESC, position DESC) AS total FROM log)
-    WHERE total > ?
-) AND last_seq < (SELECT max(last_seq) FROM log AS own WHERE own.session_key = log.session_key)
-"""
 _ENTRIES = "SELECT entry, body FROM journal WHERE entry > ? AND entry <= ? ORDER BY entry"
 _ENTRY_SIZES = "SELECT entry, length(body) FROM journal WHERE entry > ? ORDER BY entry LIMIT 10000"
 _EVERY_ENTRY = 2**62
-_TRIM_READERS = "DELETE FROM readers WHERE saved_at < ?"
+_FORGET_ENTRIES = "DELETE FROM journal WHERE entry IN (SELECT entry FROM journal WHERE entry < ? ORDER BY entry LIMIT ?)"
+FORGOTTEN_MAX = 500
+"""Entries of the journal that one commit drops: a turn of an hour leaves many thousand."""
 
 _FORGET_READER = "DELETE FROM readers WHERE tenant_id = ? AND client_id = ?"
 _SAVE_PLACE = """
@@ -186,6 +177,8 @@ class SqliteStore:
         self.directory: Directory = SqliteDirectory(database)
         self.erasing: Erasing = SqliteErasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
+        self._forgotten = 0
+        """The journal entry before which some are still to be dropped; 0 for none."""
 
     def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
         return SqliteTenantStore(self._database, tenant_id)
@@ -232,8 +225,7 @@ class SqliteStore:
             if refused:
                 raise WritesRefused(frozenset(refused))
             if forget:
-                connection.execute("DELETE FROM journal WHERE entry < ?", (forget,))
-                pass_journal(connection, forget)
+                self._forget(connection, forget)
             if entry is None:
                 return Committed(0, frozenset(gone))
             connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
@@ -270,29 +262,37 @@ class SqliteStore:
         def work(connection: apsw.Connection) -> int:
             return collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
 
-        return await self._database.write(work)
+        dropped = await self._database.write(work)
+        await drop_given_up(self._database)
+        return dropped
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
-        while await self._database.write(lambda connection: purge_messages(connection, deleted_before)):
-            pass
-        return tuple(await self._database.write(lambda connection: purge(connection, deleted_before, limit)))
+        gone: list[SessionRow] = []
+        more = True
+        while more and len(gone) < limit:
+            left = limit - len(gone)
+            some, more = await self._database.write(partial(purge_slice, deleted_before=deleted_before, limit=left))
+            gone += some
+        return tuple((session.tenant_id, session.session_id) for session in gone)
+
+    def _forget(self, connection: apsw.Connection, before: int) -> bool:
+        """Drops some entries of the journal; whether there may be more. Those go with later commits, or with `tend_search`."""
+        connection.execute(_FORGET_ENTRIES, (before, FORGOTTEN_MAX))
+        left = connection.changes() == FORGOTTEN_MAX
+        self._forgotten = before if left else 0
+        if not left:
+            pass_journal(connection, before)
+        return left
 
     async def tend_search(self, *, limit: int = 200) -> bool:
+        if before := self._forgotten:
+            return await self._database.write(lambda connection: self._forget(connection, before)) or True
         if await take_in(self._database):
             return True
         return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
-        def work(connection: apsw.Connection) -> int:
-            connection.execute(_TRIM_READERS, (made_before,))
-            connection.execute(_TRIM_LOG, (made_before,))
-            dropped = connection.changes()
-            if fetch(connection, _LOG_BYTES, ())[0][0] <= most_bytes:
-                return dropped
-            connection.execute(_TRIM_LOG_TO_BYTES, (most_bytes,))
-            return dropped + connection.changes()
-
-        return await self._database.write(work)
+        return await trim_log(self._database, made_before, most_bytes)
 
 
 def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) -> int:

@@ -96,6 +96,8 @@ async def talk(store: Store, messages: int = MESSAGES) -> None:
     await store.commit([], forget=2**62)
     while await store.tend_search():
         pass
+    while await store.tend_search():
+        pass
 
 
 def healthy(path: Path) -> bool:

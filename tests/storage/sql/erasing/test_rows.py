@@ -9,8 +9,9 @@ from agentvm.model.account import Tenant
 from agentvm.model.ids import ERASED_NAME, ContainerId, is_erased_name
 from agentvm.storage.attachments import CHUNK, Upload
 from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.erasing.rows import BYTES_MAX, ROWS_MAX, pseudonym
+from agentvm.storage.sql.erasing.rows import pseudonym
 from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.erasing import erase, fill
 from agentvm.testing.conformance.records import HOME, image, message, session

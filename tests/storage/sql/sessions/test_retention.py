@@ -9,7 +9,6 @@ from agentvm.model.ids import SessionId
 from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql import sessions as sessions_module
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import retention
 from agentvm.testing.conformance.records import SESSION
@@ -42,20 +41,6 @@ async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: SqliteStore
     assert await database.read(rows) == left
     bodies = await database.read(lambda connection: connection.execute("SELECT body FROM log").fetchall())
     assert bodies == [(b"",)], "thoughts and inputs of tools are told, too"
-
-
-async def test_a_long_session_is_purged_in_small_commits(
-    store: SqliteStore, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions_module, "SOME_MESSAGES", 3)
-    kept = await some(store, "a", "b")
-    for number in range(4):
-        await say(store, "a", f"more{number}", 12)
-    await kept.expire([SessionId("a"), SessionId("b")], cut(100))
-    assert await database.write(lambda connection: sessions_module.purge_messages(connection, 0))
-    assert (await database.read(rows))["all_messages"] == 9
-    assert len(await store.purge_sessions(0)) == 2
-    assert (await database.read(rows))["all_messages"] == 0
 
 
 async def test_what_cannot_be_read_keeps_nothing_else(store: SqliteStore, database: Database) -> None:

@@ -7,9 +7,6 @@ import pytest
 from agentvm.model.ids import SessionId, TurnId
 from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import open_database
-from agentvm.storage.sql.sessions import SOME_MESSAGES, purge_messages
-from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import session_search, sessions
 from agentvm.testing.conformance.records import HOME, image, session, turn
 from agentvm.testing.conformance.sessions import said
@@ -38,19 +35,3 @@ async def test_of_a_deleted_session_neither_its_turns_nor_its_size_are_seen() ->
         assert await tenant.sessions((HOME,)).delete(other, 8) is not None
         assert await tenant.find_turn(TurnId("t1")) is None
         assert await carrier.measure(HOME) == 0
-
-
-async def test_what_was_said_in_a_deleted_session_is_purged_some_at_a_time() -> None:
-    async with open_database(None) as database:
-        store = SqliteStore(database)
-        home = await settle(store, image())
-        other = SessionId("s2")
-        await home.add_session(session(other))
-        messages = [said(f"m{number}", "hello", 1) for number in range(2 * SOME_MESSAGES + 1)]
-        await home.log(other).record(messages=messages, now=2)
-        assert await store.tenant(ACME).sessions((HOME,)).delete(other, 8) is not None
-        more = [await database.write(lambda found: purge_messages(found, 7)), *[
-            await database.write(lambda found: purge_messages(found, 8)) for _ in range(3)
-        ]]  # fmt: skip
-        assert more == [False, True, True, False]
-        assert await store.purge_sessions(8) == ((ACME, other),)

@@ -12,10 +12,7 @@ import apsw
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.sql.rows import Key, fetch
-from agentvm.storage.sql.sessions.retention import FOR_GOOD
-
-MARKED_MAX = 500
-"""Sessions that one commit takes out of sight."""
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD, MARKED_MAX
 
 _DELETE = """
 UPDATE containers SET deleted_at = ? WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL

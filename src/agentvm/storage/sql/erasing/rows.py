@@ -6,24 +6,19 @@ goes before the thing. The row of a container goes last: until then nobody can m
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import apsw
 
-from agentvm.model.ids import ERASED_NAME, ContainerId, SessionId, TenantId, UserId, is_erased_name
-from agentvm.storage.attachments import CHUNK
+from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_erased_name
 from agentvm.storage.erasing import Advanced
-from agentvm.storage.sql.attachments import GIVEN_UP
+from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
 from agentvm.storage.sql.erasing.begin import mark_sessions
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
 from agentvm.storage.sql.rows import drop_snapshot, fetch
-from agentvm.storage.sql.sessions.retention import FOR_GOOD
+from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD, ROWS_MAX, SessionRow, drop_slice
 
-ROWS_MAX = 40
-"""Dropped by one commit: the writer's time is everybody's."""
-BYTES_MAX = 512 * 1024
-"""The same of their bytes, unless one row has more."""
 LEDGER_ROWS_MAX = 1_000
 """Of the ledger, looked at by one commit."""
 
@@ -31,31 +26,13 @@ MORE = Advanced(more=True)
 
 # Its index leads to the sessions of the container alone: all of them are marked before.
 _SESSIONS_OF_CONTAINER = f"""
-SELECT session_key, session_id FROM sessions
+SELECT {COLUMNS} FROM sessions
 WHERE deleted_at = {FOR_GOOD} AND tenant_id = ? AND container_id = ? LIMIT ?
 """
-_SESSIONS_OF_TENANT = "SELECT session_key, session_id FROM sessions WHERE tenant_id = ? LIMIT ?"
-_MESSAGES = "all_messages"
-_HEAVY = (_MESSAGES, "log")
-"""Tables whose rows have a body that may be large."""
-_LIGHT = ("turns", "rewinds", "summaries")
-# Without a number of their own.
-_KEYED = (("drafts", "author, device"), ("read_marks", "reader, device"), ("readers", "tenant_id, client_id"))
-_WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
-_DROP_PLACE = "DELETE FROM {table} WHERE position = ?"
-_DROP_LIGHT = "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE session_key = ? LIMIT ?)"
-_DROP_KEYED = """
-DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
-"""
+_SESSIONS_OF_TENANT = f"SELECT {COLUMNS} FROM sessions WHERE tenant_id = ? LIMIT ?"
 _IMAGES = "DELETE FROM images WHERE position IN (SELECT position FROM images WHERE {where} LIMIT ?) RETURNING digest"
-_ATTACHMENTS = "SELECT attachment_key, blob_key, size FROM attachments JOIN blobs USING (blob_key) WHERE {where} LIMIT ?"
+_ATTACHMENTS = "SELECT attachment_key, blob_key FROM attachments WHERE {where} LIMIT ?"
 _DROP_ATTACHMENT = "DELETE FROM attachments WHERE attachment_key = ?"
-_OTHERS_HAVE_BLOB = "SELECT 1 FROM attachments WHERE blob_key = ?"
-_DROP_BLOB = "DELETE FROM blobs WHERE blob_key = ?"
-# Under this name no upload finds it.
-_SET_BLOB_ASIDE = f"UPDATE blobs SET digest = 'erased:' || blob_key, begun_at = {GIVEN_UP} WHERE blob_key = ?"
-_BLOB_ASIDE = f"SELECT blob_key FROM blobs WHERE begun_at = {GIVEN_UP} LIMIT 1"
-_DROP_CHUNKS = "DELETE FROM blob_chunks WHERE position IN (SELECT position FROM blob_chunks WHERE blob_key = ? LIMIT ?)"
 _LEDGER = "SELECT position, container_id FROM ledger WHERE tenant_id = ? AND position > ? ORDER BY position LIMIT ?"
 _RENAME = "UPDATE ledger SET container_id = ? WHERE position = ?"
 _ASKED = "SELECT DISTINCT container_id FROM asked WHERE {where}"
@@ -151,44 +128,11 @@ def _mark(connection: apsw.Connection, job: Job) -> Advanced | None:
 
 def _drop_sessions(connection: apsw.Connection, job: Job) -> Advanced | None:
     query = _SESSIONS_OF_TENANT if job.container_id is None else _SESSIONS_OF_CONTAINER
-    found = fetch(connection, query, (*job.scope, ROWS_MAX))
-    if not found:
+    left = [SessionRow(*row) for row in fetch(connection, query, (*job.scope, ROWS_MAX))]
+    if not left:
         return None
-    gone: list[SessionId] = []
-    rows = size = messages = 0
-    for session_key, session_id in found:
-        for table, dropped, freed in _empty_session(connection, session_key):
-            rows, size = rows + dropped, size + freed
-            messages += dropped if table == _MESSAGES else 0
-            if rows >= ROWS_MAX or size >= BYTES_MAX:
-                return Advanced(more=True, gone=tuple(gone), messages=messages)
-        connection.execute("DELETE FROM sessions WHERE session_key = ?", (session_key,))
-        gone.append(session_id)
-        rows += 1
-    return Advanced(more=True, gone=tuple(gone), messages=messages)
-
-
-def _empty_session(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
-    """Drops what belongs to a session, a little at a time: of which table, how many rows it was, and how many bytes."""
-    for table in _HEAVY:
-        while weighed := fetch(connection, _WEIGHED.format(table=table), (session_key, ROWS_MAX)):
-            for position, size in weighed:
-                connection.execute(_DROP_PLACE.format(table=table), (position,))
-                yield table, 1, size
-    for table in _LIGHT:
-        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table), session_key):
-            yield table, dropped, 0
-    for table, key in _KEYED:
-        for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):
-            yield table, dropped, 0
-
-
-def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[int]:
-    while True:
-        connection.execute(statement, (session_key, ROWS_MAX))
-        if not (dropped := connection.changes()):
-            return
-        yield dropped
+    dropped = drop_slice(connection, left)
+    return Advanced(more=True, gone=tuple(session.session_id for session in dropped.sessions), messages=dropped.messages)
 
 
 def _drop_images(connection: apsw.Connection, job: Job) -> Advanced | None:
@@ -200,15 +144,10 @@ def _drop_images(connection: apsw.Connection, job: Job) -> Advanced | None:
 
 def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
     dropped = freed = 0
-    for attachment_key, blob_key, size in fetch(connection, _ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
+    for attachment_key, blob_key in fetch(connection, _ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
         connection.execute(_DROP_ATTACHMENT, (attachment_key,))
         dropped += 1
-        if not fetch(connection, _OTHERS_HAVE_BLOB, (blob_key,)):
-            if size > BYTES_MAX:
-                connection.execute(_SET_BLOB_ASIDE, (blob_key,))
-            else:
-                connection.execute(_DROP_BLOB, (blob_key,))
-                freed += size
+        freed += drop_blob(connection, blob_key)
         if freed >= BYTES_MAX:
             break
     return MORE if dropped else None
@@ -216,12 +155,7 @@ def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
 
 def _drop_large_blobs(connection: apsw.Connection, job: Job) -> Advanced | None:
     """Of whichever erasure, and uploads that were given up: what was set aside is nobody's, and may be the victim's."""
-    for (blob_key,) in fetch(connection, _BLOB_ASIDE, ()):
-        connection.execute(_DROP_CHUNKS, (blob_key, max(1, BYTES_MAX // CHUNK)))
-        if not connection.changes():
-            connection.execute(_DROP_BLOB, (blob_key,))
-        return MORE
-    return None
+    return MORE if drop_given_up_slice(connection) else None
 
 
 def _bury_resources(connection: apsw.Connection, job: Job) -> Advanced | None:

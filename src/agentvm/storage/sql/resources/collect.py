@@ -5,6 +5,11 @@ import apsw
 from agentvm.storage.sql.resources.rows import RESERVED_MS
 from agentvm.storage.sql.rows import fetch
 
+DROPPED_MAX = 40
+"""Versions, resources and binary parts that one commit drops, of each kind."""
+NOTED_MAX = 1_000
+"""Versions that one commit notes as unused."""
+
 _IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM image_refs WHERE version_key = v.version_key)
 AND NOT EXISTS (SELECT 1 FROM resource_deps WHERE target_key = v.version_key)
@@ -16,7 +21,7 @@ WHERE r.deleted_at IS NOT NULL
 _UNUSED_VERSIONS = f"SELECT v.version_key {_OF_DELETED} AND {_IS_UNUSED} AND "
 _NOTE_VERSIONS = f"""
 UPDATE resource_versions SET unused_since = ?
-WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NULL AND {_IS_UNUSED})
+WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS NULL AND {_IS_UNUSED} LIMIT {NOTED_MAX})
 """
 _UNNOTE_VERSIONS = f"""
 UPDATE resource_versions SET unused_since = NULL
@@ -24,12 +29,15 @@ WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since IS N
 """
 _DROP_VERSIONS = f"""
 DELETE FROM resource_versions
-WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since <= ? AND {_IS_UNUSED})
+WHERE version_key IN (SELECT v.version_key {_OF_DELETED} AND v.unused_since <= ? AND {_IS_UNUSED} LIMIT {DROPPED_MAX})
 """
-_DROP_RESOURCES = """
+_DROP_RESOURCES = f"""
 DELETE FROM resources
-WHERE resource_key IN (SELECT resource_key FROM resources WHERE deleted_at IS NOT NULL AND deleted_at <= ?)
-  AND NOT EXISTS (SELECT 1 FROM resource_versions AS v WHERE v.resource_key = resources.resource_key)
+WHERE resource_key IN (
+    SELECT resource_key FROM resources AS r
+    WHERE deleted_at IS NOT NULL AND deleted_at <= ?
+      AND NOT EXISTS (SELECT 1 FROM resource_versions AS v WHERE v.resource_key = r.resource_key) LIMIT {DROPPED_MAX}
+)
 """
 _BLOB_IS_UNUSED = """
 NOT EXISTS (SELECT 1 FROM resource_versions WHERE content = resource_blobs.digest)
@@ -37,7 +45,11 @@ AND NOT EXISTS (SELECT 1 FROM version_blobs WHERE version_blobs.digest = resourc
 """
 _UNNOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = NULL WHERE unused_since IS NOT NULL AND NOT ({_BLOB_IS_UNUSED})"
 _NOTE_BLOBS = f"UPDATE resource_blobs SET unused_since = ? WHERE unused_since = 0 AND {_BLOB_IS_UNUSED}"
-_DROP_BLOBS = f"DELETE FROM resource_blobs WHERE unused_since BETWEEN 1 AND ? AND {_BLOB_IS_UNUSED}"
+_DROP_BLOBS = f"""
+DELETE FROM resource_blobs WHERE digest IN (
+    SELECT digest FROM resource_blobs WHERE unused_since BETWEEN 1 AND ? AND {_BLOB_IS_UNUSED} LIMIT {DROPPED_MAX}
+)
+"""
 _DROP_BLOB = f"DELETE FROM resource_blobs WHERE digest = ? AND {_BLOB_IS_UNUSED}"
 _HELD = """
 SELECT content FROM resource_versions WHERE version_key = ?1

@@ -22,7 +22,7 @@ from agentvm.storage.sessions import (
     TurnPage,
     TurnQuery,
 )
-from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, drop_snapshot, fetch
+from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, fetch
 from agentvm.storage.sql.sessions.listing import list_sessions, read_listed, scope
 from agentvm.storage.sql.sessions.pending import take_in_all
 from agentvm.storage.sql.sessions.reading import mark, read_messages
@@ -41,23 +41,7 @@ UPDATE images SET session_id = coalesce((
 WHERE tenant_id = ? AND session_id = ?
 """
 _LEAD = f"UPDATE images SET session_id = ? WHERE tenant_id = ? AND image_id = ? AND NOT {IS_SHOWN}"
-_DROP_IMAGE = """
-DELETE FROM images
-WHERE tenant_id = ?1 AND image_id = ?2 AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant_id = ?1 AND image_id = ?2)
-RETURNING digest
-"""
 _SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
-_PURGE = """
-DELETE FROM sessions
-WHERE session_key IN (SELECT session_key FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?)
-RETURNING tenant_id, session_id, image_id
-"""
-_PURGE_SOME = """
-DELETE FROM all_messages
-WHERE position IN (SELECT position FROM sessions JOIN all_messages USING (session_key) WHERE deleted_at <= ? LIMIT ?)
-"""
-SOME_MESSAGES = 500
-"""That are purged at a time: what was said in a deleted session may be more than everybody should wait for."""
 
 
 class SqliteSessionStore:
@@ -183,21 +167,3 @@ class SqliteSessionStore:
         for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, decode_session(tuple(row))
         return 0, None
-
-
-def purge_messages(connection: apsw.Connection, deleted_before: int) -> bool:
-    """Drops some of what was said in sessions that nobody can restore any more; whether there may be more."""
-    connection.execute(_PURGE_SOME, (deleted_before, SOME_MESSAGES))
-    return connection.changes() == SOME_MESSAGES
-
-
-def purge(connection: apsw.Connection, deleted_before: int, limit: int) -> list[tuple[TenantId, SessionId]]:
-    """Drops sessions that nobody can restore any more, with all that was said in them; which they were.
-
-    An image that has no session any more goes with its last.
-    """
-    gone = fetch(connection, _PURGE, (deleted_before, limit))
-    for tenant_id, _, image_id in gone:
-        for (digest,) in fetch(connection, _DROP_IMAGE, (tenant_id, image_id)):
-            drop_snapshot(connection, digest)
-    return [(TenantId(tenant_id), SessionId(session_id)) for tenant_id, session_id, _ in gone]

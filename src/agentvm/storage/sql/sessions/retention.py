@@ -26,13 +26,11 @@ from agentvm.storage.retention import (
     Weight,
 )
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.sessions.dropping import FOR_GOOD
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
 from agentvm.storage.sql.sessions.rewinding import settle
 from agentvm.storage.sql.sessions.summaries import drop_summaries
-
-FOR_GOOD = -(2**62)
-"""When sessions were deleted that nobody can restore."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,0 +1,175 @@
+"""Dropping — deletes sessions with all that belongs to them, a slice in each commit, because all tenants share the writer.
+
+The rows themselves say how far a deletion has come, so a crash costs nothing: the next slice goes on with what is left.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import apsw
+
+from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
+from agentvm.storage.sql.rows import drop_snapshot, fetch
+
+ROWS_MAX = 40
+"""Rows that one commit deletes; a message also leaves the search index, which costs more than the row."""
+BYTES_MAX = 512 * 1024
+"""Bytes that one commit deletes, unless one row has more."""
+MARKED_MAX = 500
+"""Sessions that one commit hides."""
+FOR_GOOD = -(2**62)
+"""The `deleted_at` of sessions that nobody can restore."""
+
+COLUMNS = "session_key, tenant_id, container_id, session_id, image_id"
+"""The columns of a `SessionRow`."""
+
+_MESSAGES = "all_messages"
+_HEAVY = (_MESSAGES, "log")
+"""Tables whose rows have a body that may be large."""
+_LIGHT = ("turns", "rewinds", "summaries")
+# Tables without a number of their own.
+_KEYED = (
+    ("drafts", "author, device"),
+    ("read_marks", "reader, device"),
+    ("readers", "tenant_id, client_id"),
+    ("refused_parts", "message_id, part"),
+)
+_WEIGHED = "SELECT position, length(body) FROM {table} WHERE session_key = ? LIMIT ?"
+_DROP_PLACE = "DELETE FROM {table} WHERE position = ?"
+_DROP_LIGHT = "DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE session_key = ? LIMIT ?)"
+_DROP_KEYED = """
+DELETE FROM {table} WHERE session_key = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE session_key = ?1 LIMIT ?2)
+"""
+_DROP_SESSION = "DELETE FROM sessions WHERE session_key = ? AND tenant_id = ? AND container_id = ?"
+_DELETED = f"""
+SELECT {COLUMNS} FROM sessions WHERE deleted_at <= ? ORDER BY deleted_at LIMIT ?
+"""
+_OF_IMAGE = f"""
+SELECT {COLUMNS} FROM sessions
+WHERE tenant_id = ? AND container_id = ? AND image_id = ? LIMIT ?
+"""
+_DROP_IMAGE = """
+DELETE FROM images
+WHERE tenant_id = ?1 AND container_id = ?2 AND image_id = ?3
+  AND NOT EXISTS (SELECT 1 FROM sessions WHERE tenant_id = ?1 AND image_id = ?3)
+RETURNING digest
+"""
+# Its default session first: an image is shown as long as that one is.
+_HIDE_DEFAULT = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE (tenant_id, session_id) IN (
+    SELECT tenant_id, session_id FROM images WHERE tenant_id = ? AND container_id = ? AND image_id = ?
+)
+"""
+_HIDE_SOME = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
+    SELECT session_key FROM sessions
+    WHERE tenant_id = ? AND container_id = ? AND image_id = ? AND deleted_at IS NOT {FOR_GOOD} LIMIT ?
+)
+"""
+# Sessions of images whose deletion a crash has cut short: nothing else hides a default session for good.
+_HIDE_LEFT = f"""
+UPDATE sessions SET deleted_at = {FOR_GOOD} WHERE session_key IN (
+    SELECT other.session_key
+    FROM sessions AS hidden
+    CROSS JOIN images ON images.tenant_id = hidden.tenant_id AND images.image_id = hidden.image_id
+    CROSS JOIN sessions AS other ON other.tenant_id = images.tenant_id AND other.image_id = images.image_id
+      AND other.container_id = images.container_id
+    WHERE hidden.deleted_at = {FOR_GOOD} AND hidden.session_id = images.session_id
+      AND other.deleted_at IS NOT {FOR_GOOD} LIMIT ?
+)
+"""
+
+ImageKey = tuple[TenantId, ContainerId, ImageId]
+
+
+class SessionRow(NamedTuple):
+    """A session that is to be deleted."""
+
+    session_key: int
+    tenant_id: TenantId
+    container_id: ContainerId
+    session_id: SessionId
+    image_id: ImageId
+
+
+class Dropped(NamedTuple):
+    """The sessions that one slice deleted, and the number of messages, also of sessions that are not empty yet."""
+
+    sessions: tuple[SessionRow, ...] = ()
+    messages: int = 0
+
+
+def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> Dropped:
+    """Deletes as much of these sessions as one commit may."""
+    gone: list[SessionRow] = []
+    rows = size = messages = 0
+    for session in sessions:
+        for table, dropped, freed in _empty(connection, session.session_key):
+            rows, size = rows + dropped, size + freed
+            messages += dropped if table == _MESSAGES else 0
+            if rows >= ROWS_MAX or size >= BYTES_MAX:
+                return Dropped(tuple(gone), messages)
+        connection.execute(_DROP_SESSION, session[:3])
+        gone.append(session)
+        rows += 1
+    return Dropped(tuple(gone), messages)
+
+
+def purge_slice(connection: apsw.Connection, deleted_before: int, limit: int) -> tuple[tuple[SessionRow, ...], bool]:
+    """Deletes some of the sessions that were deleted until then; the ones that are gone, and whether there may be more.
+
+    An image that has no session any more goes with its last.
+    """
+    connection.execute(_HIDE_LEFT, (MARKED_MAX,))
+    if connection.changes():
+        return (), True
+    left = [SessionRow(*row) for row in fetch(connection, _DELETED, (deleted_before, min(limit, ROWS_MAX)))]
+    gone = drop_slice(connection, left).sessions
+    for key in {(session.tenant_id, session.container_id, session.image_id) for session in gone}:
+        drop_empty_image(connection, key)
+    return gone, bool(left)
+
+
+def hide_image(connection: apsw.Connection, key: ImageKey) -> bool:
+    """Hides the image and some of its sessions for good; whether there may be more to hide."""
+    connection.execute(_HIDE_DEFAULT, key)
+    connection.execute(_HIDE_SOME, (*key, MARKED_MAX))
+    return connection.changes() == MARKED_MAX
+
+
+def drop_image_slice(connection: apsw.Connection, key: ImageKey) -> bool:
+    """Deletes some of a hidden image, the image itself with its last session; whether there may be more."""
+    left = [SessionRow(*row) for row in fetch(connection, _OF_IMAGE, (*key, ROWS_MAX))]
+    drop_slice(connection, left)
+    return not drop_empty_image(connection, key) and bool(left)
+
+
+def drop_empty_image(connection: apsw.Connection, key: ImageKey) -> bool:
+    """Deletes an image that has no session any more; whether it did."""
+    dropped = fetch(connection, _DROP_IMAGE, key)
+    for (digest,) in dropped:
+        drop_snapshot(connection, digest)
+    return bool(dropped)
+
+
+def _empty(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
+    """Deletes what belongs to a session, a little at a time: of which table, how many rows, and how many bytes."""
+    for table in _HEAVY:
+        while weighed := fetch(connection, _WEIGHED.format(table=table), (session_key, ROWS_MAX)):
+            for position, size in weighed:
+                connection.execute(_DROP_PLACE.format(table=table), (position,))
+                yield table, 1, size
+    for table in _LIGHT:
+        for dropped in _repeat(connection, _DROP_LIGHT.format(table=table), session_key):
+            yield table, dropped, 0
+    for table, key in _KEYED:
+        for dropped in _repeat(connection, _DROP_KEYED.format(table=table, key=key), session_key):
+            yield table, dropped, 0
+
+
+def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[int]:
+    while True:
+        connection.execute(statement, (session_key, ROWS_MAX))
+        if not (dropped := connection.changes()):
+            return
+        yield dropped
