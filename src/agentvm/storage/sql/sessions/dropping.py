@@ -92,14 +92,14 @@ class SessionRow(NamedTuple):
     image_id: ImageId
 
 
-class Dropped(NamedTuple):
+class DroppedSessions(NamedTuple):
     """The sessions that one slice deleted, and the number of messages, also of sessions that are not empty yet."""
 
     sessions: tuple[SessionRow, ...] = ()
     messages: int = 0
 
 
-def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> Dropped:
+def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> DroppedSessions:
     """Deletes as much of these sessions as one commit may."""
     gone: list[SessionRow] = []
     rows = size = messages = 0
@@ -108,11 +108,11 @@ def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> D
             rows, size = rows + dropped, size + freed
             messages += dropped if table == _MESSAGES else 0
             if rows >= ROWS_MAX or size >= BYTES_MAX:
-                return Dropped(tuple(gone), messages)
+                return DroppedSessions(tuple(gone), messages)
         connection.execute(_DROP_SESSION, session[:3])
         gone.append(session)
         rows += 1
-    return Dropped(tuple(gone), messages)
+    return DroppedSessions(tuple(gone), messages)
 
 
 def purge_slice(connection: apsw.Connection, deleted_before: int, limit: int) -> tuple[tuple[SessionRow, ...], bool]:
