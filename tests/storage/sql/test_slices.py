@@ -14,9 +14,7 @@ from agentvm.model.message import Message
 from agentvm.storage.attachments import Upload
 from agentvm.storage.base import LogChunk, SessionWrite, Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import open_database
-from agentvm.storage.sql.sessions import dropping
-from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
+from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
 from agentvm.testing.conformance.sessions import said
 from agentvm.testing.conformance.store import ACME, settle
 
@@ -96,23 +94,6 @@ async def test_deleting_an_image_goes_in_slices(tmp_path: Path, commits: Commits
         assert largest(commits)
         assert await home.get_image(IMAGE) is None
         assert await home.get_session(SESSION) is None
-
-
-async def test_the_first_commit_of_a_deletion_hides_the_image_and_a_crash_leaves_the_rest_to_the_purge(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(tmp_path) as store:
-        home = await settle(store, image())
-        await home.add_session(session("s2"))
-        await add_messages(store, SessionId("s2"), count=400)
-    async with open_database(tmp_path / "agentvm.db") as database:
-        monkeypatch.setattr(dropping, "MARKED_MAX", 0)
-        await database.write(lambda connection: dropping.hide_image(connection, (ACME, HOME, IMAGE)))
-        monkeypatch.undo()
-    async with opened(tmp_path) as store:
-        assert await store.tenant(ACME).container(HOME).list_images() == ()
-        assert {session_id for _, session_id in await store.purge_sessions(0)} == {SESSION, "s2"}
-        assert await store.tenant(ACME).container(HOME).get_image(IMAGE) is None
 
 
 async def test_purging_goes_in_slices(tmp_path: Path, commits: Commits) -> None:
