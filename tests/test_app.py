@@ -27,7 +27,7 @@ def drivers_of(vm: AgentVM, *names: str) -> list[str]:
     found = []
     for name in names:
         try:
-            vm.runtime.check(Definition(name="x", model=name))
+            vm.runtime.models.choose(name)
         except DriverNotFound:
             continue
         found.append(name)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
@@ -88,7 +89,8 @@ async def open_agentvm(
 
 def _check(runtime: Runtime, definitions: Sequence[Definition]) -> None:
     for definition in definitions:
-        runtime.check(definition)
+        runtime.models.choose(definition.model)
+        check_tools(definition, runtime.tool_names)
 
 
 async def _open_store(config: ServerConfig, stack: AsyncExitStack) -> Store:

@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -36,6 +36,7 @@ from agentvm.sessions.export import export_budget
 from agentvm.sessions.import_queue import ImportQueue
 from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
+from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.accounts import Accounts
 from agentvm.storage.base import Store, TenantStore
@@ -90,9 +91,9 @@ class Peer:
     def tenant_id(self) -> TenantId:
         return self.channel.principal.tenant_id
 
-    async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
-        """`QuotaExceeded` when there may not be so much more of it; counted only if there is a limit."""
-        await self.vm.tenancy.quotas.check(self.tenant_id, self.principal.user_id, metric, count, adding)
+    @property
+    def workspace(self) -> Workspace:
+        return replace(self.vm.workspace(self.principal), store=self.store)
 
     def join(self, container_id: ContainerId, *, follow: bool = False) -> None:
         """Hears of the container; with `follow` also all of its sessions, if the principal may hear any."""
@@ -193,10 +194,6 @@ class AgentVM:
         return self._compactor
 
     @property
-    def available_compactor(self) -> Compactor | None:
-        return self._compactor
-
-    @property
     def retainer(self) -> Retainer:
         if self._retainer is None:
             raise NotAvailable("On this server nothing is too old to be kept")
@@ -234,6 +231,22 @@ class AgentVM:
         self._connected[principal.tenant_id, principal.user_id] += 1
         store = ScopedStore(self._store.tenant(principal.tenant_id), principal)
         return Peer(vm=self, channel=channel, store=store)
+
+    def workspace(self, principal: Principal, tenant_id: TenantId | None = None) -> Workspace:
+        """Returns the principal's view of its own tenant, or of the one that an operator names."""
+        tenant_id = tenant_id or principal.tenant_id
+        return Workspace(
+            store=ScopedStore(self._store.tenant(tenant_id), principal),
+            principal=principal,
+            tenant_id=tenant_id,
+            runtime=self.runtime,
+            definitions=self.definitions,
+            resources=self.resources,
+            tenancy=self.tenancy,
+            clock=self.clock,
+            new_id=self.new_id,
+            compactor=self._compactor,
+        )
 
     def detach(self, peer: Peer) -> None:
         self.runtime.broadcaster.detach(peer.channel)

@@ -64,7 +64,7 @@ class Desk:
 
     async def limit(self, metric: str, hard: int) -> None:
         """For the whole tenant, from now on."""
-        await self.peer.accounts.quotas.put(Quota(metric=metric, hard=hard), 1)
+        await self.peer.workspace.accounts.quotas.put(Quota(metric=metric, hard=hard), 1)
         await self.vm.tenancy.quotas.reread(self.peer.tenant_id)
 
     def hear_nowait(self) -> list[Event]:

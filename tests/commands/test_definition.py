@@ -3,10 +3,9 @@ from typing import Any
 import pytest
 from tests.commands.fixtures import Desk, open_desk
 
+from agentvm.blueprint import templates
 from agentvm.blueprint.definition import MAX_PER_TENANT, MAX_SIZE
-from agentvm.commands import definition
 from agentvm.drivers.scripted import ScriptedDriver
-from agentvm.errors import DefinitionConflict
 from agentvm.model.definition import Definition
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import SYSTEM_TENANT
@@ -124,8 +123,8 @@ async def test_who_may_not_read_resources_sees_no_agents() -> None:
 
 
 async def test_more_agents_than_a_page_are_listed_up_to_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(definition, "PAGE", 2)
-    monkeypatch.setattr(definition, "MAX_LISTED", 5)
+    monkeypatch.setattr(templates, "PAGE_MAX", 2)
+    monkeypatch.setattr(templates, "LISTED_MAX", 5)
     async with open_desk() as desk:
         for number in range(7):
             await desk.publish("agents", f"a{number}", {"systemPrompt": "x"})
@@ -139,12 +138,6 @@ async def test_a_name_means_one_definition_whether_it_is_registered_or_a_resourc
         other, same = {"name": "seller", "systemPrompt": "other"}, {"name": "seller", "systemPrompt": "sell"}
         assert (await desk.ask("definition_register", definition=other))["errorCode"] == "definition_conflict"
         assert await desk.ask("definition_register", definition=same) == {"definition": same}
-        definitions, tenant_id = desk.peer.vm.definitions, desk.peer.tenant_id
-        await definition.check_free(tenant_id, definitions, "nobody")
-        await definition.check_free(tenant_id, definitions, "seller", Definition(name="seller", system_prompt="sell"))
-        for name, written in (("default", None), ("seller", Definition(name="seller", system_prompt="more"))):
-            with pytest.raises(DefinitionConflict, match=name):
-                await definition.check_free(tenant_id, definitions, name, written)
         await system(desk).publish("agents", "helper", {"systemPrompt": "help"}, visibility="public")
         helper = {"name": "helper", "systemPrompt": "mine"}
         assert await desk.ask("definition_register", definition=helper) == {"definition": helper}
@@ -166,7 +159,7 @@ def system(desk: Desk) -> Desk:
 
 
 async def test_agents_are_listed_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(definition, "MAX_LISTED_BYTES", 250)
+    monkeypatch.setattr(templates, "LISTED_BYTES_MAX", 250)
     async with open_desk() as desk:
         for number in range(4):
             await desk.publish("agents", f"a{number}", {"systemPrompt": "x" * 80})

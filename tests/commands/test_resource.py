@@ -45,7 +45,7 @@ async def test_a_new_version_is_published_by_number_or_as_the_next() -> None:
         assert (told["version"], told["record"]["description"], told["record"]["tags"]) == ("2.1.0", "Sells more", ["a"])
         stable = await desk.ask("resource_resolve", uri=f"{uri}@stable", args={"product": "tea"})
         assert (stable["resolved"], stable["rendered"]) == (f"{uri}@2.0.0", "Sell tea.")
-        entries = await desk.peer.accounts.audit.list(action="resource.change")
+        entries = await desk.peer.workspace.accounts.audit.list(action="resource.change")
         assert [(entry.target, entry.result) for _, entry in entries] == [("prompts/sales-v2", "ok")] * 3
 
 
@@ -99,11 +99,11 @@ async def test_a_peer_needs_the_permissions_that_http_needs() -> None:
 
 async def test_the_quota_and_the_audit_log_know_of_it() -> None:
     async with open_desk() as desk:
-        await desk.peer.accounts.quotas.put(Quota(metric="resources", hard=1), 1)
+        await desk.peer.workspace.accounts.quotas.put(Quota(metric="resources", hard=1), 1)
         await desk.ask("resource_register", **SALES)
         refused = await desk.ask("resource_register", **{**SALES, "name": "more"})
         assert refused["errorCode"] == "quota_exceeded"
-        entries = await desk.peer.accounts.audit.list(action="resource.register")
+        entries = await desk.peer.workspace.accounts.audit.list(action="resource.register")
         assert [(entry.target, entry.result) for _, entry in entries] == [("prompts/sales-v2", "ok")]
 
 

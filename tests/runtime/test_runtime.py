@@ -5,7 +5,7 @@ from tests.runtime.fixtures import World, open_world, tool, types
 
 from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
-from agentvm.errors import AgentNotRunning, DriverNotFound, ShuttingDown, ToolNotFound
+from agentvm.errors import AgentNotRunning, ShuttingDown
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, AgentId, ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.limits import Limits
@@ -126,21 +126,6 @@ async def test_stopping_an_image_stops_the_agents_of_all_its_sessions() -> None:
         await runtime.stop_image(DEFAULT_TENANT, image)
         assert runtime.roster.of_container(DEFAULT_TENANT, image.container_id) == ()
         assert types(world.hear_nowait()).count("agent_unregistered") == 2
-
-
-async def test_a_definition_is_checked_against_what_this_process_has() -> None:
-    async def nothing(arguments: dict[str, object]) -> object:
-        return None
-
-    async with open_world(ScriptedDriver(), tools=[tool("clock", nothing)]) as world:
-        check = world.runtime.check
-        check(Definition(name="a"))
-        check(Definition(name="a", model="scripted/x", tools=("clock",)))
-        check(Definition(name="a", tools=("clock", "resource://tools/hammer")))
-        with pytest.raises(DriverNotFound, match="scripted"):
-            check(Definition(name="a", model="nobody/x"))
-        with pytest.raises(ToolNotFound, match="clock"):
-            check(Definition(name="a", tools=("clock", "hammer")))
 
 
 async def test_draining_lets_turns_finish_and_refuses_new_work() -> None:

@@ -76,7 +76,7 @@ async def say(desk: Desk, image: Any, *texts: Any) -> None:
 
 
 async def entries(desk: Desk) -> list[LedgerEntry]:
-    return [entry for _, entry in await desk.peer.accounts.ledger.list()]
+    return [entry for _, entry in await desk.peer.workspace.accounts.ledger.list()]
 
 
 def answers(driver: ScriptedDriver) -> list[Prompt]:

@@ -8,7 +8,6 @@ from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
 from agentvm.sessions.containers import Containers
-from agentvm.tenants.scoped_store import ScopedStore
 
 pytestmark = pytest.mark.anyio
 
@@ -16,14 +15,7 @@ TEAM = ContainerId("team")
 
 
 def containers_of(desk: Desk, principal: Principal) -> Containers:
-    return Containers(
-        store=ScopedStore(desk.vm.tenancy.store.tenant(desk.peer.tenant_id), principal),
-        principal=principal,
-        tenant_id=desk.peer.tenant_id,
-        runtime=desk.vm.runtime,
-        tenancy=desk.vm.tenancy,
-        clock=desk.vm.clock,
-    )
+    return Containers(desk.vm.workspace(principal))
 
 
 async def bind(desk: Desk, name: str, *containers: ContainerId) -> UserId:
@@ -47,7 +39,7 @@ async def test_a_user_deletes_what_is_theirs_alone_and_an_administrator_what_oth
         with pytest.raises(AccessDenied):
             await containers_of(desk, as_user(desk, alice)).delete(TEAM)
         await containers_of(desk, as_user(desk, alice, EVERYTHING)).delete(TEAM)
-        users = desk.peer.accounts.users
+        users = desk.peer.workspace.accounts.users
         assert (await users.bound(alice), await users.bound(bob)) == (("user-alice",), ("user-bob",))
 
 
@@ -57,7 +49,7 @@ async def test_their_home_is_theirs_to_clear_and_to_begin_again() -> None:
         await desk.create_image(home)
         principal = Principal(tenant_id=desk.peer.tenant_id, user_id=alice, permissions=MEMBER, containers=(home,))
         await containers_of(desk, principal).delete(home)
-        assert await desk.peer.accounts.users.bound(alice) == (home,)
+        assert await desk.peer.workspace.accounts.users.bound(alice) == (home,)
 
 
 async def test_what_is_out_of_reach_is_refused_whether_it_is_there_or_not() -> None:

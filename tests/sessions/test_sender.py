@@ -18,7 +18,7 @@ async def nobody_is_in_the_way() -> None:
 async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> None:
     async with open_desk() as desk:
         call = Call(desk.peer)
-        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         desk.peer.listen(image.container_id, image.session_id)
         first = await call.sender.say(agent, "hi", "k", nobody_is_in_the_way)
@@ -35,7 +35,7 @@ async def test_what_is_said_under_one_key_is_said_once_and_released_once() -> No
 async def test_to_rewrite_without_saying_anything_is_not_speaking() -> None:
     async with open_desk() as desk:
         call = Call(desk.peer)
-        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         with pytest.raises(ValueError, match="nothing was said"):
             await call.sender.rewrite(agent, lambda history: Rewrite(()), 0, None, nobody_is_in_the_way)
@@ -75,7 +75,7 @@ async def test_a_message_has_a_bound_and_the_refusal_names_it_and_the_remedy(con
 async def test_what_cannot_be_answered_is_refused_before_it_is_stored() -> None:
     async with open_desk() as desk:
         call = Call(desk.peer)
-        _, image = await call.image(ImageId((await desk.create_image())["imageId"]))
+        _, image = await call.workspace.image(ImageId((await desk.create_image())["imageId"]))
         agent, _ = desk.vm.runtime.start_agent(desk.peer.tenant_id, image, image.session_id)
         quotas = desk.vm.tenancy.store.accounts(desk.peer.tenant_id).quotas
         await quotas.put(Quota(metric="tokens_per_day", hard=300), 1)

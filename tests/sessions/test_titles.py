@@ -103,7 +103,7 @@ async def test_a_model_names_it_in_one_small_call_with_a_ledger_entry_of_its_own
         assert len(driver.asked) == 2
         assert driver.asked[1].max_tokens <= 50
         assert driver.asked[1].tools == ()
-        entries = [entry for _, entry in await desk.peer.accounts.ledger.list()]
+        entries = [entry for _, entry in await desk.peer.workspace.accounts.ledger.list()]
         assert [entry.key for entry in entries if entry.key.startswith("title_")] == [f"title_{session_id}"]
         assert len(entries) == 2
 
@@ -119,7 +119,7 @@ async def test_what_a_title_costs_is_counted_as_the_ledger_has_it() -> None:
     async with open_desk(Namer(), titles="model") as desk:
         await exchange(desk)
         await desk.hear("session_title_updated")
-        (whole,) = await desk.peer.accounts.ledger.usage(by=(), since=0)
+        (whole,) = await desk.peer.workspace.accounts.ledger.usage(by=(), since=0)
         (count,) = desk.vm.observatory.metrics.models.values()
         assert (count.calls, count.input, count.output) == (2, whole.input_tokens, whole.output_tokens)
         assert (count.cost, count.price, whole.calls) == (whole.cost, whole.price, 2)

@@ -1,6 +1,7 @@
 """Definitions — the registry of templates: those the server was started with, and each tenant's own."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,6 +9,9 @@ from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput
 from agentvm.model.base import Record
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import Clock, TenantId
+from agentvm.resources.agent import to_definition
+from agentvm.resources.kind import decode
+from agentvm.resources.kinds import KINDS
 from agentvm.storage.base import Store
 
 DEFAULT = Definition(name="default")
@@ -56,6 +60,12 @@ class Definitions:
 
     async def list(self, tenant_id: TenantId) -> tuple[Definition, ...]:
         return (*self._system.values(), *await self._store.definitions(tenant_id).list())
+
+
+def agent_definition(name: str, content: bytes) -> Definition:
+    """Returns an agent of the resource centre as a definition; its references stay references."""
+    agent: Any = decode(KINDS["agents"], content)
+    return to_definition(name, agent)
 
 
 def check_size(*parts: Record, what: str = "The definition") -> int:

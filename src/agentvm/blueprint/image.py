@@ -1,4 +1,4 @@
-"""Building — definition + config -> Image. What decides behaviour is frozen here, once."""
+"""Images — definition + config -> Image. Everything that decides an agent's behaviour is frozen in it. Pure."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

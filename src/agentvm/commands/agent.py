@@ -20,7 +20,7 @@ async def get(call: Call, command: ask.AgentGet) -> ask.AgentGetReply:
 
 
 async def list_of_container(call: Call, command: ask.AgentList) -> ask.AgentListReply:
-    container_id = call.container_id(command.container_id)
+    container_id = call.workspace.container_id(command.container_id)
     agents = call.peer.vm.runtime.roster.of_container(call.peer.tenant_id, container_id)
     # Who may not read sessions is not told which there are.
     readable = call.peer.principal.may(LISTEN_PERMISSION)
@@ -36,7 +36,7 @@ async def destroy(call: Call, command: ask.AgentDestroy) -> ask.AgentDestroyRepl
 
 
 async def destroy_all(call: Call, command: ask.AgentDestroyAll) -> ask.ContainerIdReply:
-    container_id = call.container_id(command.container_id)
+    container_id = call.workspace.container_id(command.container_id)
     call.peer.join(container_id)
     for agent in call.peer.vm.runtime.roster.of_container(call.peer.tenant_id, container_id):
         present = call.find_agent(agent.agent_id)
@@ -58,7 +58,7 @@ async def interrupt(call: Call, command: ask.AgentInterrupt) -> ask.AgentInterru
 async def _to_interrupt(call: Call, command: ask.AgentInterrupt) -> Agent | None:
     peer = call.peer
     if command.image_id:
-        found = await call.find_image(command.image_id)
+        found = await call.workspace.find_image(command.image_id)
         present = None if found is None else peer.vm.runtime.agent_of(peer.tenant_id, found[1], command.session_id)
         return None if present is None else await peer.vm.runtime.wake_agent(peer.tenant_id, present.agent_id)
     if command.agent_id:

@@ -9,13 +9,13 @@ from agentvm.storage.attachments import AttachmentStore
 
 
 async def list_some(call: Call, command: ask.AttachmentList) -> ask.AttachmentListReply:
-    store = call.peer.store.container(call.container_id(command.container_id)).attachments
+    store = call.peer.store.container(call.workspace.container_id(command.container_id)).attachments
     page = await store.list(after=command.cursor, limit=command.limit)
     return ask.AttachmentListReply(records=tuple(shown(item) for item in page.items), next_cursor=page.next)
 
 
 async def get(call: Call, command: ask.AttachmentGet) -> ask.AttachmentGetReply:
-    store = call.peer.store.container(call.container_id(command.container_id)).attachments
+    store = call.peer.store.container(call.workspace.container_id(command.container_id)).attachments
     return ask.AttachmentGetReply(record=shown(await find(store, command.attachment)))
 
 

@@ -7,17 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
-from agentvm.errors import AgentNotFound, ContainerForbidden, ImageNotFound
-from agentvm.model.ids import AgentId, ContainerId, ImageId, SessionId, check_container_id
-from agentvm.model.image import Image
-from agentvm.model.session import Session
+from agentvm.errors import AgentNotFound
+from agentvm.model.ids import AgentId
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.roster import Present
 from agentvm.sessions.branches import Branches
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.sender import MessageSender
+from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.request_reservation import RequestReservation
-from agentvm.storage.base import ContainerStore
 from agentvm.vm import Peer
 
 
@@ -50,13 +48,6 @@ class Call:
         if self._room is not None:
             self._room.__exit__()
 
-    def container_id(self, named: str) -> ContainerId:
-        """The container that a request names; whether it exists is another question."""
-        container_id = check_container_id(named)
-        if not self.peer.principal.reaches(container_id):
-            raise ContainerForbidden(container_id)
-        return container_id
-
     def find_agent(self, agent_id: AgentId) -> Present | None:
         """Awake or asleep, and within reach."""
         found = self.peer.vm.runtime.roster.find(self.peer.tenant_id, agent_id)
@@ -70,50 +61,19 @@ class Call:
             raise AgentNotFound(agent_id)
         return woken
 
-    async def find_image(self, image_id: ImageId) -> tuple[ContainerStore, Image] | None:
-        container_id = await self.peer.store.find_image(image_id)
-        if container_id is None:
-            return None
-        container = self.peer.store.container(container_id)
-        image = await container.get_image(image_id)
-        return None if image is None else (container, image)
-
-    async def image(self, image_id: ImageId) -> tuple[ContainerStore, Image]:
-        found = await self.find_image(image_id)
-        if found is None:
-            raise ImageNotFound(image_id)
-        return found
+    @property
+    def workspace(self) -> Workspace:
+        return self.peer.workspace
 
     @property
     def sessions(self) -> SessionLibrary:
         """The sessions of the peer's principal."""
-        peer = self.peer
-        return SessionLibrary(
-            store=peer.store,
-            principal=peer.principal,
-            tenant_id=peer.tenant_id,
-            runtime=peer.vm.runtime,
-            tenancy=peer.vm.tenancy,
-            clock=peer.vm.clock,
-            new_id=peer.vm.new_id,
-            compactor=peer.vm.available_compactor,
-        )
+        return SessionLibrary(self.workspace)
 
     @property
     def sender(self) -> MessageSender:
-        return MessageSender(library=self.sessions)
+        return MessageSender(self.workspace)
 
     @property
     def branches(self) -> Branches:
-        return Branches(library=self.sessions, sender=self.sender)
-
-    async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
-        container_id = await self.peer.store.find_session(session_id)
-        if container_id is None:
-            return None
-        container = self.peer.store.container(container_id)
-        session = await container.get_session(session_id)
-        return None if session is None else (container, session)
-
-    async def session(self, session_id: SessionId) -> tuple[ContainerStore, Session]:
-        return await self.sessions.open(session_id)
+        return Branches(self.workspace)

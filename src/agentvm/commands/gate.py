@@ -3,7 +3,6 @@
 Whose things a command may touch is not checked here but cannot be asked otherwise: see `agentvm.tenants.scoped_store`.
 """
 
-from agentvm.errors import PermissionDenied
 from agentvm.model.principal import Principal
 from agentvm.protocol.commands import Command, Reply
 
@@ -67,9 +66,4 @@ NEEDS: dict[str, str] = {
 
 
 def check(principal: Principal, command: Command[Reply]) -> None:
-    require(principal, NEEDS[command.name])
-
-
-def require(principal: Principal, permission: str) -> None:
-    if not principal.may(permission):
-        raise PermissionDenied(permission)
+    principal.require(NEEDS[command.name])

@@ -61,7 +61,7 @@ def answered(call: Call, sent: SentMessage) -> ask.MessageSendReply:
 
 async def _listen(call: Call, session_id: SessionId) -> None:
     """Joined before the agent starts, so that its sender hears all of it."""
-    call.peer.subscribe((await call.session(session_id))[1])
+    call.peer.subscribe((await call.workspace.session(session_id))[1])
 
 
 def _way(call: Call, command: ask.MessageSend, agent: Agent) -> Callable[[], Awaitable[None]]:
@@ -83,7 +83,7 @@ def _way(call: Call, command: ask.MessageSend, agent: Agent) -> Callable[[], Awa
 async def _addressee(call: Call, command: ask.MessageSend) -> Agent:
     runtime, tenant_id = call.peer.vm.runtime, call.peer.tenant_id
     if command.image_id:
-        store, image = await call.image(command.image_id)
+        store, image = await call.workspace.image(command.image_id)
         session_id = command.session_id or image.session_id
         if command.session_id:
             session = await store.get_session(command.session_id)

@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import UNSET
 
 from agentvm.blueprint.definition import Definitions
+from agentvm.blueprint.templates import check_name_free
 from agentvm.commands.call import Call
-from agentvm.commands.definition import check_free
 from agentvm.errors import InvalidInput, shorten
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import TenantId, UserId
@@ -107,7 +107,7 @@ async def add(
     tenant_id = author.tenant_id
     if draft.type == "agents":
         content: Any = accept(KINDS["agents"], draft.content)
-        await check_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
+        await check_name_free(tenant_id, definitions, draft.name, to_definition(draft.name, content))
     count = centre.store.resources(tenant_id).count
     async with tenancy.quotas.adding(tenant_id, user_id, "resources", count):
         stored = centre.store.accounts(tenant_id).quotas.storage_bytes

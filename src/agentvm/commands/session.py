@@ -17,7 +17,7 @@ PREVIEW_MAX = 140
 
 
 async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
-    _, image = await call.image(command.image_id)
+    _, image = await call.workspace.image(command.image_id)
     # Joined first, so that the peer hears of its own session.
     call.peer.join(image.container_id)
     session = await call.sessions.create(command.image_id, command.title)
@@ -25,7 +25,7 @@ async def create(call: Call, command: ask.SessionCreate) -> ask.SessionReply:
 
 
 async def get(call: Call, command: ask.SessionGet) -> ask.SessionReply:
-    found = await call.find_session(command.session_id)
+    found = await call.workspace.find_session(command.session_id)
     if found is None:
         return ask.SessionReply(session=None)
     session = found[1]
@@ -33,7 +33,7 @@ async def get(call: Call, command: ask.SessionGet) -> ask.SessionReply:
 
 
 async def list_of_image(call: Call, command: ask.SessionList) -> ask.SessionListReply:
-    store, image = await call.image(command.image_id)
+    store, image = await call.workspace.image(command.image_id)
     listed = await store.list_sessions(image.image_id)
     # The default one leads whatever its time says: the clock may have been set back since.
     sessions = tuple(sorted(listed, key=lambda session: session.session_id != image.session_id))
@@ -43,7 +43,7 @@ async def list_of_image(call: Call, command: ask.SessionList) -> ask.SessionList
 
 async def set_title(call: Call, command: ask.SessionSetTitle) -> ask.SessionReply:
     check_title(command.title)
-    _, session = await call.session(command.session_id)
+    _, session = await call.workspace.session(command.session_id)
     call.peer.subscribe(session)
     return ask.SessionReply(session=await call.sessions.rename(command.session_id, command.title))
 
@@ -54,7 +54,7 @@ async def release(call: Call, command: ask.SessionRelease) -> ask.SessionReply:
 
 
 async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
-    store, session = await call.session(command.session_id)
+    store, session = await call.workspace.session(command.session_id)
     image = await store.get_image(session.image_id)
     if image is None:
         raise ImageNotFound(session.image_id)
@@ -64,7 +64,7 @@ async def resume(call: Call, command: ask.SessionResume) -> ask.ImageRunReply:
 
 
 async def messages(call: Call, command: ask.SessionMessages) -> ask.SessionMessagesReply:
-    store, session = await call.session(command.session_id)
+    store, session = await call.workspace.session(command.session_id)
     call.peer.subscribe(session)
     said, truncated = await read_recent(call.room, store, session.session_id)
     return ask.SessionMessagesReply(session_id=session.session_id, messages=said, truncated=truncated)
@@ -174,19 +174,19 @@ async def summaries(call: Call, command: ask.SessionSummaries) -> ask.SessionSum
 
 
 async def save_draft(call: Call, command: ask.SessionDraft) -> ask.SessionDraftReply:
-    drafted = await DraftLibrary(call.sessions).save(
+    drafted = await DraftLibrary(call.workspace).save(
         command.session_id, command.text, device=command.device, if_updated_at=command.if_updated_at
     )
     return ask.SessionDraftReply(session_id=command.session_id, saved=drafted.saved, draft=drafted.draft)
 
 
 async def list_drafts(call: Call, command: ask.SessionDrafts) -> ask.SessionDraftsReply:
-    drafts = await DraftLibrary(call.sessions).list_session(command.session_id)
+    drafts = await DraftLibrary(call.workspace).list_session(command.session_id)
     return ask.SessionDraftsReply(session_id=command.session_id, drafts=drafts)
 
 
 async def list_all_drafts(call: Call, command: ask.SessionDraftList) -> ask.SessionDraftListReply:
-    drafts = await DraftLibrary(call.sessions).list_all(command.container_id, command.limit)
+    drafts = await DraftLibrary(call.workspace).list_all(command.container_id, command.limit)
     return ask.SessionDraftListReply(drafts=tuple(map(draft_record, drafts)))
 
 

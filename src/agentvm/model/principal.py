@@ -2,6 +2,7 @@
 
 from fnmatch import fnmatchcase
 
+from agentvm.errors import PermissionDenied
 from agentvm.model.account import Role
 from agentvm.model.base import Record
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
@@ -61,6 +62,11 @@ class Principal(Record):
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
+
+    def require(self, permission: str) -> None:
+        """Refuses with `PermissionDenied` what the principal may not do."""
+        if not self.may(permission):
+            raise PermissionDenied(permission)
 
     def reaches(self, container_id: ContainerId | str) -> bool:
         return self.containers is None or any(fnmatchcase(container_id, pattern) for pattern in self.containers)

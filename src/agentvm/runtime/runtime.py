@@ -13,15 +13,13 @@ import anyio.abc
 
 from agentvm.drivers.models import Models
 from agentvm.ecosystem import Ecosystem, Effector
-from agentvm.errors import AgentVMError, DriverNotFound, RecordUnreadable, ShuttingDown, StoreFailed, ToolNotFound
+from agentvm.errors import AgentVMError, DriverNotFound, RecordUnreadable, ShuttingDown, StoreFailed
 from agentvm.events import lifecycle
 from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
-from agentvm.model.definition import Definition
 from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.limits import Limits
-from agentvm.model.resource import is_reference
 from agentvm.model.turn import Turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
@@ -138,13 +136,6 @@ class Runtime:
             return self._ports.models.choose(name).name
         except DriverNotFound:
             return name or ""
-
-    def check(self, definition: Definition) -> None:
-        """Refuses a definition whose model or tools this process does not have. What it refers to is looked at by a build."""
-        self._ports.models.choose(definition.model)
-        unknown = self._ports.toolbox.unknown([name for name in definition.tools or () if not is_reference(name)])
-        if unknown:
-            raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(self._ports.toolbox.names)}")
 
     async def wake_agent(self, tenant_id: TenantId, agent_id: AgentId) -> Agent | None:
         """The agent, back in memory if it slept."""

@@ -12,7 +12,6 @@ import anyio.abc
 import anyio.lowlevel
 import anyio.to_thread
 
-from agentvm.commands import gate
 from agentvm.commands.call import Call
 from agentvm.commands.container import ensure
 from agentvm.commands.dispatch import answer, refuse, refuse_unreadable
@@ -354,7 +353,7 @@ async def _act(peer: Peer, reader: Reader | None, received: Received, refusal: A
 async def _subscribe(peer: Peer, reader: Reader | None, session_id: SessionId, after: int | None) -> None:
     """A session that is not the peer's is ignored: it is not to learn whether there is one."""
     try:
-        gate.require(peer.principal, LISTEN_PERMISSION)
+        peer.principal.require(LISTEN_PERMISSION)
         container_id = await peer.store.find_session(session_id)
     except AgentVMError as error:
         refuse(peer, error, None, EventScope(), Reply())

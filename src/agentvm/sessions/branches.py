@@ -24,6 +24,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.sessions.library import SessionLibrary, check_title
 from agentvm.sessions.sender import MessageSender, SentMessage
+from agentvm.sessions.workspace import Workspace
 from agentvm.storage.base import LogStore, Recalled
 
 OnBusy = Literal["reject", "interrupt"]
@@ -34,12 +35,15 @@ PAUSE = 0.005
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Branches:
-    """The branches of the library's sessions."""
+    """Branches of the sessions in the workspace."""
 
-    library: SessionLibrary
-    sender: MessageSender
+    workspace: Workspace
+
+    @property
+    def sender(self) -> MessageSender:
+        return MessageSender(self.workspace)
 
     async def fork(
         self, session_id: SessionId, *, message_id: MessageId | None, image_id: ImageId | None, title: str | None
@@ -49,22 +53,22 @@ class Branches:
         The message may also be one that was taken back. The new session may be of another image of the container.
         """
         check_title(title)
-        origin = await self.library.session(session_id)
-        container = self.library.store.container(origin.container_id)
+        origin = (await self.workspace.session(session_id))[1]
+        container = self.workspace.store.container(origin.container_id)
         wanted = image_id or origin.image_id
         # Looked for by name: one that was deleted with its last session is not there.
-        found = await self.library.store.find_image(wanted)
+        found = await self.workspace.store.find_image(wanted)
         image = await container.get_image(wanted) if found == origin.container_id else None
         if image is None:
             raise ImageNotFound(wanted)
         # Before what it sums up, so that it is not of something else.
-        summaries = await self.library.store.sessions((origin.container_id,)).summaries(session_id) or ()
-        async with self.library.runtime.rewrites:
+        summaries = await self.workspace.store.sessions((origin.container_id,)).summaries(session_id) or ()
+        async with self.workspace.runtime.rewrites:
             said = await self._said(origin, message_id)
-            await self.library.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
-            now = self.library.clock()
+            await self.workspace.check_storage(sum(len(msgspec.json.encode(message)) for message in said))
+            now = self.workspace.clock()
             fork = Fork(session_id=session_id, message_id=said[-1].id) if said else None
-            session = new_session(image, SessionId(self.library.new_id("sess")), title or origin.title, now)
+            session = new_session(image, SessionId(self.workspace.new_id("sess")), title or origin.title, now)
             session = msgspec.structs.replace(session, forked_from=fork)
             await container.add_session(session, said)
             await _sum_up(container.log(session.session_id), said, summaries)
@@ -73,8 +77,8 @@ class Branches:
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...]:
         """What was taken back, the latest first."""
-        origin = await self.library.session(session_id)
-        found = await self.library.store.sessions((origin.container_id,)).rewinds(session_id)
+        origin = (await self.workspace.session(session_id))[1]
+        found = await self.workspace.store.sessions((origin.container_id,)).rewinds(session_id)
         if found is None:
             raise SessionNotFound(session_id)
         return found
@@ -99,7 +103,7 @@ class Branches:
         self, session_id: SessionId, message_id: MessageId, content: UserContent, *, client_key: str | None, on_busy: OnBusy
     ) -> SentMessage:
         """Takes back that message and what came after it, and says this instead."""
-        origin = await self.library.session(session_id)
+        origin = (await self.workspace.session(session_id))[1]
         if not content:
             raise InvalidInput("content must not be empty")
         await self.sender.check_attached(origin.container_id, content)
@@ -139,19 +143,19 @@ class Branches:
             await anyio.sleep(PAUSE)
 
     def _patience(self, agent: Agent) -> float:
-        return self.library.runtime.limits_of(agent.tenant_id).stop_seconds
+        return self.workspace.runtime.limits_of(agent.tenant_id).stop_seconds
 
     async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
         if on_busy == "interrupt" and agent.busy:
             # What will be refused must not cost anybody the turn that runs.
-            container = self.library.store.container(agent.container_id)
-            async with self.library.runtime.rewrites:
+            container = self.workspace.store.container(agent.container_id)
+            async with self.workspace.runtime.rewrites:
                 said = await container.list_recent_messages(agent.session_id, history.REWRITE_MAX_BYTES)
                 history.select(choose, *said)
             await _quiet(agent, self._patience(agent))
 
     async def _said(self, origin: Session, message_id: MessageId | None) -> list[Message]:
-        store = self.library.store
+        store = self.workspace.store
         if message_id is None:
             container = store.container(origin.container_id)
             said, truncated = await container.list_recent_messages(origin.session_id, history.REWRITE_MAX_BYTES)
@@ -168,14 +172,14 @@ class Branches:
         return history.up_to(found, message_id)
 
     async def _agent(self, session_id: SessionId) -> Agent:
-        origin = await self.library.session(session_id)
-        image = await self.library.store.container(origin.container_id).get_image(origin.image_id)
+        origin = (await self.workspace.session(session_id))[1]
+        image = await self.workspace.store.container(origin.container_id).get_image(origin.image_id)
         if image is None:
             raise ImageNotFound(origin.image_id)
-        return self.library.runtime.start_agent(self.library.tenant_id, image, session_id)[0]
+        return self.workspace.runtime.start_agent(self.workspace.tenant_id, image, session_id)[0]
 
     def _announce_fork(self, session: Session, origin: Session, message_id: MessageId | None) -> None:
-        self.library.announce_created(session)
+        SessionLibrary(self.workspace).announce_created(session)
         forked = SessionForked(
             original_session_id=origin.session_id,
             new_session_id=session.session_id,
@@ -183,7 +187,7 @@ class Branches:
             forked_at=session.created_at,
             message_id=message_id,
         )
-        self.library.announce(session, forked)
+        SessionLibrary(self.workspace).announce(session, forked)
 
 
 async def _sum_up(log: LogStore, said: Sequence[Message], summaries: Sequence[Summary]) -> None:

@@ -9,32 +9,38 @@ from dataclasses import dataclass
 import msgspec
 
 from agentvm.errors import AccessDenied, ContainerNotFound
-from agentvm.events.base import EventScope
-from agentvm.events.lifecycle import ContainerDeleted
+from agentvm.events.lifecycle import ContainerCreated, ContainerDeleted
 from agentvm.model.container import Container
-from agentvm.model.ids import Clock, ContainerId, TenantId, UserId
-from agentvm.model.principal import Principal
+from agentvm.model.ids import ContainerId, UserId
 from agentvm.protocol.records import OwnedRecord
 from agentvm.runtime.agent import Agent
-from agentvm.runtime.runtime import Runtime
-from agentvm.storage.base import TenantStore
+from agentvm.sessions.workspace import Workspace
 from agentvm.storage.erasing import Owned
-from agentvm.tenants.tenancy import Tenancy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Containers:
-    """The containers of `tenant_id` that one principal may use. `store` is limited to them."""
+    """The containers in the workspace."""
 
-    store: TenantStore
-    principal: Principal
-    tenant_id: TenantId
-    runtime: Runtime
-    tenancy: Tenancy
-    clock: Clock
+    workspace: Workspace
+
+    async def ensure(self, container_id: ContainerId) -> None:
+        """Creates the container if there is none."""
+        workspace = self.workspace
+        container = workspace.store.container(container_id)
+
+        async def count() -> int:
+            # An existing container is not one more.
+            return -1 if await container.get() is not None else await workspace.accounts.quotas.count_containers()
+
+        now = workspace.clock()
+        async with workspace.tenancy.quotas.adding(workspace.tenant_id, workspace.user_id, "containers", count):
+            created = await container.create(now)
+        if created:
+            workspace.announce(container_id, None, ContainerCreated(container_id=container_id, created_at=now))
 
     async def get(self, container_id: ContainerId) -> Container:
-        found = await self.store.container(container_id).get()
+        found = await self.workspace.store.container(container_id).get()
         if found is None:
             raise ContainerNotFound(container_id)
         return found
@@ -42,7 +48,7 @@ class Containers:
     async def weigh(self, container_id: ContainerId) -> OwnedRecord:
         """Returns what would be deleted with the container."""
         await self.get(container_id)
-        owned = await self.tenancy.store.erasing.weigh(self.tenant_id, container_id=container_id)
+        owned = await self.workspace.tenancy.store.erasing.weigh(self.workspace.tenant_id, container_id=container_id)
         if owned is None:
             raise ContainerNotFound(container_id)
         return shown(owned)
@@ -51,33 +57,32 @@ class Containers:
         """Deletes the container for everybody at once; its contents are erased in the background."""
         await self.get(container_id)
         await self._check_alone(container_id)
-        now = self.clock()
-        unbound = await self.tenancy.store.erasing.delete_container(self.tenant_id, container_id, now)
+        now = self.workspace.clock()
+        unbound = await self.workspace.tenancy.store.erasing.delete_container(self.workspace.tenant_id, container_id, now)
         if unbound is None:
             raise ContainerNotFound(container_id)
-        self.tenancy.people.erase()
+        self.workspace.tenancy.people.erase()
         for user_id in unbound:
-            self.tenancy.people.unbound(self.tenant_id, user_id)
+            self.workspace.tenancy.people.unbound(self.workspace.tenant_id, user_id)
         await self._stop_agents(container_id)
-        told = ContainerDeleted(container_id=container_id, deleted_at=now)
-        self.runtime.tell(self.tenant_id, EventScope(container_id=container_id), told)
+        self.workspace.announce(container_id, None, ContainerDeleted(container_id=container_id, deleted_at=now))
 
     async def _stop_agents(self, container_id: ContainerId) -> None:
-        roster = self.runtime.roster
-        for named in roster.of_container(self.tenant_id, container_id):
+        roster = self.workspace.runtime.roster
+        for named in roster.of_container(self.workspace.tenant_id, container_id):
             # Looked up again: while one was being stopped, another may have fallen asleep or woken up.
-            present = roster.find(self.tenant_id, named.agent_id)
+            present = roster.find(self.workspace.tenant_id, named.agent_id)
             if isinstance(present, Agent):
-                await self.runtime.stop_agent(present)
+                await self.workspace.runtime.stop_agent(present)
             elif present is not None:
                 roster.remove(present)
 
     async def _check_alone(self, container_id: ContainerId) -> None:
         """Refuses a user who shares the container with others."""
-        user_id: UserId | None = self.principal.user_id
-        if user_id is None or self.principal.may("tenants:admin"):
+        user_id: UserId | None = self.workspace.principal.user_id
+        if user_id is None or self.workspace.principal.may("tenants:admin"):
             return
-        if container_id not in await self.tenancy.store.accounts(self.tenant_id).users.alone_in(user_id):
+        if container_id not in await self.workspace.tenancy.store.accounts(self.workspace.tenant_id).users.alone_in(user_id):
             raise AccessDenied("Other users are bound to this container; only an administrator of the tenant may delete it")
 
 

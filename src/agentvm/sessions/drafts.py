@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from agentvm.errors import InvalidInput, SessionNotFound
-from agentvm.events.base import EventScope
 from agentvm.events.lifecycle import SessionDraftUpdated
 from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft, Drafted
 from agentvm.sessions.library import SessionLibrary
+from agentvm.sessions.workspace import Workspace
 from agentvm.storage.drafts import DraftStore
 
 DRAFT_MAX = 100_000
@@ -16,9 +16,9 @@ DRAFT_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class DraftLibrary:
-    """The drafts of the library's principal."""
+    """The drafts of the workspace's principal."""
 
-    library: SessionLibrary
+    workspace: Workspace
 
     async def save(
         self, session_id: SessionId, text: str, *, device: str | None = None, if_updated_at: int | None = None
@@ -26,27 +26,26 @@ class DraftLibrary:
         """Stores the text, or removes the draft if it is empty. With `if_updated_at` only if the draft is still that one."""
         if len(text) > DRAFT_MAX:
             raise InvalidInput(f"A draft has at most {DRAFT_MAX:,} characters, not {len(text):,}")
-        library = self.library
-        reader = library.reader(device)
+        workspace = self.workspace
+        reader = SessionLibrary(workspace).reader(device)
         drafts = await self._store()
         size = len(text.encode())
         if text:
             # A principal without storage left can still remove a draft.
-            await library.check_storage(size)
-        drafted = await drafts.save(session_id, reader.device, text, library.clock(), if_updated_at=if_updated_at)
-        await library.free_storage(drafted.freed if drafted is not None and drafted.saved else size)
+            await workspace.check_storage(size)
+        drafted = await drafts.save(session_id, reader.device, text, workspace.clock(), if_updated_at=if_updated_at)
+        await workspace.free_storage(drafted.freed if drafted is not None and drafted.saved else size)
         if drafted is None:
             raise SessionNotFound(session_id)
         if drafted.changed:
             updated = SessionDraftUpdated(
                 session_id=session_id,
                 updated_at=drafted.at,
-                user_id=library.principal.user_id,
+                user_id=workspace.user_id,
                 device=device,
                 removed=drafted.draft is None,
             )
-            scope = EventScope(container_id=drafted.container_id, image_id=drafted.image_id)
-            library.runtime.tell(library.tenant_id, scope, updated)
+            workspace.announce(drafted.container_id, drafted.image_id, updated)
         return drafted
 
     async def list_session(self, session_id: SessionId) -> tuple[Draft, ...]:
@@ -61,5 +60,5 @@ class DraftLibrary:
         return await (await self._store(container_id)).list_all(limit=limit)
 
     async def _store(self, container_id: str | None = None) -> DraftStore:
-        library = self.library
-        return library.store.drafts(library.reader().user, await library.containers(container_id))
+        library = SessionLibrary(self.workspace)
+        return self.workspace.store.drafts(library.reader().user, await library.containers(container_id))

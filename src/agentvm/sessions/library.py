@@ -10,8 +10,8 @@ from typing import TypeVar
 from msgspec import structs
 
 from agentvm.blueprint.image import new_session
-from agentvm.errors import ImageNotFound, InvalidInput, NotAvailable, SessionNotFound
-from agentvm.events.base import EventData, EventScope
+from agentvm.errors import InvalidInput, NotAvailable, SessionNotFound
+from agentvm.events.base import EventData
 from agentvm.events.lifecycle import (
     ImageCreated,
     ImageDeleted,
@@ -22,14 +22,11 @@ from agentvm.events.lifecycle import (
     SessionTitleUpdated,
     SessionUpdated,
 )
-from agentvm.model.ids import Clock, ContainerId, ImageId, MessageId, NewId, SessionId, TenantId, check_container_id
-from agentvm.model.principal import Principal
+from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_container_id
 from agentvm.model.session import Session, Summary
-from agentvm.runtime.runtime import Runtime
-from agentvm.sessions.compaction import Compactor, Work
-from agentvm.storage.base import ContainerStore, TenantStore
+from agentvm.sessions.compaction import Work
+from agentvm.sessions.workspace import Workspace
 from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, Reader, SessionStore
-from agentvm.tenants.tenancy import Tenancy
 
 TITLE_MAX = 300
 DEVICE_MAX = 128
@@ -43,42 +40,30 @@ READ_PERMISSION = "sessions:read"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SessionLibrary:
-    """The sessions of one principal. `tenant_id` is the tenant whose sessions these are; `store` is limited to it."""
+    """The sessions in the workspace."""
 
-    store: TenantStore
-    principal: Principal
-    tenant_id: TenantId
-    runtime: Runtime
-    tenancy: Tenancy
-    clock: Clock
-    new_id: NewId
-    compactor: Compactor | None = None
+    workspace: Workspace
 
     async def within(self, container_id: str | None = None) -> SessionStore:
         """Returns the sessions of that container, or of every container that the principal may use."""
-        return self.store.sessions(await self.containers(container_id))
+        return self.workspace.store.sessions(await self.containers(container_id))
 
     async def containers(self, container_id: str | None = None) -> tuple[ContainerId, ...] | None:
         """Returns that container, or those that the principal may use; None stands for all of the tenant's."""
         if container_id is not None:
             return (check_container_id(container_id),)
-        return None if self.principal.containers is None else await self.store.list_containers()
+        return None if self.workspace.principal.containers is None else await self.workspace.store.list_containers()
 
     def reader(self, device: str | None = None) -> Reader:
         if device is not None and not 0 < len(device) <= DEVICE_MAX:
             raise InvalidInput(f"A device has a name of 1 to {DEVICE_MAX} characters")
-        return Reader(self.principal.user_id or "", device or "")
+        return Reader(self.workspace.principal.user_id or "", device or "")
 
     async def session(self, session_id: SessionId) -> Session:
         """Returns the whole record, whether or not the principal may read it."""
-        return (await self.open(session_id))[1]
-
-    async def open(self, session_id: SessionId) -> tuple[ContainerStore, Session]:
-        """Returns the session and the store of its container."""
-        container = self.store.container(await self._container(session_id))
-        return container, _existing(await container.get_session(session_id), session_id)
+        return (await self.workspace.session(session_id))[1]
 
     async def get(self, session_id: SessionId, device: str | None = None) -> Listed:
         sessions = await self._home(session_id)
@@ -87,17 +72,13 @@ class SessionLibrary:
 
     def redacted(self, session: Session) -> Session:
         """Returns the session without title and preview if the principal may use sessions but not read them."""
-        return session if self.principal.may(READ_PERMISSION) else structs.replace(session, title=None, preview=None)
+        return session if self.workspace.principal.may(READ_PERMISSION) else structs.replace(session, title=None, preview=None)
 
     async def create(self, image_id: ImageId, title: str | None) -> Session:
         check_title(title)
-        container_id = await self.store.find_image(image_id)
-        container = None if container_id is None else self.store.container(container_id)
-        image = None if container is None else await container.get_image(image_id)
-        if container is None or image is None:
-            raise ImageNotFound(image_id)
-        await self.check_storage(SESSION_ROW_BYTES + len((title or "").encode()))
-        session = new_session(image, SessionId(self.new_id("sess")), title, self.clock())
+        container, image = await self.workspace.image(image_id)
+        await self.workspace.check_storage(SESSION_ROW_BYTES + len((title or "").encode()))
+        session = new_session(image, SessionId(self.workspace.new_id("sess")), title, self.workspace.clock())
         await container.add_session(session)
         self.announce_created(session)
         return session
@@ -114,14 +95,16 @@ class SessionLibrary:
 
     async def keep(self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None) -> Session:
         sessions = await self._home(session_id)
-        session = _existing(await sessions.keep(session_id, pinned=pinned, archived=archived, now=self.clock()), session_id)
+        session = _existing(
+            await sessions.keep(session_id, pinned=pinned, archived=archived, now=self.workspace.clock()), session_id
+        )
         self.announce(session, _updated(session))
         return self.redacted(session)
 
     async def rename(self, session_id: SessionId, title: str | None) -> Session:
         check_title(title)
         container_id = await self._container(session_id)
-        session = await self.store.container(container_id).set_title(session_id, title, self.clock())
+        session = await self.workspace.store.container(container_id).set_title(session_id, title, self.workspace.clock())
         session = _existing(session, session_id)
         self.announce(session, SessionTitleUpdated(session_id=session_id, title=session.title, updated_at=session.updated_at))
         return structs.replace(self.redacted(session), title=session.title)
@@ -129,17 +112,17 @@ class SessionLibrary:
     async def release(self, session_id: SessionId) -> Session:
         """Lets a quarantined session take messages again."""
         container_id = await self._container(session_id)
-        released = await self.runtime.quarantine.release(self.tenant_id, container_id, session_id)
+        released = await self.workspace.runtime.quarantine.release(self.workspace.tenant_id, container_id, session_id)
         return self.redacted(_existing(released, session_id))
 
     async def delete(self, session_id: SessionId) -> tuple[Session, int]:
         """Returns the session and the time until which it can be restored. Its agent is stopped, which ends its turns."""
         container_id = await self._container(session_id)
-        sessions = self.store.sessions((container_id,))
-        deleted = _existing(await sessions.delete(session_id, self.clock()), session_id)
-        present = self.runtime.roster.get(self.tenant_id, container_id, session_id)
+        sessions = self.workspace.store.sessions((container_id,))
+        deleted = _existing(await sessions.delete(session_id, self.workspace.clock()), session_id)
+        present = self.workspace.runtime.roster.get(self.workspace.tenant_id, container_id, session_id)
         if present is not None:
-            await self.runtime.stop_agent(present)
+            await self.workspace.runtime.stop_agent(present)
         until = (deleted.deleted_at or 0) + self._undo()
         told = SessionDeleted(
             session_id=session_id,
@@ -149,20 +132,22 @@ class SessionLibrary:
             restorable_until=until,
         )
         self.announce(deleted, told)
-        if await self.store.find_image(deleted.image_id) is None:
+        if await self.workspace.store.find_image(deleted.image_id) is None:
             # It was the image's last session.
             self.announce(deleted, ImageDeleted(image_id=deleted.image_id, container_id=container_id))
         return deleted, until
 
     async def restore(self, session_id: SessionId) -> Session:
-        container_id = await self.store.find_session(session_id)
+        container_id = await self.workspace.store.find_session(session_id)
         if container_id is not None:
             # It is not deleted, so there is nothing to announce.
-            return self.redacted(_existing(await self.store.container(container_id).get_session(session_id), session_id))
-        now = self.clock()
+            return self.redacted(
+                _existing(await self.workspace.store.container(container_id).get_session(session_id), session_id)
+            )
+        now = self.workspace.clock()
         sessions = await self.within()
         restored = _existing(await sessions.restore(session_id, now, deleted_after=now - self._undo()), session_id)
-        image = await self.store.container(restored.container_id).get_image(restored.image_id)
+        image = await self.workspace.store.container(restored.container_id).get_image(restored.image_id)
         if image is not None and image.session_id == session_id:
             # It was deleted together with this session.
             told = ImageCreated(
@@ -187,9 +172,9 @@ class SessionLibrary:
         if cursor is not None and message_id is not None:
             raise InvalidInput("Give cursor or messageId, not both")
         sessions = await self._home(session_id)
-        reader, now = self.reader(device), self.clock()
+        reader, now = self.reader(device), self.workspace.clock()
         marked = _existing(await sessions.mark_read(session_id, reader, now, cursor=cursor, message_id=message_id), session_id)
-        user_id = self.principal.user_id
+        user_id = self.workspace.principal.user_id
         self.announce(marked.session, SessionRead(session_id=session_id, user_id=user_id, unread=marked.unread, read_at=now))
         return marked
 
@@ -203,45 +188,36 @@ class SessionLibrary:
         The summary's text is returned only to a principal that may read sessions.
         """
         session = await self.session(session_id)
-        if self.compactor is None:
+        if self.workspace.compactor is None:
             raise NotAvailable("Summaries are not available on this server")
         work = Work(
-            tenant_id=self.tenant_id,
+            tenant_id=self.workspace.tenant_id,
             container_id=session.container_id,
             image_id=session.image_id,
             session_id=session_id,
-            user_id=self.principal.user_id,
+            user_id=self.workspace.principal.user_id,
             asked_for=True,
         )
-        summary = await self.compactor.compact(work, self.runtime.tell)
-        return summary if self.principal.may(READ_PERMISSION) else structs.replace(summary, text="")
+        summary = await self.workspace.compactor.compact(work, self.workspace.runtime.tell)
+        return summary if self.workspace.principal.may(READ_PERMISSION) else structs.replace(summary, text="")
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...]:
         """Returns the session's summaries, the newest first."""
         return _existing(await (await self._home(session_id)).summaries(session_id), session_id)
 
-    async def check_storage(self, size: int) -> None:
-        """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
-        stored = self.tenancy.store.accounts(self.tenant_id).quotas.storage_bytes
-        await self.tenancy.quotas.check(self.tenant_id, self.principal.user_id, "storage_bytes", stored, size)
-
-    async def free_storage(self, size: int) -> None:
-        """Takes so many bytes off the count, because they were deleted or not stored after all."""
-        await self.tenancy.quotas.count(self.tenant_id, self.principal.user_id, "storage_bytes", -size)
-
     def announce(self, session: Session, event: EventData) -> None:
         """Sends the event to every connection that works with the session's container."""
-        self.runtime.tell(self.tenant_id, EventScope(container_id=session.container_id, image_id=session.image_id), event)
+        self.workspace.announce(session.container_id, session.image_id, event)
 
     async def _home(self, session_id: SessionId) -> SessionStore:
-        return self.store.sessions((await self._container(session_id),))
+        return self.workspace.store.sessions((await self._container(session_id),))
 
     async def _container(self, session_id: SessionId) -> ContainerId:
-        return _existing(await self.store.find_session(session_id), session_id)
+        return _existing(await self.workspace.store.find_session(session_id), session_id)
 
     def _undo(self) -> int:
         """Milliseconds for which a deleted session can be restored."""
-        return int(self.runtime.limits_of(None).undo_seconds * 1000)
+        return int(self.workspace.runtime.limits_of(None).undo_seconds * 1000)
 
 
 def check_title(title: str | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentvm.errors import SessionNotFound, ShuttingDown
 from agentvm.errors.bounds import InputTooLarge
 from agentvm.events.lifecycle import SessionRewound
-from agentvm.model.ids import ContainerId, MessageId, TenantId, TurnId, UserId
+from agentvm.model.ids import ContainerId, MessageId, TurnId
 from agentvm.model.message import UserContent, measure
 from agentvm.model.turn import Turn
 from agentvm.runtime import attached
@@ -15,9 +15,7 @@ from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.answering import LEAST_ANSWER_TOKENS
 from agentvm.runtime.history import Choose
-from agentvm.runtime.runtime import Runtime
-from agentvm.sessions.library import SessionLibrary
-from agentvm.tenants.tenancy import Tenancy
+from agentvm.sessions.workspace import Workspace
 
 ENVELOPE_BYTES = 2
 """What a message has beside its text and its files, at least."""
@@ -43,30 +41,14 @@ class SentMessage:
             self.agent.release(self.accepted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MessageSender:
-    """Sends messages for the library's principal, who is billed for the answers."""
+    """Sends messages for the workspace's principal, who is billed for the answers."""
 
-    library: SessionLibrary
-
-    @property
-    def runtime(self) -> Runtime:
-        return self.library.runtime
-
-    @property
-    def tenancy(self) -> Tenancy:
-        return self.library.tenancy
-
-    @property
-    def tenant_id(self) -> TenantId:
-        return self.library.tenant_id
-
-    @property
-    def user_id(self) -> UserId | None:
-        return self.library.principal.user_id
+    workspace: Workspace
 
     def check_accepting(self) -> None:
-        if not self.runtime.accepting:
+        if not self.workspace.runtime.accepting:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
 
     async def say(
@@ -75,7 +57,7 @@ class MessageSender:
         """`make_way` is asked when this is not what was said earlier, and another turn may be in its way."""
 
         async def receive() -> tuple[SessionRewound | None, Accepted | None]:
-            return None, await agent.receive(content, client_key, self.user_id)
+            return None, await agent.receive(content, client_key, self.workspace.user_id)
 
         async def make_way_for_it() -> None:
             await self.check_attached(agent.container_id, content)
@@ -86,7 +68,7 @@ class MessageSender:
 
     def measure(self, content: UserContent) -> int:
         """Bytes of a message; `InputTooLarge` when it has more than one message may."""
-        limits = self.runtime.limits_of(self.tenant_id)
+        limits = self.workspace.runtime.limits_of(self.workspace.tenant_id)
         text, inline = measure(content)
         if text > limits.message_bytes:
             raise InputTooLarge(
@@ -104,18 +86,22 @@ class MessageSender:
         """What cannot be answered is refused before it is stored: not even its own words and a short answer fit."""
         wanted = agent.image.definition.max_tokens or LEAST_ANSWER_TOKENS
         said = len(content.encode("utf-8", "surrogatepass")) if isinstance(content, str) else 0
-        await self.tenancy.quotas.refuse_call(self.tenant_id, self.user_id, said + min(wanted, LEAST_ANSWER_TOKENS))
+        await self.workspace.tenancy.quotas.refuse_call(
+            self.workspace.tenant_id, self.workspace.user_id, said + min(wanted, LEAST_ANSWER_TOKENS)
+        )
 
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
         """Before somebody's turn is interrupted for it; the agent looks once more."""
-        files = self.tenancy.store.tenant(self.tenant_id).container(container_id).attachments
-        await attached.check(files, content, self.runtime.limits_of(self.tenant_id).attachments_per_message)
+        files = self.workspace.tenancy.store.tenant(self.workspace.tenant_id).container(container_id).attachments
+        await attached.check(files, content, self.workspace.runtime.limits_of(self.workspace.tenant_id).attachments_per_message)
 
     async def rewrite(
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]
     ) -> SentMessage:
         """Takes something back, and says something instead, of at most that size."""
-        return await self._once(agent, size, client_key, make_way, lambda: agent.rewrite(choose, client_key, self.user_id))
+        return await self._once(
+            agent, size, client_key, make_way, lambda: agent.rewrite(choose, client_key, self.workspace.user_id)
+        )
 
     async def _once(
         self,
@@ -134,7 +120,7 @@ class MessageSender:
                     rewound, accepted = await receive()
             except SessionNotFound:
                 # The image was deleted after the agent was found or started; nobody else would end it.
-                await self.runtime.stop_agent(agent)
+                await self.workspace.runtime.stop_agent(agent)
                 raise
         if accepted is None:
             raise ValueError("nothing was said")
@@ -143,20 +129,20 @@ class MessageSender:
     @asynccontextmanager
     async def _within_quotas(self, agent: Agent, size: int) -> AsyncIterator[None]:
         """To be left when the message is in the agent's inbox. A tenant with such limits sends one message after the other."""
-        quotas, who = self.tenancy.quotas, (self.tenant_id, self.user_id)
+        quotas, who = self.workspace.tenancy.quotas, (self.workspace.tenant_id, self.workspace.user_id)
 
         async def running() -> int:
             # One that runs already is not one more.
-            return -1 if agent.busy else self.runtime.roster.count_running(self.tenant_id)
+            return -1 if agent.busy else self.workspace.runtime.roster.count_running(self.workspace.tenant_id)
 
         async def waiting() -> int:
-            return self.runtime.roster.count_waiting(self.tenant_id) if agent.busy else -1
+            return self.workspace.runtime.roster.count_waiting(self.workspace.tenant_id) if agent.busy else -1
 
         async with (
             quotas.adding(*who, "running_agents", running),
             quotas.adding(*who, "queued_messages", waiting),
         ):
-            await self.library.check_storage(size)
+            await self.workspace.check_storage(size)
             yield
 
 

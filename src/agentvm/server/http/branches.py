@@ -11,7 +11,7 @@ from agentvm.model.session import Rewind
 from agentvm.protocol.commands.message import ClientKey
 from agentvm.protocol.records import SessionRecord
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import READ, WRITE, library_of, sender_of
+from agentvm.server.http.sessions import READ, WRITE, library_of
 from agentvm.sessions.branches import Branches
 from agentvm.sessions.sender import SentMessage
 
@@ -147,7 +147,7 @@ async def regenerate(ask: Ask[RegenerateGiven]) -> Answer[SpokenView]:
 
 
 def branches_of(ask: Ask[Any]) -> Branches:
-    return Branches(library=library_of(ask), sender=sender_of(ask))
+    return Branches(ask.workspace)
 
 
 def _begun(sent: SentMessage) -> Answer[SpokenView]:

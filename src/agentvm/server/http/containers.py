@@ -91,15 +91,7 @@ def counted(ask: Ask[Any], owned: Owned | None, otherwise: str) -> Answer[OwnedR
 
 
 def _containers(ask: Ask[Any]) -> Containers:
-    vm = ask.vm
-    return Containers(
-        store=_reach(ask),
-        principal=ask.principal,
-        tenant_id=ask.tenant_id,
-        runtime=vm.runtime,
-        tenancy=vm.tenancy,
-        clock=vm.clock,
-    )
+    return Containers(ask.workspace)
 
 
 def _reach(ask: Ask[Any]) -> ScopedStore:

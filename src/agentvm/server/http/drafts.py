@@ -14,7 +14,6 @@ from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft
 from agentvm.protocol.commands import DraftListed
 from agentvm.server.http.route import BIG, NO_CONTENT, Answer, Ask, Given, Nothing, Page, Routes
-from agentvm.server.http.sessions import library_of
 from agentvm.sessions.drafts import DraftLibrary
 
 routes = Routes()
@@ -80,7 +79,7 @@ async def of_all(ask: Ask[ListGiven]) -> Page[DraftListed]:
 
 
 def _drafts(ask: Ask[Any]) -> DraftLibrary:
-    return DraftLibrary(library_of(ask))
+    return DraftLibrary(ask.workspace)
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -97,7 +97,7 @@ async def list_all(ask: Ask[ListGiven]) -> ImagesPage:
     """
     call, given = _call(ask), ask.given
     if given.container is not None:
-        containers = [call.container_id(given.container)]
+        containers = [call.workspace.container_id(given.container)]
     else:
         containers = sorted(await call.peer.store.list_containers())
     after = None if given.cursor is None else _read_place(given.cursor)
@@ -133,7 +133,7 @@ async def delete(ask: Ask[Nothing]) -> Answer[None]:
     With its sessions, and all that was said in them.
     """
     call = _call(ask)
-    await call.image(_named(ask))
+    await call.workspace.image(_named(ask))
     await image.delete(call, commands.ImageDelete(image_id=_named(ask)))
     return NO_CONTENT
 

@@ -15,6 +15,7 @@ from agentvm.errors import AgentVMError, InvalidInput, shorten
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
+from agentvm.sessions.workspace import Workspace
 from agentvm.storage.accounts import Accounts
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.vm import AgentVM
@@ -91,6 +92,10 @@ class Ask(Generic[G]):
     @property
     def tenancy(self) -> Tenancy:
         return self.vm.tenancy
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.vm.workspace(self.principal, self.tenant_id)
 
     @property
     def accounts(self) -> Accounts:

@@ -14,10 +14,8 @@ from agentvm.protocol.records import FoundRecord, SessionRecord, TitleRecord
 from agentvm.server.http.route import Ask, Given, Nothing, Routes, moment
 from agentvm.sessions.library import SessionLibrary, check_search, check_title
 from agentvm.sessions.message_pages import read_page
-from agentvm.sessions.sender import MessageSender
 from agentvm.sharing.request_reservation import RequestReservation
 from agentvm.storage.sessions import MessageQuery, MessageSearch, SessionQuery
-from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()
 
@@ -230,22 +228,7 @@ async def read(ask: Ask[ReadGiven]) -> SessionRecord:
 
 
 def library_of(ask: Ask[Any]) -> SessionLibrary:
-    """The asker's sessions; of another tenant only the operator's, who reaches all of its containers."""
-    vm = ask.vm
-    return SessionLibrary(
-        store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), ask.principal),
-        principal=ask.principal,
-        tenant_id=ask.tenant_id,
-        runtime=vm.runtime,
-        tenancy=vm.tenancy,
-        clock=vm.clock,
-        new_id=vm.new_id,
-        compactor=vm.compactor,
-    )
-
-
-def sender_of(ask: Ask[Any]) -> MessageSender:
-    return MessageSender(library=library_of(ask))
+    return SessionLibrary(ask.workspace)
 
 
 def _named(ask: Ask[Any]) -> SessionId:

@@ -1,22 +1,25 @@
-"""References — what the `resource://` URIs of a definition and a config come to when an image is built.
+"""Image builder — resolves the references of a definition and a config once, and freezes the result.
 
-They are followed once. What they came to is kept with the image, together with the lock: which versions that were. So whatever
-happens to a resource afterwards, an image goes on as it was built.
+The result is kept with the image, together with the lock: the versions that it was built from. A resource that changes later
+does not change an image until somebody upgrades it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import anyio.to_thread
 import msgspec
 
-from agentvm.blueprint.definition import MAX_SIZE, check_size
+from agentvm.blueprint.definition import MAX_SIZE, agent_definition, check_size
 from agentvm.blueprint.image import Frozen, Reference, apply_config, freeze_plain, references
-from agentvm.commands import gate
-from agentvm.errors import InvalidInput, shorten
+from agentvm.blueprint.templates import READ_PERMISSION
+from agentvm.drivers.models import Models
+from agentvm.errors import DriverNotFound, InvalidInput, ToolNotFound, shorten
 from agentvm.errors.resource import PromptUnresolved, ResourceNotFound, ResourceTooDeep, ResourceTooLarge
 from agentvm.model.definition import Definition, Rendered
+from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
+from agentvm.model.principal import Principal
 from agentvm.model.resource import (
     MAX_CLOSURE,
     MAX_NODES,
@@ -27,16 +30,14 @@ from agentvm.model.resource import (
     is_reference,
     parse_uri,
 )
-from agentvm.resources.agent import to_definition
-from agentvm.resources.kind import decode, exact_uri
-from agentvm.resources.kinds import KINDS
+from agentvm.resources.centre import ResourceCentre
+from agentvm.resources.kind import exact_uri
 from agentvm.resources.resolver import LIGHT, VersionClosure, lock_of, warnings_of
 from agentvm.resources.resolver import check_size as check_nodes
 from agentvm.resources.runnable import why_idle
 from agentvm.storage.resources import Node
-from agentvm.vm import Peer
+from agentvm.tenants.own_keys import OwnKeys
 
-READ = "resources:read"
 _LACKING = "give them as variables of the config; an image that is there gets them with images.update(variables=…)"
 
 Args = Mapping[str, object]
@@ -46,63 +47,100 @@ Pins = Mapping[str, VersionId]
 """URIs, as they are written, whose versions are known: they are not looked for."""
 
 
-async def freeze(peer: Peer, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
-    """Applies the config and follows every reference. `source` is not needed when `config.definition` is a URI.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageBuilder:
+    """Builds for one principal. `tools` are the names of the tools that this server can run."""
 
-    `ResourceNotFound` for what is absent or not the asker's, `PromptUnresolved` for a prompt that lacks a value.
-    """
-    followed = _Following(peer, pins or {})
-    agent: VersionClosure | None = None
-    if config.definition is not None and is_reference(config.definition):
-        agent = await followed.find(Reference(place="definition", type="agents", uri=config.definition))
-        source = as_written(agent.root.resource.name, agent.root.content)
-    if source is None:
-        raise InvalidInput("No definition is given")
-    check_size(source, config)
-    wanted = list(references(source, config))
-    if not wanted:
-        return freeze_plain(source, config)
-    gate.require(peer.principal, READ)
-    if len(wanted) > MAX_NODES:
-        raise ResourceTooDeep(f"An image refers to at most {MAX_NODES} resources, not {len(wanted)}")
-    found = {one: await followed.find(one, agent) for one in wanted}
-    definition = await followed.render(apply_config(source, config), found)
-    check_size(definition, what="The definition, with its references followed,")
-    return Frozen(
-        definition=definition,
-        source=source,
-        refers=True,
-        lock=followed.lock(),
-        roots=followed.roots(),
-        warnings=tuple(dict.fromkeys(followed.warnings())),
-    )
+    principal: Principal
+    tenant_id: TenantId
+    resources: ResourceCentre
+    models: Models
+    own_keys: OwnKeys
+    tools: Names
+
+    async def build(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
+        """Applies the config, resolves every reference, and checks that this server can run the result.
+
+        `source` is not needed when `config.definition` is a URI.
+        """
+        frozen = await self.freeze(source, config, pins)
+        await self.check(frozen.definition)
+        return frozen
+
+    async def freeze(self, source: Definition | None, config: ImageConfig, pins: Pins | None = None) -> Frozen:
+        """Applies the config and resolves every reference.
+
+        `ResourceNotFound` for what is absent or not the principal's, `PromptUnresolved` for a prompt that lacks a value.
+        """
+        resolution = _Resolution(self, pins or {})
+        agent: VersionClosure | None = None
+        if config.definition is not None and is_reference(config.definition):
+            agent = await resolution.find(Reference(place="definition", type="agents", uri=config.definition))
+            source = agent_definition(agent.root.resource.name, agent.root.content)
+        if source is None:
+            raise InvalidInput("No definition is given")
+        check_size(source, config)
+        needed = list(references(source, config))
+        if not needed:
+            return freeze_plain(source, config)
+        self.principal.require(READ_PERMISSION)
+        if len(needed) > MAX_NODES:
+            raise ResourceTooDeep(f"An image refers to at most {MAX_NODES} resources, not {len(needed)}")
+        found = {reference: await resolution.find(reference, agent) for reference in needed}
+        definition = await resolution.render(apply_config(source, config), found)
+        check_size(definition, what="The definition, with its references followed,")
+        return Frozen(
+            definition=definition,
+            source=source,
+            refers=True,
+            lock=resolution.lock(),
+            roots=resolution.roots(),
+            warnings=tuple(dict.fromkeys(resolution.warnings())),
+        )
+
+    async def check(self, definition: Definition) -> None:
+        """Refuses a definition whose model or tools this server does not have."""
+        try:
+            self.models.choose(definition.model)
+        except DriverNotFound:
+            # The server has no key for that provider, but the tenant may.
+            if not await self.own_keys.has(self.tenant_id, definition.model):
+                raise
+        check_tools(definition, self.tools)
 
 
-def as_written(name: str, body: bytes) -> Definition:
-    """An agent as a definition, its references as they stand in it."""
-    content: Any = decode(KINDS["agents"], body)
-    return to_definition(name, content)
+def check_tools(definition: Definition, tools: Sequence[str]) -> None:
+    """Refuses names of tools that this server does not have. References are checked when an image is built."""
+    unknown = [name for name in definition.tools or () if not is_reference(name) and name not in tools]
+    if unknown:
+        raise ToolNotFound(f"No tool named {unknown[0]!r}; available: {', '.join(tools)}")
 
 
 def locked_roots(image: Image) -> dict[str, Locked]:
-    """What each of the image's own URIs came to when it was built, by the URI as it is written."""
+    """Returns what each of the image's own URIs was resolved to when it was built, by the URI as it is written."""
     return {uri: entry for entry in image.lock for uri in entry.written}
 
 
-class _Following:
+def unchanged_pins(image: Image, changes: ImageConfig) -> Pins:
+    """Returns the versions of the image's references that an update leaves as they are: they keep their meaning."""
+    changed = {reference.uri for reference in references(Definition(name=""), changes)}
+    return {uri: entry.version_id for uri, entry in locked_roots(image).items() if uri not in changed}
+
+
+class _Resolution:
     """The references of one build."""
 
-    def __init__(self, peer: Peer, pins: Pins) -> None:
-        self._peer = peer
+    def __init__(self, builder: ImageBuilder, pins: Pins) -> None:
+        self._builder = builder
         self._pins = pins
         self._roots: dict[str, Node] = {}
         self._nodes: dict[VersionId, Node] = {}
         self._idle: list[str] = []
-        """What of it does nothing here."""
+        """Resources that have no effect on this server."""
         self._size = 0
 
     async def find(self, wanted: Reference, agent: VersionClosure | None = None) -> VersionClosure:
-        gate.require(self._peer.principal, READ)
+        self._builder.principal.require(READ_PERMISSION)
         uri = _checked(wanted)
         if wanted.inherited and agent is not None:
             return _within(agent, wanted.uri)
@@ -124,8 +162,8 @@ class _Following:
     async def _look_up(self, text: str, uri: ResourceUri) -> VersionClosure:
         version_id = self._pins.get(text)
         if version_id is None:
-            return await self._peer.vm.resources.resolver.find(self._peer.tenant_id, uri)
-        nodes = await self._peer.vm.resources.store.resources(self._peer.tenant_id).closure(version_id, limit=MAX_NODES + 1)
+            return await self._builder.resources.resolver.find(self._builder.tenant_id, uri)
+        nodes = await self._builder.resources.store.resources(self._builder.tenant_id).closure(version_id, limit=MAX_NODES + 1)
         if version_id not in nodes:
             raise ResourceNotFound(text)
         check_nodes(nodes, version_id, text)
@@ -149,7 +187,7 @@ class _Following:
         kept: list[tuple[ResourceType, dict[str, object]]] = [("tools", spec) for spec in specs]
         kept += [("sandboxes", sandbox)] if sandbox is not None else []
         kept += [("knowledge", one) for one in rendered.knowledge]
-        known = self._peer.vm.runtime.tool_names
+        known = self._builder.tools
         self._idle = [f"{spec['uri']}: {why}" for kind, spec in kept if (why := why_idle(kind, spec, known)) is not None]
         return msgspec.structs.replace(
             merged,
@@ -172,7 +210,7 @@ class _Following:
                 names.append(name)
                 continue
             spec = self._spec(*at[f"tools.{index}"], args)
-            if why_idle("tools", spec, self._peer.vm.runtime.tool_names) is None:
+            if why_idle("tools", spec, self._builder.tools) is None:
                 names.append(str(spec["entry"]))
             else:
                 others.append(spec)
@@ -181,11 +219,11 @@ class _Following:
     def _spec(self, wanted: Reference, found: VersionClosure, args: Args) -> dict[str, object]:
         rendered = self._rendered(wanted, found, args)
         assert isinstance(rendered, dict), "only prompts have another form"
-        return {"uri": exact_uri(found.root, self._peer.tenant_id), **rendered}
+        return {"uri": exact_uri(found.root, self._builder.tenant_id), **rendered}
 
     def _rendered(self, wanted: Reference, found: VersionClosure, args: Args) -> object:
         try:
-            rendered = self._peer.vm.resources.resolver.render(self._peer.tenant_id, parse_uri(wanted.uri), found, args)
+            rendered = self._builder.resources.resolver.render(self._builder.tenant_id, parse_uri(wanted.uri), found, args)
         except PromptUnresolved as error:
             raise PromptUnresolved(error.uri, error.names, _LACKING) from None
         # Counted as it grows: many that are just small enough are refused before they are all in memory.
@@ -206,7 +244,7 @@ class _Following:
 
     def warnings(self) -> Iterable[str]:
         yield from self._idle
-        for warned in warnings_of(self._all(), self._peer.tenant_id):
+        for warned in warnings_of(self._all(), self._builder.tenant_id):
             yield f"{warned.uri}: {warned.message}"
 
     def _own(self) -> list[Locked]:
@@ -218,7 +256,7 @@ class _Following:
             written[node.version.version_id] = (*written.get(node.version.version_id, ()), uri)
         return tuple(
             msgspec.structs.replace(entry, written=written.get(entry.version_id, ()))
-            for entry in lock_of(self._all(), self._peer.tenant_id)
+            for entry in lock_of(self._all(), self._builder.tenant_id)
         )
 
     def _all(self) -> VersionClosure:

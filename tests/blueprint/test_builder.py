@@ -6,10 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.commands.fixtures import Desk, open_desk
 
+from agentvm.blueprint.builder import locked_roots
 from agentvm.blueprint.definition import MAX_SIZE
 from agentvm.blueprint.image import build
-from agentvm.commands.references import freeze, locked_roots
 from agentvm.drivers.scripted import ScriptedDriver
+from agentvm.errors import DriverNotFound, ToolNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId
 from agentvm.model.image import Image, ImageConfig
@@ -270,17 +271,17 @@ async def test_the_same_build_comes_to_the_same_and_its_lock_reproduces_it(confi
 
         published: list[int] = []
         await publish_all()
-        first = await freeze(peer, source, config)
-        assert await freeze(peer, source, config) == first
+        first = await peer.workspace.builder.freeze(source, config)
+        assert await peer.workspace.builder.freeze(source, config) == first
         image, _ = build(
-            first.source, config, ContainerId("c"), name="", clock=peer.vm.clock, new_id=peer.vm.new_id, frozen=first
+            first.source, config, ContainerId("c"), name="", clock=peer.vm.clock, new_id=peer.workspace.new_id, frozen=first
         )
         assert {uri: entry.version_id for uri, entry in locked_roots(image).items()} == {
             uri: entry.version_id for uri, entry in first.roots.items()
         }
         await publish_all()
         pins = {uri: entry.version_id for uri, entry in locked_roots(image).items()}
-        again = await freeze(peer, first.source, config, pins)
+        again = await peer.workspace.builder.freeze(first.source, config, pins)
         assert msgspec.json.encode(again.definition) == msgspec.json.encode(first.definition)
         assert (again.lock, again.roots) == (first.lock, first.roots)
 
@@ -303,3 +304,15 @@ async def test_what_a_reference_came_to_is_known_though_another_version_lies_beh
         assert (await desk.ask("image_upgrade", imageId=record["imageId"], dryRun=True))["changes"] == []
         found = locked_roots(await stored(desk, record))
         assert found["resource://tools/t@latest"] == found["resource://tools/t"]
+
+
+async def test_a_definition_is_checked_against_the_models_and_tools_of_this_server() -> None:
+    async with open_desk() as desk:
+        check = desk.peer.workspace.builder.check
+        await check(Definition(name="a"))
+        await check(Definition(name="a", model="scripted/x", tools=("calculator",)))
+        await check(Definition(name="a", tools=("calculator", "resource://tools/hammer")))
+        with pytest.raises(DriverNotFound, match="scripted"):
+            await check(Definition(name="a", model="nobody/x"))
+        with pytest.raises(ToolNotFound, match="calculator"):
+            await check(Definition(name="a", tools=("calculator", "hammer")))

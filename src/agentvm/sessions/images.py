@@ -1,0 +1,174 @@
+"""Image library — one principal's images: build, update, upgrade, delete."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from agentvm.blueprint.builder import locked_roots, unchanged_pins
+from agentvm.blueprint.definition import check_size
+from agentvm.blueprint.image import Frozen, build, rebuild
+from agentvm.errors import ImageNotFound
+from agentvm.events.lifecycle import ImageCreated, ImageDeleted, ImageUpdated
+from agentvm.model.definition import Definition
+from agentvm.model.ids import ContainerId, ImageId
+from agentvm.model.image import Image, ImageConfig
+from agentvm.model.resource import Locked, parse_uri
+from agentvm.model.session import Session
+from agentvm.sessions.containers import Containers
+from agentvm.sessions.workspace import Workspace
+from agentvm.storage.base import ContainerStore
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    image: Image
+    session: Session
+    """The image's default session."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """The result of resolving an image's floating references again: per URI the old and the new entry of the lock."""
+
+    image: Image
+    changes: Mapping[str, tuple[Locked, Locked]] = field(default_factory=dict)
+    before: Definition | None = None
+    after: Definition | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLibrary:
+    """The images in the workspace."""
+
+    workspace: Workspace
+
+    async def base(self, name: str, config: ImageConfig) -> tuple[Definition | None, ImageConfig]:
+        """Returns the registered definition of that name; for an agent of the resource centre, a config that refers to it."""
+        base = await self.workspace.templates.find(name)
+        if isinstance(base, Definition):
+            return base, config
+        return None, msgspec.structs.replace(config, definition=base)
+
+    async def create(
+        self, container_id: ContainerId, source: Definition | None, config: ImageConfig, name: str | None = None
+    ) -> BuiltImage:
+        """Builds and stores an image, in a new container if there is none. `name` is used when the config has none.
+
+        `source` is None when the config refers to an agent of the resource centre.
+        """
+        workspace = self.workspace
+        frozen = await workspace.builder.build(source, config)
+        await Containers(workspace).ensure(container_id)
+        container = workspace.store.container(container_id)
+
+        async def count() -> int:
+            return len(await container.list_images())
+
+        quotas = workspace.tenancy.quotas
+        async with quotas.adding(workspace.tenant_id, workspace.user_id, "images_per_container", count):
+            await workspace.check_storage(len(msgspec.json.encode(config)))
+            image, session = build(
+                frozen.source,
+                config,
+                container_id,
+                name=name or frozen.source.name,
+                clock=workspace.clock,
+                new_id=workspace.new_id,
+                frozen=frozen,
+            )
+            await container.add_image(image, session)
+        created = ImageCreated(image_id=image.image_id, container_id=container_id, name=image.name, created_at=image.created_at)
+        workspace.announce(container_id, image.image_id, created)
+        return BuiltImage(image, session, frozen.warnings)
+
+    async def update(
+        self, image_id: ImageId, changes: ImageConfig, *, name: str | None = None, description: str | None = None
+    ) -> tuple[Image, tuple[str, ...]]:
+        """Changes the image's name, description and those fields of its config that `changes` sets; returns warnings too."""
+        workspace = self.workspace
+        warnings: tuple[str, ...] = ()
+        check_size(msgspec.structs.replace(changes, name=name, description=description))
+        async with self._changing(image_id):
+            container, image = await workspace.image(image_id)
+            given = {key: value for key in changes.__struct_fields__ if (value := getattr(changes, key)) is not None}
+            if given:
+                config = msgspec.structs.replace(image.config, **given)
+                source = image.source or image.definition
+                frozen = await workspace.builder.build(source, config, unchanged_pins(image, changes))
+                image, warnings = await self._rebuild(container, image, config, frozen), frozen.warnings
+            updated = await container.update_image(image_id, now=workspace.clock(), name=name, description=description)
+            if updated is None:
+                raise ImageNotFound(image_id)
+        self._announce_updated(updated)
+        return updated, warnings
+
+    async def upgrade(self, image_id: ImageId, *, dry_run: bool = False) -> Upgrade:
+        """Resolves the image's floating references again and rebuilds it if any means another version now."""
+        workspace = self.workspace
+        async with self._changing(image_id):
+            container, image = await workspace.image(image_id)
+            before = locked_roots(image)
+            exact = {uri: entry.version_id for uri, entry in before.items() if parse_uri(uri).is_exact}
+            if len(exact) == len(before):
+                return Upgrade(image)
+            frozen = await workspace.builder.freeze(image.source or image.definition, image.config, exact)
+            changes = {
+                uri: (before[uri], entry)
+                for uri, entry in frozen.roots.items()
+                if uri in before and before[uri].version_id != entry.version_id
+            }
+            if not changes:
+                return Upgrade(image)
+            await workspace.builder.check(frozen.definition)
+            old = image.definition
+            if not dry_run:
+                image = await self._rebuild(container, image, image.config, frozen)
+        if not dry_run:
+            self._announce_updated(image)
+        return Upgrade(image, changes, old, frozen.definition, frozen.warnings)
+
+    async def delete(self, image_id: ImageId) -> None:
+        """Stops the image's agents and deletes it with its sessions."""
+        workspace, runtime = self.workspace, self.workspace.runtime
+        container, image = await workspace.image(image_id)
+        await runtime.stop_image(workspace.tenant_id, image)
+        sessions = await container.list_sessions(image_id)
+        if not await container.delete_image(image_id):
+            return
+        # A peer that had read the image just before may have started another agent meanwhile.
+        await runtime.stop_image(workspace.tenant_id, image)
+        for session in sessions:
+            runtime.forget_session(workspace.tenant_id, session.session_id)
+        deleted = ImageDeleted(image_id=image_id, container_id=image.container_id)
+        workspace.announce(image.container_id, image_id, deleted)
+
+    @asynccontextmanager
+    async def _changing(self, image_id: ImageId) -> AsyncIterator[None]:
+        """One change of an image at a time: each builds on the result of the one before."""
+        lock = self.workspace.runtime.rebuilding.setdefault((self.workspace.tenant_id, image_id), anyio.Lock())
+        async with lock:
+            yield
+
+    async def _rebuild(self, container: ContainerStore, image: Image, config: ImageConfig, frozen: Frozen) -> Image:
+        workspace = self.workspace
+        await workspace.check_storage(len(msgspec.json.encode(config)))
+        rebuilt = rebuild(image, config, frozen, workspace.clock())
+        if not await container.rebuild_image(rebuilt):
+            raise ImageNotFound(image.image_id)
+        workspace.runtime.replace_image(workspace.tenant_id, rebuilt)
+        return rebuilt
+
+    def _announce_updated(self, image: Image) -> None:
+        updated = ImageUpdated(
+            image_id=image.image_id,
+            container_id=image.container_id,
+            name=image.name,
+            description=image.description,
+            updated_at=image.updated_at,
+        )
+        self.workspace.announce(image.container_id, image.image_id, updated)

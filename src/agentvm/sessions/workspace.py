@@ -1,0 +1,114 @@
+"""Workspace — one principal at work in one tenant: the store it may use, and the parts of the server that use cases need."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agentvm.blueprint.builder import ImageBuilder
+from agentvm.blueprint.definition import Definitions
+from agentvm.blueprint.templates import Templates
+from agentvm.errors import ContainerForbidden, ImageNotFound, SessionNotFound
+from agentvm.events.base import EventData, EventScope
+from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, TenantId, UserId, check_container_id
+from agentvm.model.image import Image
+from agentvm.model.principal import Principal
+from agentvm.model.session import Session
+from agentvm.resources.centre import ResourceCentre
+from agentvm.runtime.runtime import Runtime
+from agentvm.sessions.compaction import Compactor
+from agentvm.storage.accounts import Accounts
+from agentvm.storage.base import ContainerStore, TenantStore
+from agentvm.tenants.tenancy import Tenancy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """`store` is limited to the containers of `tenant_id` that the principal may use."""
+
+    store: TenantStore
+    principal: Principal
+    tenant_id: TenantId
+    runtime: Runtime
+    definitions: Definitions
+    resources: ResourceCentre
+    tenancy: Tenancy
+    clock: Clock
+    new_id: NewId
+    compactor: Compactor | None = None
+
+    @property
+    def user_id(self) -> UserId | None:
+        return self.principal.user_id
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.tenancy.store.accounts(self.tenant_id)
+
+    @property
+    def templates(self) -> Templates:
+        return Templates(
+            principal=self.principal, tenant_id=self.tenant_id, definitions=self.definitions, resources=self.resources
+        )
+
+    @property
+    def builder(self) -> ImageBuilder:
+        return ImageBuilder(
+            principal=self.principal,
+            tenant_id=self.tenant_id,
+            resources=self.resources,
+            models=self.runtime.models,
+            own_keys=self.tenancy.own_keys,
+            tools=self.runtime.tool_names,
+        )
+
+    def container_id(self, name: str) -> ContainerId:
+        """Returns the id that a request names, whether or not the container exists. `ContainerForbidden` for others' names."""
+        container_id = check_container_id(name)
+        if not self.principal.reaches(container_id):
+            raise ContainerForbidden(container_id)
+        return container_id
+
+    async def find_image(self, image_id: ImageId) -> tuple[ContainerStore, Image] | None:
+        container_id = await self.store.find_image(image_id)
+        if container_id is None:
+            return None
+        container = self.store.container(container_id)
+        image = await container.get_image(image_id)
+        return None if image is None else (container, image)
+
+    async def image(self, image_id: ImageId) -> tuple[ContainerStore, Image]:
+        """Returns the image and the store of its container."""
+        found = await self.find_image(image_id)
+        if found is None:
+            raise ImageNotFound(image_id)
+        return found
+
+    async def find_session(self, session_id: SessionId) -> tuple[ContainerStore, Session] | None:
+        container_id = await self.store.find_session(session_id)
+        if container_id is None:
+            return None
+        container = self.store.container(container_id)
+        session = await container.get_session(session_id)
+        return None if session is None else (container, session)
+
+    async def session(self, session_id: SessionId) -> tuple[ContainerStore, Session]:
+        """Returns the session and the store of its container."""
+        found = await self.find_session(session_id)
+        if found is None:
+            raise SessionNotFound(session_id)
+        return found
+
+    async def check_quota(self, metric: str, count: Callable[[], Awaitable[int]], adding: int = 1) -> None:
+        """Refuses with `QuotaExceeded` when there may not be so many more; counts only if there is a limit."""
+        await self.tenancy.quotas.check(self.tenant_id, self.user_id, metric, count, adding)
+
+    async def check_storage(self, size: int) -> None:
+        """Refuses with `QuotaExceeded` when so many more bytes may not be stored."""
+        await self.check_quota("storage_bytes", self.accounts.quotas.storage_bytes, size)
+
+    async def free_storage(self, size: int) -> None:
+        """Takes so many bytes off the count, because they were deleted or not stored after all."""
+        await self.tenancy.quotas.count(self.tenant_id, self.user_id, "storage_bytes", -size)
+
+    def announce(self, container_id: ContainerId, image_id: ImageId | None, event: EventData) -> None:
+        """Sends the event to every connection that works with the container."""
+        self.runtime.tell(self.tenant_id, EventScope(container_id=container_id, image_id=image_id), event)
