@@ -4,10 +4,10 @@ A Receptor is where events enter, an Effector where they leave. Between the two 
 hands an event on only when it is stored, so no effector hears of what a crash could take back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventData
 
 
 class Receptor(Protocol):
@@ -17,18 +17,29 @@ class Receptor(Protocol):
 
 
 class Effector(Protocol):
-    """Something an event has an effect on. Never waits: it is called between two tokens of an answer."""
+    """Something that certain kinds of events have an effect on. Never waits: it is called between two tokens of an answer."""
+
+    @property
+    def kinds(self) -> Collection[type[EventData]]:
+        """The kinds of events that it is called for."""
 
     def react(self, event: Event) -> None: ...
 
 
 class Ecosystem:
-    """A Receptor with its effectors."""
+    """A Receptor in front of its peers' receptor, which hears everything, and its effectors."""
 
-    def __init__(self, effectors: Sequence[Effector]) -> None:
+    def __init__(self, peers: Receptor, effectors: Sequence[Effector]) -> None:
+        self._peers = peers
         self._effectors = tuple(effectors)
+        # By kind: most events are deltas, which nobody but the peers hears of.
+        self._reactions: dict[type[EventData], tuple[Callable[[Event], None], ...]] = {}
+        for effector in effectors:
+            for kind in effector.kinds:
+                self._reactions[kind] = (*self._reactions.get(kind, ()), effector.react)
 
     def tell(self, events: Sequence[Event]) -> None:
+        self._peers.tell(events)
         for event in events:
-            for effector in self._effectors:
-                effector.react(event)
+            for react in self._reactions.get(type(event.data), ()):
+                react(event)

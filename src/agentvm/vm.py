@@ -26,6 +26,7 @@ from agentvm.model.secret import Secret
 from agentvm.model.session import Session
 from agentvm.observability.log_book import LogBook
 from agentvm.observability.observatory import Observatory
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.channel import Channel, Closing
 from agentvm.runtime.outlet import Outlet
@@ -226,7 +227,7 @@ class AgentVM:
 
     def attach(self, principal: Principal = OPEN_ACCESS, channel: Channel | None = None) -> Peer:
         """A peer with a channel of its own, or with the given one, which is the principal's; the caller detaches it."""
-        channel = channel or Channel(principal, self.budget)
+        channel = channel or Channel(principal, encode_event, self.budget)
         self.runtime.broadcaster.attach(channel)
         self._connected[principal.tenant_id, principal.user_id] += 1
         store = ScopedStore(self._store.tenant(principal.tenant_id), principal)

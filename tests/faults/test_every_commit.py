@@ -1,7 +1,7 @@
 """F2: the process dies at every commit of a turn, or between a commit and the telling; the file recovers."""
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +16,8 @@ from agentvm.blueprint.image import build
 from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.models import Models
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
-from agentvm.events.base import Event
+from agentvm.events import CATALOGUE
+from agentvm.events.base import Event, EventData
 from agentvm.model.definition import Definition
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, id_factory
 from agentvm.model.image import Image, ImageConfig
@@ -50,6 +51,10 @@ class World:
 
     told: list[Frame] = field(default_factory=list)
     runs: int = 0
+
+    @property
+    def kinds(self) -> Collection[type[EventData]]:
+        return tuple(CATALOGUE.values())
 
     def react(self, event: Event) -> None:
         frame = encode_event(event)

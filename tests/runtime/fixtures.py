@@ -40,6 +40,7 @@ from agentvm.model.message import Message
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.channel import Channel
@@ -226,7 +227,7 @@ async def open_world(
             meter=meter,
             effectors=effectors,
         ) as runtime:
-            channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
+            channel = Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event)
             runtime.broadcaster.attach(channel)
             runtime.broadcaster.join(channel, image.container_id, follow=True)
             runtime.broadcaster.subscribe(channel, image.container_id, image.session_id)

@@ -4,6 +4,7 @@ import pytest
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import channel as channel_module
 from agentvm.runtime.channel import (
     GOING_AWAY,
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 def open_channel() -> Channel:
-    return Channel(Principal(tenant_id=DEFAULT_TENANT))
+    return Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event)
 
 
 async def take(channel: Channel) -> list[str]:
@@ -137,7 +138,7 @@ async def test_a_mirror_hears_everything_with_a_bound_of_its_own() -> None:
 
 
 def charged(budget: ByteBudget) -> Channel:
-    return Channel(Principal(tenant_id=DEFAULT_TENANT), budget)
+    return Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event, budget)
 
 
 async def test_what_waits_is_charged_until_who_took_it_takes_again() -> None:

@@ -11,6 +11,7 @@ from agentvm.events.base import Event
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import channel as channel_module
 from agentvm.runtime import outlet as outlet_module
 from agentvm.runtime.channel import FAILED, GOING_AWAY, MAX_FRAMES, SERVER_BUSY, Channel
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 def connect(world: World, after: int | None = None, session_id: SessionId | None = None) -> tuple[Channel, Outlet]:
-    channel = Channel(Principal(tenant_id=DEFAULT_TENANT))
+    channel = Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event)
     world.runtime.broadcaster.attach(channel)
     world.runtime.broadcaster.subscribe(channel, world.image.container_id, session_id or world.image.session_id, after)
     return channel, Outlet(channel, world.runtime.replay, lambda: 1)
@@ -191,7 +192,7 @@ async def behind_a_full_server(world: World, budget: ByteBudget) -> tuple[Channe
     """A peer that has missed a large message, of a tenant whose share others hold."""
     await world.say(world.start(), "x" * 100_000)
     await world.hear("turn_response")
-    channel = Channel(Principal(tenant_id=DEFAULT_TENANT), budget)
+    channel = Channel(Principal(tenant_id=DEFAULT_TENANT), encode_event, budget)
     world.runtime.broadcaster.attach(channel)
     world.runtime.broadcaster.subscribe(channel, world.image.container_id, world.image.session_id, 0)
     assert budget.reserve(DEFAULT_TENANT, budget.share_bytes)

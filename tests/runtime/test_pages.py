@@ -1,4 +1,5 @@
 import pytest
+from tests.runtime.dialects import Counted
 
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
@@ -25,12 +26,13 @@ def test_a_page_is_found_by_its_tenant_its_session_and_any_of_its_events() -> No
     assert [kept.find(*key) for key in ((B, S1, 5), (A, S2, 5))] == [None] * 2
 
 
-def test_a_frame_is_encoded_once() -> None:
-    one = page(1, 2)
-    first = one.frame(one.events[0])
-    assert one.frame(one.events[0]) is first
-    assert '"cursor":"1"' in first.bare
-    assert '"cursor":"2"' in one.frame(one.events[1]).bare
+def test_a_frame_is_encoded_once_in_each_dialect() -> None:
+    one, dialects = page(1, 2), (Counted(""), Counted("other "))
+    for encode in dialects:
+        frames = [one.frame(event, encode) for event in (*one.events, *one.events)]
+        assert frames[:2] == frames[2:]
+        assert [frame.bare for frame in frames[:2] if frame is not None] == [f"{encode.prefix}{seq}" for seq in (1, 2)]
+        assert encode.calls == [1, 2]
 
 
 def test_the_pages_that_were_not_used_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:

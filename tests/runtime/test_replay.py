@@ -6,6 +6,7 @@ from agentvm.drivers.base import MessageStarted, TextChunk, TextStarted
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import SessionNotFound
 from agentvm.model.ids import DEFAULT_TENANT, SessionId, TenantId
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import replay
 from agentvm.runtime.replay import Missed
 from agentvm.storage.base import LogChunk
@@ -146,7 +147,7 @@ async def test_many_who_come_back_at_once_are_read_for_once(monkeypatch: pytest.
             first = missed.events[0].seq
             assert [(event.seq, event.data.type) for event in missed.events] == told[first - 1 :]
         # And what they are sent is encoded once.
-        last = [missed.frame(missed.events[-1]) for missed in found]
+        last = [missed.frame(missed.events[-1], encode_event) for missed in found]
         assert all(frame is last[0] for frame in last)
 
 

@@ -12,7 +12,6 @@ from agentvm import ServerConfig, start_server
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.protocol.verbs import RuntimeView
-from agentvm.server import websocket
 from agentvm.server.serving import bind
 
 pytestmark = pytest.mark.anyio
@@ -130,9 +129,7 @@ async def test_a_handler_that_fails_costs_its_peer_the_connection_and_nobody_els
         assert vars(listener)["_channels"] == {}
 
 
-async def test_a_peer_hears_the_last_words_of_a_server_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The writer rests between two writes: what is told then must not be lost because the server ends meanwhile.
-    monkeypatch.setattr(websocket, "REST", 0.3)
+async def test_a_peer_hears_the_last_words_of_a_server_that_ends() -> None:
     heard: list[str] = []
     with anyio.fail_after(10):
         config = ServerConfig(port=0, data_dir=None)

@@ -2,8 +2,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
 
-from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader
+from agentvm.server.streams import LARGE_BYTES, JoiningTransport, UncopiedReader, join_texts
 
 
 class FakeLoop:
@@ -86,3 +88,12 @@ def test_a_large_message_is_given_away_and_what_follows_it_stays() -> None:
     reader.feed_eof()
     with pytest.raises(EOFError):
         next(waiting)
+
+
+def test_texts_are_joined_as_the_parsers_own_frames() -> None:
+    texts = ["", "a", "x" * 125, "x" * 126, "\u4e2d" * 60, "x" * 65_535, "x" * 65_536, "\u4e2d" * 30_000]
+    parser = ServerProtocol()
+    parser.state = OPEN
+    for text in texts:
+        parser.send_text(text.encode())
+    assert join_texts(texts) == b"".join(parser.data_to_send())

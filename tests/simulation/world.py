@@ -4,7 +4,7 @@ import asyncio
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 
 from agentvm.drivers.base import Prompt
-from agentvm.events.base import Event
+from agentvm.events.base import Event, EventData
 from agentvm.events.message import UserMessageEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
@@ -79,6 +79,10 @@ class Tap:
     accepted: int = 0
     thinned: set[str] = field(default_factory=set)
     """Sessions of which something may have been dropped because it was old."""
+
+    @property
+    def kinds(self) -> Collection[type[EventData]]:
+        return UserMessageEvent, TurnResponse
 
     def react(self, event: Event) -> None:
         turn_id = event.scope.turn_id

@@ -134,7 +134,7 @@ def _levels(now: Gauges) -> Iterator[Metric]:
     yield _gauge("agentvm_connections", "Clients that are connected.", now.connections)
     yield _gauge("agentvm_turns_running", "Turns that run.", now.turns_running)
     yield _gauge("agentvm_inbox_messages", "Messages that wait for a turn to end.", now.messages_waiting)
-    yield _gauge("agentvm_journal_posts", "Posts that are not stored yet.", now.journal_waiting)
+    yield _gauge("agentvm_journal_posts", "Events that are not stored yet.", now.journal_waiting)
     yield _gauge("agentvm_database_jobs", "Reads and writes that wait for the database.", now.database_waiting)
     yield _gauge("agentvm_sessions_quarantined", "Sessions that are set aside.", now.quarantined)
     yield _one("agentvm_agents_evicted", "Agents that left memory because nobody needed them.", now.evicted)

@@ -11,7 +11,7 @@ Labels have few values, whatever clients say: providers, models and tools the op
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from agentvm.errors import BY_CODE
@@ -140,6 +140,10 @@ class Metrics:
             error.ErrorReceived: self._on_error,
             lifecycle.ProviderFallback: self._on_fallback,
         }
+
+    @property
+    def kinds(self) -> Collection[type[EventData]]:
+        return self._on
 
     def react(self, event: Event) -> None:
         on = self._on.get(type(event.data))

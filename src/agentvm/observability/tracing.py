@@ -8,7 +8,7 @@ off by a restart goes on in the same trace: what it did before is handed on when
 No span holds what was said, nor a name that a model made up: a tool nobody has is `other`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from agentvm.errors import BY_CODE
@@ -85,6 +85,10 @@ class Tracing:
             error.ErrorReceived: self._on_error,
             lifecycle.ProviderFallback: self._on_fallback,
         }
+
+    @property
+    def kinds(self) -> Collection[type[EventData]]:
+        return self._on
 
     def react(self, event: Event) -> None:
         on = self._on.get(type(event.data))

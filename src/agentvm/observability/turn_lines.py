@@ -11,6 +11,8 @@ logger = get_logger(__name__)
 class TurnLines:
     """An effector. Remembers who began each turn that runs, because the end of a turn does not say so."""
 
+    kinds = (TurnRequest, TurnResponse)
+
     def __init__(self) -> None:
         self._users: dict[TurnId, UserId] = {}
 

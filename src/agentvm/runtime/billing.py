@@ -154,7 +154,7 @@ class Bill:
 
     def enter(self, told: Events) -> Events:
         """The events, with the ledger's entry in each call that ended, and the turn's price in its end."""
-        return tuple(self._enter(data) for data in told)
+        return tuple([self._enter(data) if data.category == "turn" else data for data in told])
 
     def close(self) -> None:
         """A call that was admitted and never begun used nothing."""

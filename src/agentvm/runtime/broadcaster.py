@@ -1,15 +1,18 @@
-"""Broadcaster — tells channels what happened: each event is encoded once, and only if somebody listens.
+"""Broadcaster — tells channels what happened: each event is encoded once per dialect, and only if somebody listens.
 
 An event of a session goes to the session's subscribers and to those who follow its container, one without a session to those
 who work with the container and may read what it tells (`EventData.needs`). Nobody else hears of it.
 """
 
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeVar
 
 from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.protocol.dialect_v1 import encode_event
-from agentvm.runtime.channel import Channel, Subscription
+from agentvm.protocol.codec import Frame
+from agentvm.runtime.channel import Channel, Encode, Subscription
 
 MAX_JOINED = MAX_SUBSCRIPTIONS = 10_000
 """Containers one channel can work with, and sessions it can hear: a peer must not grow our memory by naming them."""
@@ -82,29 +85,64 @@ class Broadcaster:
     def joined(self, channel: Channel) -> frozenset[ContainerId]:
         return frozenset(self._channels[channel][1]) if channel in self._channels else frozenset()
 
-    def react(self, event: Event) -> None:
-        container_id, session_id = event.scope.container_id, event.scope.session_id
-        if container_id is None:
-            return
-        listeners = self._containers.get((event.tenant_id, container_id), {})
-        if session_id is not None:
+    def tell(self, events: Sequence[Event]) -> None:
+        """Sends the events to those who listen. One dialect encodes an event once, however many of its clients hear it."""
+        for (tenant_id, scope), some in groupby(events, _PLACE):
+            container_id, session_id = scope.container_id, scope.session_id
+            if container_id is None:
+                continue
+            listeners = self._containers.get((tenant_id, container_id), {})
+            if session_id is None:
+                _send(list(some), listeners)
+                continue
             for channel, follows in listeners.items():
                 # Whoever sent: every device of a user sees the same.
                 if follows and session_id not in self._channels[channel][0]:
                     self.subscribe(channel, container_id, session_id)
-            subscribers = self._sessions.get((event.tenant_id, session_id))
+            subscribers = self._sessions.get((tenant_id, session_id))
             if subscribers:
-                _deliver(event, subscribers)
-        elif listeners and (frame := encode_event(event)) is not None:
-            needs = event.data.needs
-            for channel in listeners:
-                if needs is None or channel.principal.may(needs):
+                told = [event for event in some if event.data.told]
+                if told:
+                    _deliver(told, subscribers)
+
+
+_PLACE = attrgetter("tenant_id", "scope")
+
+
+def _send(events: Sequence[Event], listeners: Listeners) -> None:
+    for event in events:
+        frames: dict[Encode, Frame | None] = {}
+        for channel in listeners:
+            if event.data.needs is None or channel.principal.may(event.data.needs):
+                if channel.encode not in frames:
+                    frames[channel.encode] = channel.encode(event)
+                frame = frames[channel.encode]
+                if frame is not None:
                     channel.send(frame)
 
 
-def _deliver(event: Event, subscribers: Subscribers) -> None:
-    frame = encode_event(event)
+def _deliver(events: Sequence[Event], subscribers: Subscribers) -> None:
+    encoded: dict[Encode, list[Frame | None]] = {}
     for channel, subscription in subscribers.items():
+        frames = encoded.get(channel.encode)
+        if frames is None:
+            frames = encoded[channel.encode] = [channel.encode(event) for event in events]
+        _feed(channel, subscription, events, frames)
+
+
+def _feed(channel: Channel, subscription: Subscription, events: Sequence[Event], frames: Sequence[Frame | None]) -> None:
+    """What has no number, because it could not be stored, is told as it is; the rest only without a gap."""
+    first, last = events[0].seq, events[-1].seq
+    whole = [frame for frame in frames if frame is not None]
+    if first and last - first == len(whole) - 1 and subscription not in channel.lagging:
+        if subscription.cursor is None:
+            subscription.cursor = first - 1
+        if subscription.cursor == first - 1:
+            subscription.cursor += channel.offer_all(whole)
+            if subscription.cursor < last and channel.closing is None:
+                channel.fall_behind(subscription)
+            return
+    for event, frame in zip(events, frames, strict=True):
         if not event.seq:
             if frame is not None:
                 channel.send(frame)

@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import anyio
 
+from agentvm.events.base import Event
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.principal import Principal
 from agentvm.protocol.codec import MAX_FRAME_BYTES, Frame
@@ -25,6 +26,9 @@ MAX_UNREAD_BYTES = 4 * 1024 * 1024
 """With more than that unread, a peer's next command waits until it has read some of it."""
 UNREAD_SECONDS = 60.0
 """How long it may take for that; then the peer is too slow."""
+
+Encode = Callable[[Event], Frame | None]
+"""A dialect: the frame of an event, or None for one that its clients are not told of. Pure, so one frame serves all of them."""
 
 _CHARACTER_BYTES = 4
 """A text takes up to so many bytes for each of its characters, unless all are ASCII."""
@@ -68,6 +72,7 @@ class Channel:
         "_taker",
         "_waiter",
         "_weight",
+        "encode",
         "lagging",
         "mirror",
         "on_close",
@@ -75,9 +80,11 @@ class Channel:
         "since",
     )
 
-    def __init__(self, principal: Principal, budget: ByteBudget | None = None) -> None:
+    def __init__(self, principal: Principal, encode: Encode, budget: ByteBudget | None = None) -> None:
         """With a budget, what waits is charged to the principal's tenant, beyond a little that is free."""
         self.principal = principal
+        self.encode = encode
+        """The peer's dialect."""
         self._charge = None if budget is None else ConnectionReservation(budget, principal.tenant_id)
         self._allowed = FREE_BYTES
         self._weight = self._taken = 0
@@ -136,6 +143,31 @@ class Channel:
         self._large += large
         self._wake()
         return True
+
+    def offer_all(self, frames: Sequence[Frame]) -> int:
+        """Queues frames in order while there is room; how many were queued."""
+        size = weight = 0
+        for frame in frames:
+            bare = frame.bare
+            size += len(bare)
+            weight += len(bare) if bare.isascii() else len(bare) * _CHARACTER_BYTES
+        weight += self._weight
+        fits = size <= LARGE and self._bytes + size <= MAX_BYTES and len(self._frames) + len(frames) <= MAX_FRAMES
+        if self._closing is None and self.mirror is None and fits and weight + self._taken <= self._allowed:
+            if not self._frames:
+                self.since = time.monotonic()
+            self._frames += frames
+            self._weight = weight
+            self._bytes += size
+            self._wake()
+            return len(frames)
+        return self._offer_each(frames)
+
+    def _offer_each(self, frames: Sequence[Frame]) -> int:
+        for count, frame in enumerate(frames):
+            if not self.offer(frame):
+                return count
+        return len(frames)
 
     def _is_full(self, size: int) -> bool:
         if len(self._frames) >= MAX_FRAMES:

@@ -21,6 +21,7 @@ Messages = Mapping[str, model.Message]
 """The messages that `named_messages` asked for, by id."""
 
 _KINDS = CATALOGUE
+_WINDOW_MIN_BITS = 10
 
 
 class _Entry(msgspec.Struct, array_like=True, omit_defaults=True):
@@ -129,7 +130,10 @@ def encode_chunk(events: Sequence[Event]) -> bytes:
 
 def close_chunk(body: bytes) -> bytes:
     """What `encode_events` made, for keeping: compressed."""
-    return zlib.compress(body, 6)
+    # As large a window as there is to compress: zlib clears it first, which takes longer than compressing a short turn.
+    window = min(zlib.MAX_WBITS, max(_WINDOW_MIN_BITS, len(body).bit_length()))
+    compressor = zlib.compressobj(6, zlib.DEFLATED, window, window - 7)
+    return compressor.compress(body) + compressor.flush()
 
 
 def open_chunk(body: bytes) -> bytes:
@@ -154,11 +158,11 @@ class _Packer:
         self._offset = 0
 
     def add(self, event: Event) -> None:
-        if isinstance(event.data, TextDelta) and (not self._run or self._run[-1].scope == event.scope):
+        data = event.data
+        if isinstance(data, TextDelta) and (not self._run or self._run[0].scope == event.scope):
             self._run.append(event)
             return
         self._close_run()
-        data = event.data
         if isinstance(data, MessageStart):
             self._speaking, self._offset = data.message_id, len(data.text or "")
         entry = _Entry(data.type, self._scope(event), self._since(event))

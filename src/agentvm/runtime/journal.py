@@ -14,7 +14,6 @@ When the disk refuses, nothing of the batch was stored or told: numbers are take
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 import anyio
@@ -43,41 +42,49 @@ INTERVAL = 0.005
 PROBE = 1.0
 """Seconds between two attempts while the store refuses."""
 
-CROWDED = 2 * 1024 * 1024
-"""Posted and not yet committed events, in rough bytes, beyond which posters shall wait."""
+CROWDED = 10_000
+"""Posted and not yet committed events beyond which posters shall wait."""
 
 LONGEST_TAIL = 4_000
 """Events of one session that may wait for its turn to end; then they are folded anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Post:
-    log: SessionLog
-    turn_id: TurnId | None
-    events: list[Event]
+class _Part:
+    """One session's part of a batch."""
+
+    __slots__ = ("events", "turns")
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.turns: set[TurnId | None] = set()
+        """The turns that posted them, which hear of a failure."""
 
 
 class _Batch:
-    """What is committed together."""
+    """The events that are committed together, by session."""
 
-    __slots__ = ("done", "errors", "posts", "size")
+    __slots__ = ("count", "done", "errors", "parts")
 
     def __init__(self) -> None:
-        self.posts: list[_Post] = []
-        self.size = 0
+        self.parts: dict[SessionLog, _Part] = {}
+        self.count = 0
         self.done = anyio.Event()
         self.errors: dict[tuple[SessionLog, TurnId | None], AgentVMError] = {}
 
+    def add(self, log: SessionLog, turn_id: TurnId | None, events: Sequence[Event]) -> None:
+        part = self.parts.get(log)
+        if part is None:
+            part = self.parts[log] = _Part()
+        part.events += events
+        part.turns.add(turn_id)
+        self.count += len(events)
+
     def fail(self, errors: Mapping[SessionLog, AgentVMError]) -> None:
         """Takes these logs' events out."""
-        kept = []
-        for post in self.posts:
-            error = errors.get(post.log)
-            if error is None:
-                kept.append(post)
-            else:
-                self.errors[post.log, post.turn_id] = post.log.failed[post.turn_id] = error
-        self.posts = kept
+        for log, error in errors.items():
+            part = self.parts.pop(log, None)
+            for turn_id in () if part is None else part.turns:
+                self.errors[log, turn_id] = log.failed[turn_id] = error
 
 
 class Journal:
@@ -126,26 +133,26 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """Posts that are not committed yet."""
-        return len(self._batch.posts) + (0 if self._flushing.done.is_set() else len(self._flushing.posts))
+        """Events that are not committed yet."""
+        return self._batch.count + (0 if self._flushing.done.is_set() else self._flushing.count)
 
     @property
     def crowded(self) -> bool:
-        return self._batch.size > CROWDED
+        return self._batch.count > CROWDED
 
     def post(self, log: SessionLog, told: Sequence[EventData], scope: EventScope) -> _Batch:
         """Numbers the events and lets them be committed and told soon. Never waits.
 
         Raises when an earlier post of the same turn was taken back.
         """
-        self.check(log, scope)
+        if log.failed:
+            self.check(log, scope)
         if self._closed:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
-        events = log.number(told, scope, self._clock())
         batch = self._batch
-        batch.posts.append(_Post(log, scope.turn_id, events))
-        batch.size += 200 * len(events)
-        self._wakeup.set()
+        if not batch.parts:
+            self._wakeup.set()
+        batch.add(log, scope.turn_id, log.number(told, scope, self._clock()))
         return batch
 
     def check(self, log: SessionLog, scope: EventScope) -> None:
@@ -165,14 +172,14 @@ class Journal:
 
     async def settle(self, log: SessionLog, scope: EventScope) -> None:
         """Waits until everything posted so far is committed and told; raises when something of this turn is not."""
-        await _wait(self._batch if self._batch.posts else self._flushing)
+        await _wait(self._batch if self._batch.parts else self._flushing)
         self.check(log, scope)
 
     async def run(self) -> None:
         """Flushes until closed. Cannot be cancelled: posters wait for it, also those that clean up after a cancellation."""
         with anyio.CancelScope(shield=True):
             last = 0.0
-            while not self._closing or self._batch.posts:
+            while not self._closing or self._batch.parts:
                 await self._wakeup.wait()
                 pause = last + INTERVAL - anyio.current_time()
                 if pause > 0 and not self._closing:
@@ -211,7 +218,7 @@ class Journal:
             logger.exception("commit_crashed")
             error = StoreFailed("The events could not be stored because of an internal error")
             error.__cause__ = problem
-            self._fail(batch, {post.log: error for post in batch.posts})
+            self._fail(batch, dict.fromkeys(batch.parts, error))
         finally:
             batch.done.set()
 
@@ -221,7 +228,7 @@ class Journal:
             try:
                 await self._commit_all(batch)
             except WritesRefused as error:
-                at_fault = {post.log: error for post in batch.posts if post.log.session_id in error.sessions}
+                at_fault = {log: error for log in batch.parts if log.session_id in error.sessions}
                 if at_fault:
                     self._fail(batch, at_fault)
                     continue
@@ -229,20 +236,18 @@ class Journal:
             return
 
     async def _commit_all(self, batch: _Batch) -> None:
-        by_log: dict[SessionLog, list[Event]] = {}
-        for post in batch.posts:
-            by_log.setdefault(post.log, []).extend(post.events)
-        if not by_log and not self._pruning:
+        parts = batch.parts
+        if not parts and not self._pruning:
             return
         now = self._clock()
-        folded = {log: len(log.tail) for log in by_log if log.foldable(LONGEST_TAIL)}
+        folded = {log: len(log.tail) for log in parts if log.foldable(LONGEST_TAIL)}
         writes = [
-            _write(log, events, now, log.tail[: folded[log]] if log in folded else None) for log, events in by_log.items()
+            _write(log, part.events, now, log.tail[: folded[log]] if log in folded else None) for log, part in parts.items()
         ]
         carried = {
             log: numbered
-            for log, events in by_log.items()
-            if log not in folded and (numbered := [event for event in events if event.seq])
+            for log, part in parts.items()
+            if log not in folded and (numbered := [event for event in part.events if event.seq])
         }
         forget, self._pruning = self._forgettable(folded), False
         try:
@@ -251,15 +256,15 @@ class Journal:
             raise
         except AgentVMError as error:
             self.failing = True
-            logger.error("commit_failed", code=error.code, error=str(error), sessions=len(by_log))
-            self._fail(batch, dict.fromkeys(by_log, error))
+            logger.error("commit_failed", code=error.code, error=str(error), sessions=len(parts))
+            self._fail(batch, dict.fromkeys(parts, error))
             return
         self.failing = False
-        gone = {log: SessionNotFound(log.session_id) for log in by_log if log.session_id in committed.gone}
-        for log, events in by_log.items():
+        gone = {log: SessionNotFound(log.session_id) for log in parts if log.session_id in committed.gone}
+        for log, part in parts.items():
             if log in gone:
                 continue
-            log.committed = max([log.committed, *(event.seq for event in events)])
+            log.committed = max(log.committed, max((event.seq for event in part.events), default=0))
             if log in carried:
                 self._unfolded[log] = None
                 log.entry = log.entry or committed.entry
@@ -268,11 +273,11 @@ class Journal:
                 self._unfolded.pop(log, None)
         if gone:
             self._fail(batch, gone)
-        for post in batch.posts:
+        for log, part in parts.items():
             try:
-                self._tell(post.events)
+                self._tell(part.events)
             except Exception:  # Protects every other listener.
-                logger.exception("telling_crashed", session_id=post.log.session_id)
+                logger.exception("telling_crashed", session_id=log.session_id)
 
     def _forgettable(self, folded: dict[SessionLog, int]) -> int:
         """Journal entries below this number are needed by nobody once the folded logs need none."""
@@ -318,6 +323,10 @@ async def open_journal(store: Store, tell: Callable[[Sequence[Event]], None], cl
 _EVERY_ENTRY = 2**62
 
 
+_IN_JOURNAL_ONLY = frozenset({"stream", "state"})
+"""Categories of events that are in no row but the journal's, until they are folded."""
+
+
 def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Event] | None) -> SessionWrite:
     messages: list[Message] = []
     turns: list[Turn] = []
@@ -326,6 +335,8 @@ def _write(log: SessionLog, events: Sequence[Event], now: int, fold: Sequence[Ev
     answered: list[str] = []
     rewind: Rewinding | None = None
     for event in events:
+        if event.data.category in _IN_JOURNAL_ONLY:
+            continue
         match event.data:
             case MessageEvent(message=message):
                 messages.append(message)

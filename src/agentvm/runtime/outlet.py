@@ -12,7 +12,6 @@ from agentvm.events.lifecycle import ResyncRequired
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.dialect_v1 import encode_told
 from agentvm.runtime.channel import FAILED, SERVER_BUSY, Channel, Subscription
 from agentvm.runtime.replay import Replay
 
@@ -76,10 +75,12 @@ class Outlet:
             # It asked for another part of the past meanwhile.
             return True
         if missed.lost:
-            self._channel.send(self._resync(subscription, missed.last))
+            if (resync := self._resync(subscription, missed.last)) is not None:
+                self._channel.send(resync)
             subscription.cursor = missed.last
         for event in missed.events:
-            if not self._channel.offer(missed.frame(event)):
+            frame = missed.frame(event, self._channel.encode)
+            if frame is not None and not self._channel.offer(frame):
                 return False
             subscription.cursor = event.seq
         cursor = subscription.cursor or 0
@@ -91,8 +92,8 @@ class Outlet:
             self._channel.lagging[subscription] = None
         return True
 
-    def _resync(self, subscription: Subscription, last: int) -> Frame:
+    def _resync(self, subscription: Subscription, last: int) -> Frame | None:
         data = ResyncRequired(session_id=subscription.session_id, cursor=str(last))
         scope = EventScope(container_id=subscription.container_id, session_id=subscription.session_id)
         tenant_id = self._channel.principal.tenant_id
-        return encode_told(Event(data=data, scope=scope, timestamp=self._clock(), tenant_id=tenant_id))
+        return self._channel.encode(Event(data=data, scope=scope, timestamp=self._clock(), tenant_id=tenant_id))

@@ -1,11 +1,12 @@
-"""Pages — parts of logs that were read a moment ago: when thousands come back at once, each part is read and encoded once."""
+"""Pages — parts of logs that were read a moment ago: when thousands come back at once, each is read once, and encoded
+once per dialect."""
 
 from collections import OrderedDict
 
 from agentvm.events.base import Event
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.runtime.channel import Encode
 
 MOST_BYTES = 32 * 1024 * 1024
 """Kept of all pages together, about; a page of more than a quarter of it is not kept."""
@@ -27,13 +28,14 @@ class Page:
         self.events = events
         self.size = EVENT_BYTES * len(events) + COPIES * content
         """Bytes that it takes at most, about: frames are made later, and counted from the beginning."""
-        self._frames: dict[int, Frame] = {}
+        self._frames: dict[Encode, dict[int, Frame | None]] = {}
 
-    def frame(self, event: Event) -> Frame:
-        found = self._frames.get(event.seq)
-        if found is None:
-            found = self._frames[event.seq] = encode_told(event)
-        return found
+    def frame(self, event: Event, encode: Encode) -> Frame | None:
+        """One of its events in a dialect, encoded when it is first asked for."""
+        frames = self._frames.setdefault(encode, {})
+        if event.seq not in frames:
+            frames[event.seq] = encode(event)
+        return frames[event.seq]
 
 
 class Pages:

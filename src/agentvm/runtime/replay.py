@@ -14,7 +14,7 @@ from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message, encode_message
 from agentvm.protocol.codec import Frame
-from agentvm.protocol.dialect_v1 import encode_told
+from agentvm.runtime.channel import Encode
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.pages import Page, Pages
 from agentvm.runtime.session_log import SessionLog
@@ -34,8 +34,8 @@ class Missed:
     last: int
     lost: bool = False
     """The events right after the cursor are no longer there, or the cursor is from another history."""
-    frame: Callable[[Event], Frame] = encode_told
-    """One of the events as clients read it."""
+    frame: Callable[[Event, Encode], Frame | None] = lambda event, encode: encode(event)
+    """One of the events in a dialect."""
 
 
 class _Reading:

@@ -328,7 +328,7 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start."""
     broadcaster = Broadcaster()
-    ecosystem = Ecosystem((broadcaster, *effectors))
+    ecosystem = Ecosystem(broadcaster, effectors)
     async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,

@@ -72,8 +72,10 @@ class SessionLog:
             event = Event(data=data, scope=scope, timestamp=at, tenant_id=self.tenant_id, seq=self.head)
             events.append(event)
             self.tail.append(event)
-            self.weight += _weight(event)
-            self.follow(data)
+            # Nearly all are deltas, which neither hold a message nor begin or end a turn.
+            if data.category != "stream":
+                self.weight += _weight(event)
+                self.follow(data)
         return events
 
     def restore(self, events: Sequence[Event], entry: int) -> None:

@@ -193,10 +193,11 @@ def _knock(scope: Scope, principal: Principal | None, query: bytes) -> Knock:
     offered = scope.get("extensions", {}).get(ABORT, {})
     # Taken out, since it is needed once and a socket lives long.
     trust, drain = offered.pop("trust", lambda _: None), offered.pop("drain", anyio.lowlevel.checkpoint)
+    send_all = offered.pop("send_all", None)
     if principal is None:
-        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain)
+        return Knock(None, client_id_of(query), chosen, str(client[0]) if client else "", trust, drain, send_all)
     trust(principal.tenant_id)
-    return Knock(principal, client_id_of(query), chosen, drain=drain)
+    return Knock(principal, client_id_of(query), chosen, drain=drain, send_all=send_all)
 
 
 async def _refuse_socket(status: int, why: str, receive: Receive, send: Send) -> None:

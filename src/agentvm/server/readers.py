@@ -14,6 +14,7 @@ Saves and takes of one id happen in the order they are asked for: the store has 
 """
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 
 import anyio
@@ -24,6 +25,7 @@ from agentvm.model.ids import SessionId, TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.protocol.acks import MAX_PENDING, Acks
 from agentvm.protocol.codec import Frame
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.channel import Channel
 from agentvm.sharing.byte_budget import ByteBudget
 from agentvm.storage.base import Place
@@ -61,7 +63,7 @@ class ReadChannel(Channel):
     __slots__ = ("_acks",)
 
     def __init__(self, principal: Principal, acks: Acks, budget: ByteBudget | None = None) -> None:
-        super().__init__(principal, budget)
+        super().__init__(principal, encode_event, budget)
         self._acks = acks
 
     def offer(self, frame: Frame) -> bool:
@@ -70,6 +72,9 @@ class ReadChannel(Channel):
         if frame.session_id is not None and frame.seq:
             self._acks.begin(frame.session_id, frame.seq - 1)
         return True
+
+    def offer_all(self, frames: Sequence[Frame]) -> int:
+        return self._offer_each(frames)
 
 
 class Reader:
@@ -115,6 +120,11 @@ class Reader:
                 await self._wait()
         if not self.acks.heard:
             self.acks.stop()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client must acknowledge something before another event is sent."""
+        return self.acks.pending >= MAX_PENDING
 
     async def room(self) -> None:
         """Returns when another event may be sent and accounted for; at once to a client that stopped acknowledging."""

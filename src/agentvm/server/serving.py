@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 from agentvm.commands.local import LocalLink
 from agentvm.errors import ConfigInvalid, shorten
 from agentvm.protocol.codec import MAX_FRAME_BYTES
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.link import Unsubscribe
 from agentvm.protocol.verbs import RuntimeView
 from agentvm.runtime.channel import GOING_AWAY, Channel
@@ -140,7 +141,7 @@ class Listener:
     def greet(self, peer: Peer, tasks: anyio.abc.TaskGroup) -> None:
         """Tells the handlers of a peer that has come. One that fails ends the connection before it counts."""
         if self._handlers:
-            mirror = peer.channel.mirror = Channel(peer.channel.principal, self._vm.budget)
+            mirror = peer.channel.mirror = Channel(peer.channel.principal, encode_event, self._vm.budget)
             link = LocalLink(peer, mirror)
             tasks.start_soon(link.run)
             view = RuntimeView(link)

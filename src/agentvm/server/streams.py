@@ -5,12 +5,33 @@ a quarter (measured in `bench/turns.py`). Frames stay whole and in order.
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from websockets.streams import StreamReader
 
 LARGE_BYTES = 65_536
+
+
+_TEXT = 0x81
+_SHORT_MAX_BYTES = 125
+_MEDIUM_MAX_BYTES = 65_535
+
+
+def join_texts(texts: Iterable[str]) -> bytes:
+    """The texts as frames of RFC 6455, each whole and unmasked: all that a server without extensions needs."""
+    parts: list[bytes] = []
+    for text in texts:
+        data = text.encode()
+        size = len(data)
+        if size <= _SHORT_MAX_BYTES:
+            parts.append(bytes((_TEXT, size)))
+        elif size <= _MEDIUM_MAX_BYTES:
+            parts.append(bytes((_TEXT, 126, size >> 8, size & 0xFF)))
+        else:
+            parts.append(bytes((_TEXT, 127)) + size.to_bytes(8))
+        parts.append(data)
+    return b"".join(parts)
 
 
 class JoiningTransport:

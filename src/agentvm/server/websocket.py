@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,7 +22,7 @@ from agentvm.events.base import EventScope
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import Principal
 from agentvm.protocol.bounds import Scan, cut
-from agentvm.protocol.codec import FRAME_BOUND
+from agentvm.protocol.codec import FRAME_BOUND, Frame
 from agentvm.protocol.commands import Reply
 from agentvm.protocol.connection import (
     Acked,
@@ -47,11 +48,13 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+SendAll = Callable[[Sequence[str]], Awaitable[None]]
+
 Watch = Callable[[Peer, anyio.abc.TaskGroup], AbstractContextManager[None]]
 """Entered for each new peer with the task group that lives as long as its socket, left when the peer is gone."""
 
-REST = 0.005
-"""Seconds between two writes to one peer: a burst of deltas leaves as one write, a lone frame is never delayed."""
+WRITE_MAX_BYTES = 65_536
+"""Frames are written together up to about this size; then the peer must have taken most of it."""
 
 TOO_MANY = Closing(4429, "quota exceeded")
 
@@ -104,6 +107,8 @@ class Knock:
     trust: Callable[[TenantId], None] = _nobody
     drain: Callable[[], Awaitable[None]] = _drained
     """Returns when the peer has taken nearly all of what was sent."""
+    send_all: SendAll | None = None
+    """Sends several texts with one write; None where the ASGI server is not ours."""
 
 
 async def serve_socket(house: House, knock: Knock, abort: Callable[[], None], receive: Receive, send: Send) -> None:
@@ -181,7 +186,7 @@ async def _converse(
                 await _subscribe(peer, reader, wish.session_id, wish.after)
         async with anyio.create_task_group() as tasks:
             with house.watch(peer, tasks):
-                tasks.start_soon(_write, peer, connection, reader, send, knock.drain)
+                tasks.start_soon(_write, peer, connection, reader, knock, send)
                 peer.channel.on_close = lambda: _linger(tasks.cancel_scope)
                 await _read(peer, connection, reader, receive)
                 ended = True
@@ -201,34 +206,15 @@ def _linger(all_tasks: anyio.CancelScope) -> None:
     all_tasks.deadline = anyio.current_time() + LINGER
 
 
-async def _write(
-    peer: Peer, connection: Connection, reader: Reader | None, send: Send, drain: Callable[[], Awaitable[None]]
-) -> None:
-    rested_until = 0.0
+async def _write(peer: Peer, connection: Connection, reader: Reader | None, knock: Knock, send: Send) -> None:
+    writer = _Writer(connection, reader, knock.send_all or partial(_send_each, send), knock.drain)
     try:
         outlet = peer.outlet()
         if reader is not None:
             await reader.greeted()
         while frames := await outlet.take():
             since = peer.channel.since
-            now = anyio.current_time()
-            if now < rested_until:
-                await anyio.sleep(rested_until - now)
-                frames += peer.channel.take_nowait()
-            rested_until = anyio.current_time() + REST
-            frames.reverse()
-            while frames:
-                if reader is not None:
-                    await reader.room()
-                # Let go of one by one: an idle peer holds nothing of what it was sent.
-                frame = frames.pop()
-                if large := len(frame.bare) > LARGE:
-                    await anyio.to_thread.run_sync(connection.prepare, frame, limiter=_encoders)
-                await send({"type": "websocket.send", "text": connection.send(frame)})
-                del frame
-                if large:
-                    # One at a time: each is in memory several times over until the peer takes it.
-                    await drain()
+            await writer.write(frames)
             if (metrics := peer.vm.metrics) is not None:
                 metrics.fanout_time.observe(int((time.monotonic() - since) * 1_000_000))
         closing = peer.channel.closing or GONE
@@ -239,6 +225,49 @@ async def _write(
     except OSError:
         # The peer is gone; the reader notices too.
         peer.channel.close(GONE)
+
+
+async def _send_each(send: Send, texts: Sequence[str]) -> None:
+    for text in texts:
+        await send({"type": "websocket.send", "text": text})
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Sends frames in order, small ones together."""
+
+    connection: Connection
+    reader: Reader | None
+    send_all: SendAll
+    drain: Callable[[], Awaitable[None]]
+
+    async def write(self, frames: list[Frame]) -> None:
+        """Empties the list as it goes: an idle peer holds nothing of what it was sent."""
+        frames.reverse()
+        texts: list[str] = []
+        size = 0
+        while frames:
+            if self.reader is not None and self.reader.is_full:
+                await self.send_all(texts)
+                texts, size = [], 0
+                await self.reader.room()
+            frame = frames.pop()
+            if len(frame.bare) > LARGE:
+                await self.send_all(texts)
+                texts, size = [], 0
+                await anyio.to_thread.run_sync(self.connection.prepare, frame, limiter=_encoders)
+                await self.send_all([self.connection.send(frame)])
+                del frame
+                # One at a time: each is in memory several times over until the peer takes it.
+                await self.drain()
+                continue
+            texts.append(self.connection.send(frame))
+            size += len(texts[-1])
+            if size > WRITE_MAX_BYTES:
+                await self.send_all(texts)
+                texts, size = [], 0
+        if texts:
+            await self.send_all(texts)
 
 
 async def _come_home(peer: Peer) -> None:

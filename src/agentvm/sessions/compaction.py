@@ -95,6 +95,8 @@ class _Visit:
 class Compactor:
     """An effector; `run` are its tasks. Never two of them, nor somebody who asks for it, are at one session."""
 
+    kinds = (TurnResponse,)
+
     def __init__(
         self, store: Store, clock: Clock, new_id: NewId, asking: Asking, *, limits: Callable[[TenantId | None], Limits]
     ) -> None:

@@ -59,6 +59,8 @@ class _Turn:
 class Titles:
     """An effector; `run` is its task."""
 
+    kinds = (TurnResponse,)
+
     def __init__(self, store: Store, clock: Clock, asking: Asking, *, by: Callable[[TenantId], TitlesBy]) -> None:
         self._store = store
         self._clock = clock

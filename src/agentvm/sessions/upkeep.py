@@ -27,6 +27,8 @@ SOME = 100
 class SearchUpkeep:
     """An effector; `run` is its task."""
 
+    kinds = (TurnResponse,)
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._wanted = anyio.Event()

@@ -17,6 +17,7 @@ from agentvm.model.ids import ContainerId, ImageId
 from agentvm.model.image import ImageConfig
 from agentvm.protocol import commands
 from agentvm.protocol.commands.image import ImageChange, ImageDifference
+from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.protocol.records import ImageRecord
 from agentvm.runtime.channel import Channel
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Limit, Nothing, Routes
@@ -157,7 +158,8 @@ def _call(ask: Ask[Any]) -> Call:
     if principal.tenant_id != ask.tenant_id:
         # The operator, who is no user of that tenant.
         principal = msgspec.structs.replace(principal, tenant_id=ask.tenant_id, user_id=None)
-    return Call(Peer(vm=vm, channel=Channel(principal), store=ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal)))
+    store = ScopedStore(vm.tenancy.store.tenant(ask.tenant_id), principal)
+    return Call(Peer(vm=vm, channel=Channel(principal, encode_event), store=store))
 
 
 def _container(ask: Ask[NewImage]) -> str:
