@@ -30,6 +30,22 @@ async def test_agents_are_found_by_tenant_container_and_id() -> None:
         assert roster.of_container(DEFAULT_TENANT, image.container_id) == ()
 
 
+async def test_an_awake_agent_is_found_by_its_image_once_that_was_read_beside_it() -> None:
+    async with open_world(ScriptedDriver()) as world:
+        image, roster, agent = world.image, world.runtime.roster, world.start()
+        other = world.runtime.start_agent(DEFAULT_TENANT, image, SessionId("sess_2"))[0]
+        # Its image may have been rebuilt between being read and the agent being there.
+        assert roster.awake(DEFAULT_TENANT, image.image_id, None) is None
+        assert world.start() is agent
+        assert roster.awake(DEFAULT_TENANT, image.image_id, None) is agent
+        assert roster.awake(DEFAULT_TENANT, image.image_id, agent.session_id) is agent
+        assert roster.awake(DEFAULT_TENANT, image.image_id, other.session_id) is None
+        assert roster.awake(DEFAULT_TENANT, image.image_id, SessionId("sess_3")) is None
+        assert roster.awake(OTHER, image.image_id, None) is None
+        roster.put_to_sleep(agent)
+        assert roster.awake(DEFAULT_TENANT, image.image_id, None) is None
+
+
 async def test_a_sleeper_has_its_names_until_nobody_listens() -> None:
     async with open_world(ScriptedDriver()) as world:
         roster, agent = Roster(), world.start()

@@ -83,6 +83,10 @@ def _way(call: Call, command: ask.MessageSend, agent: Agent) -> Callable[[], Awa
 async def _addressee(call: Call, command: ask.MessageSend) -> Agent:
     runtime, tenant_id = call.peer.vm.runtime, call.peer.tenant_id
     if command.image_id:
+        # Whoever talks on need not be looked up: an agent in memory knows its image, and a commit finds out what is gone.
+        awake = runtime.roster.awake(tenant_id, command.image_id, command.session_id)
+        if awake is not None and call.peer.principal.reaches(awake.container_id):
+            return awake
         store, image = await call.workspace.image(command.image_id)
         session_id = command.session_id or image.session_id
         if command.session_id:

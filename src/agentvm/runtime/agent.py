@@ -43,6 +43,8 @@ class Agent:
         self.agent_id = agent_id
         self.image = image
         """What the next turn is run with; a turn that runs keeps what it began with."""
+        self.follows_image = False
+        """Whether `image` was read while the agent was in the roster: since then it is told when that is rebuilt."""
         self.container_id = image.container_id
         self.image_id = image.image_id
         self.session_id = session_id

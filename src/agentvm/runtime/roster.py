@@ -5,6 +5,7 @@ kept, so that the agent id a client holds stays good. When nobody listens any mo
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Roster:
         self._awake: dict[AgentId, Agent] = {}
         self._asleep: dict[AgentId, Sleeper] = {}
         self._by_container: dict[tuple[TenantId, ContainerId], dict[SessionId, Present]] = {}
+        self._by_image: dict[tuple[TenantId, ImageId], dict[SessionId, Agent]] = {}
 
     def __iter__(self) -> Iterator[Agent]:
         """Those in memory."""
@@ -47,6 +49,13 @@ class Roster:
     def get(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> Present | None:
         return self._by_container.get((tenant_id, container_id), {}).get(session_id)
 
+    def awake(self, tenant_id: TenantId, image_id: ImageId, session_id: SessionId | None) -> Agent | None:
+        """The agent in memory of a session of the image, by default of its default session, if its image is up to date."""
+        for agent in self._by_image.get((tenant_id, image_id), {}).values():
+            found = self._by_image[tenant_id, image_id].get(session_id or agent.image.session_id)
+            return found if found is not None and found.follows_image else None
+        return None
+
     def of_container(self, tenant_id: TenantId, container_id: ContainerId) -> tuple[Present, ...]:
         return tuple(self._by_container.get((tenant_id, container_id), {}).values())
 
@@ -55,6 +64,7 @@ class Roster:
         self._asleep.pop(agent.agent_id, None)
         self._awake[agent.agent_id] = agent
         self._by_container.setdefault((agent.tenant_id, agent.container_id), {})[agent.session_id] = agent
+        self._by_image.setdefault((agent.tenant_id, agent.image_id), {})[agent.session_id] = agent
 
     def remove(self, present: Present) -> bool:
         """Whether it was there."""
@@ -62,12 +72,10 @@ class Roster:
         if found is None or (found is not present and found != present):
             # Gone, or it has another body by now.
             return False
-        self._awake.pop(present.agent_id, None)
+        if self._awake.pop(present.agent_id, None) is not None:
+            _discard(self._by_image, (found.tenant_id, found.image_id), found.session_id)
         self._asleep.pop(present.agent_id, None)
-        key = (found.tenant_id, found.container_id)
-        del self._by_container[key][found.session_id]
-        if not self._by_container[key]:
-            del self._by_container[key]
+        _discard(self._by_container, (found.tenant_id, found.container_id), found.session_id)
         return True
 
     def count_running(self, tenant_id: TenantId | None = None) -> int:
@@ -98,3 +106,12 @@ class Roster:
         for names in tuple(self._asleep.values()):
             if not is_heard(names.tenant_id, names.session_id):
                 self.remove(names)
+
+
+K = TypeVar("K")
+
+
+def _discard(index: dict[K, dict[SessionId, Agent]] | dict[K, dict[SessionId, Present]], key: K, session_id: SessionId) -> None:
+    del index[key][session_id]
+    if not index[key]:
+        del index[key]

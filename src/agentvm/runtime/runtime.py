@@ -100,6 +100,7 @@ class Runtime:
             raise ShuttingDown("The server is shutting down; reconnect and try again")
         found = self.roster.get(tenant_id, image.container_id, session_id)
         if isinstance(found, Agent):
+            found.follows_image = True
             if image.updated_at > found.image.updated_at:
                 # Read after it was built anew, by somebody whose agent was started from what was read before.
                 found.image = image
