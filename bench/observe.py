@@ -89,7 +89,7 @@ async def opened(kind: Kind) -> AsyncIterator[Playing]:
                 # Only a benchmark may do this: a runtime is opened with its effectors.
                 told: Ecosystem = vm.runtime.journal._tell.__self__  # type: ignore[attr-defined]  # A bound method.
                 others = [effector for effector in told._effectors if effector is not vm.observatory.metrics]
-                silent = Ecosystem(others).tell
+                silent = Ecosystem(told._peers, others).tell
                 vm.runtime.journal._tell = silent
                 object.__setattr__(vm.runtime._ports, "tell", silent)
                 vm._observatory = None
