@@ -51,7 +51,7 @@ PENDING: set[str] = {
 }  # fmt: skip
 # Class names that two modules define. A name here is one that still has to be made unique, or has a reason.
 DEFINED_TWICE: set[str] = {
-    "About", "Answer", "AssistantMessage", "Call", "Carried", "Charge", "Conversation", "Cut", "Dependency",
+    "About", "Answer", "AssistantMessage", "Call", "Carried", "Connection", "Charge", "Conversation", "Cut", "Dependency",
     "DeviceGiven", "Draft", "Entry", "ErrorMessage", "ExportGiven", "Follower", "Found", "FoundPage", "Gate", "Given",
     "Group", "Health", "History", "Hit", "Hold", "ImportGiven", "Job", "Journal", "Kind", "Limits", "Link", "ListGiven",
     "Listed", "Manifest", "Meter", "Models", "Orders", "Outcome", "Page", "Piece", "Place", "Point", "Presence", "Rate",

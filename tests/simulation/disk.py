@@ -12,7 +12,7 @@ import apsw
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import DEFAULT_TENANT, TenantId
-from agentvm.storage.engines.sqlite.database import Database, Work, _connect, commit_together, read_one
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, _connect, commit_together, read_one
 from agentvm.storage.engines.sqlite.lane import Job
 from tests.simulation.loop import Dice
 
@@ -30,7 +30,7 @@ class Disk:
     def __init__(self, dice: Dice) -> None:
         self.dice = dice
         self.connection = _connect(None, 0)[0]
-        self.connection.set_commit_hook(self._refuse)
+        self.connection.raw.set_commit_hook(self._refuse)
         self.failing: str | None = None
         """What every commit fails with."""
         self.unreadable = 0.0
@@ -56,14 +56,14 @@ class Disk:
     def commit(self, jobs: list[Job[Any]]) -> None:
         self.commits += 1
         if self.lies:
-            self._images = [*self._images[-2:], self.connection.serialize("main")]
+            self._images = [*self._images[-2:], self.connection.raw.serialize("main")]
         commit_together(self.connection, jobs)
         self.failed += any(job.error is not None for job in jobs)
 
     def lose(self) -> None:
         """The process is cut off; an honest disk has nothing to lose."""
         if self._images:
-            self.connection.deserialize("main", self._images[0])
+            self.connection.raw.deserialize("main", self._images[0])
             self._images.clear()
 
     def pay_in(self, amount: int) -> None:
@@ -75,7 +75,7 @@ class Disk:
 
     def query(self, sql: str, values: tuple[str | int, ...] = ()) -> list[tuple[Any, ...]]:
         """For the checks after the end."""
-        return self.connection.execute(sql, values).fetchall()
+        return self.connection.fetch(sql, values)
 
     def _refuse(self) -> bool:
         if self.failing is not None:
@@ -83,7 +83,7 @@ class Disk:
         return False
 
 
-class SimulatedDatabase(Database):
+class SimulatedDatabase(SqliteDatabase):
     """What one process has of the disk."""
 
     def __init__(self, disk: Disk) -> None:
@@ -93,7 +93,7 @@ class SimulatedDatabase(Database):
         self._committing: list[Job[Any]] = []
         self._alive = True
 
-    def of(self, tenant_id: TenantId | None) -> Database:
+    def of(self, tenant_id: TenantId | None) -> SqliteDatabase:
         return self
 
     async def write(self, work: Work[T]) -> T:

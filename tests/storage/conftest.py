@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.store import SqliteStore
 
 
 @pytest.fixture
-async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[Database]:
+async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[SqliteDatabase]:
     async with open_database(tmp_path / "agentvm.db") as opened:
         yield opened
 
 
 @pytest.fixture
-def store(database: Database) -> SqliteStore:
+def store(database: SqliteDatabase) -> SqliteStore:
     return SqliteStore(database)

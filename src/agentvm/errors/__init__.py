@@ -24,6 +24,7 @@ The code is contract, the text is for people. A message names the thing and, whe
     │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
     ├── NotAvailable            this server has no such part, or it is not set up
     ├── StoreFailed             the disk did not take it; nothing was half-written
+    │   ├── ConstraintFailed    a write contradicts a constraint of the schema
     │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
     │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
     ├── ConfigInvalid           the operator must change a setting
@@ -252,6 +253,12 @@ class WritesRefused(StoreFailed):
     def __init__(self, sessions: frozenset[str]) -> None:
         super().__init__("The events contradict what is stored")
         self.sessions = sessions
+
+
+class ConstraintFailed(StoreFailed):
+    """A write contradicts a constraint of the schema, such as a unique key."""
+
+    code = "constraint_failed"
 
 
 class RecordUnreadable(StoreFailed):

@@ -15,10 +15,9 @@ from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import Message
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sessions import MessageSearch, SessionQuery
 from agentvm.storage.sql.arriving import _Coming, arrive, drop_left
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.erasing import ALICE, BOB, erase, person
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, turn
@@ -36,9 +35,9 @@ def messages(first: int, count: int) -> tuple[Message, ...]:
     return tuple(said(f"m{number}", f"heron {number}", number) for number in range(first, first + count))
 
 
-async def counts(database: Database) -> dict[str, int]:
+async def counts(database: SqliteDatabase) -> dict[str, int]:
     return await database.read(
-        lambda connection: {table: fetch(connection, f"SELECT count(*) FROM {table}", ())[0][0] for table in TABLES}
+        lambda connection: {table: connection.fetch(f"SELECT count(*) FROM {table}", ())[0][0] for table in TABLES}
     )
 
 
@@ -117,14 +116,14 @@ def importing_while(meanwhile: Meanwhile) -> Callable[[], Iterator[Carried]]:
     return load
 
 
-async def refused(store: SqliteStore, database: Database, meanwhile: Meanwhile, left: int) -> None:
+async def refused(store: SqliteStore, database: SqliteDatabase, meanwhile: Meanwhile, left: int) -> None:
     with anyio.fail_after(20), pytest.raises(Conflict, match="The container home was deleted"):
         await store.carrier(ACME).add(importing_while(meanwhile), 7)
     found = await counts(database)
     assert (found["containers"], found["images"], found["sessions"], found["all_messages"]) == (left, left, left, 0)
 
 
-async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database: Database, store: SqliteStore) -> None:
+async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database: SqliteDatabase, store: SqliteStore) -> None:
     await settle(store, image())
 
     async def delete() -> None:
@@ -137,7 +136,9 @@ async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database
     assert await store.tenant(ACME).list_containers() == (HOME,)
 
 
-async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(database: Database, store: SqliteStore) -> None:
+async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     await settle(store, image())
 
     async def make_anew() -> None:
@@ -148,7 +149,7 @@ async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(
     await refused(store, database, make_anew, left=1)
 
 
-async def test_a_container_that_is_reached_late_is_known_from_the_start(database: Database, store: SqliteStore) -> None:
+async def test_a_container_that_is_reached_late_is_known_from_the_start(database: SqliteDatabase, store: SqliteStore) -> None:
     await settle(store, image())
     elsewhere = image("img_first", ContainerId("elsewhere"))
 
@@ -169,7 +170,7 @@ async def test_a_container_that_is_reached_late_is_known_from_the_start(database
     assert await store.tenant(ACME).list_containers() == ()
 
 
-async def test_a_deleted_user_gets_no_container_back(database: Database, store: SqliteStore) -> None:
+async def test_a_deleted_user_gets_no_container_back(database: SqliteDatabase, store: SqliteStore) -> None:
     users = store.accounts(ACME).users
     await users.add(person(ALICE), [HOME])
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import apsw
 import hypothesis.strategies as st
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -20,11 +19,11 @@ from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.attachments import CHUNK, Upload, read_all
 from agentvm.storage.base import ContainerStore, Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import attachments
 from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE
 from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.attachments import BODY, CHECKS, digest_of, referring, upload
 from agentvm.testing.conformance.records import SESSION, default_session, image, session
@@ -46,16 +45,16 @@ async def test_sqlite_keeps_attachments_as_it_should(
         await check(store)
 
 
-async def test_the_bytes_are_stored_once_for_all(database: Database, store: SqliteStore) -> None:
+async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store: SqliteStore) -> None:
     for tenant in (ACME, RIVAL):
         for container in ("home", "other"):
             await upload(await settle(store, tenant=tenant, container=container))
     await attachments.drop_given_up(database)
     counts = await database.read(
-        lambda connection: [fetch(connection, f"SELECT count(*) FROM {name}", ())[0][0] for name in ("blobs", "attachments")]
+        lambda connection: [connection.fetch(f"SELECT count(*) FROM {name}", ())[0][0] for name in ("blobs", "attachments")]
     )
     assert counts == [1, 4]
-    assert await database.read(lambda connection: fetch(connection, "SELECT length(body) FROM blob_chunks", ())) == [
+    assert await database.read(lambda connection: connection.fetch("SELECT length(body) FROM blob_chunks", ())) == [
         (CHUNK,),
         (len(BODY) - CHUNK,),
     ]
@@ -244,12 +243,12 @@ async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(st
 LARGE = bytes(range(256)) * (PIECE * CHUNK // 256) + b"more"
 
 
-async def begun(database: Database) -> list[tuple[str, int | None]]:
-    return await database.read(lambda connection: fetch(connection, "SELECT digest, begun_at FROM blobs ORDER BY blob_key", ()))
+async def begun(database: SqliteDatabase) -> list[tuple[str, int | None]]:
+    return await database.read(lambda connection: connection.fetch("SELECT digest, begun_at FROM blobs ORDER BY blob_key"))
 
 
 async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it_is_whole(
-    database: Database, store: SqliteStore
+    database: SqliteDatabase, store: SqliteStore
 ) -> None:
     home = await settle(store, image())
     others = await settle(store, container="other")
@@ -263,23 +262,23 @@ async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it
     assert {at for _, at in await begun(database)} == {None, 1}, "what came second goes with the next collection"
     await attachments.drop_given_up(database)
     assert await begun(database) == [(digest_of(LARGE), None)]
-    assert await database.read(lambda connection: fetch(connection, "SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
+    assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM blob_chunks", ())) == [(PIECE + 1,)]
 
 
 class Counted:
     """A database that counts what is written to it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
         self.writes: list[int] = []
 
-    async def write(self, work: Callable[[apsw.Connection], T]) -> T:
-        def counted(connection: apsw.Connection) -> T:
-            before = connection.total_changes()
+    async def write(self, work: Callable[[SqliteConnection], T]) -> T:
+        def counted(connection: SqliteConnection) -> T:
+            before = connection.raw.total_changes()
             try:
                 return work(connection)
             finally:
-                self.writes.append(connection.total_changes() - before)
+                self.writes.append(connection.raw.total_changes() - before)
 
         return await self._database.write(counted)
 
@@ -289,12 +288,12 @@ class Counted:
 
 @pytest.mark.parametrize("body", [b"small", LARGE], ids=["small", "large"])
 async def test_a_file_that_another_tenant_has_is_as_much_work_as_one_that_nobody_has(
-    database: Database, store: SqliteStore, body: bytes
+    database: SqliteDatabase, store: SqliteStore, body: bytes
 ) -> None:
     await (await settle(store, tenant=RIVAL)).attachments.add(BytesIO(body), TEXT, 5)
     await settle(store, image())
     counted = Counted(database)
-    own = attachments.SqliteAttachmentStore(counted, (ACME, image().container_id))  # type: ignore[arg-type]  # same methods
+    own = attachments.SqliteAttachmentStore(counted, (ACME, image().container_id))
     work = []
     for one in (body, body[::-1]):
         counted.writes.clear()
@@ -309,7 +308,7 @@ async def test_a_file_that_another_tenant_has_is_as_much_work_as_one_that_nobody
 
 
 async def test_what_was_given_up_does_not_pile_up(
-    database: Database, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachments, "MAX_GIVEN_UP_BYTES", 10)
     home, rival = await settle(store, image()), await settle(store, tenant=RIVAL)
@@ -319,7 +318,7 @@ async def test_what_was_given_up_does_not_pile_up(
     assert len([at for _, at in await begun(database) if at == 1]) <= 2
 
 
-async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: Database, store: SqliteStore) -> None:
+async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: SqliteDatabase, store: SqliteStore) -> None:
     home = await settle(store)
 
     class Cut(BytesIO):

@@ -13,9 +13,9 @@ from agentvm.errors import ImageNotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import SessionId
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database, Work, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sql import rows
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.session_write import ARRIVING, MESSAGES
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[Database, set[str]]]:
+async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[SqliteDatabase, set[str]]]:
     """A database and the text of every statement it has run since."""
     statements: set[str] = set()
 
@@ -33,8 +33,8 @@ async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[Dat
         statements.add(sql)
         return True
 
-    def listen(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
+    def listen(connection: SqliteConnection) -> None:
+        connection.raw.exec_trace = note
 
     async with open_database(tmp_path / "a.db", readers=1) as database:
         await database.write(listen)
@@ -63,17 +63,17 @@ async def use_everything(store: SqliteStore) -> None:
 
 
 def plan(sql: str) -> Work[list[str]]:
-    def work(connection: apsw.Connection) -> list[str]:
+    def work(connection: SqliteConnection) -> list[str]:
         # Without a trace: it would add this statement to those under test.
-        connection.exec_trace = None
+        connection.raw.exec_trace = None
         numbers = [int(number) for number in re.findall(r"\?(\d)", sql)]
         parameters = (None,) * max(numbers, default=sql.count("?"))
-        return [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+        return [detail for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {sql}", parameters)]
 
     return work
 
 
-async def test_no_statement_scans_or_sorts_a_table(traced: tuple[Database, set[str]]) -> None:
+async def test_no_statement_scans_or_sorts_a_table(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, statements = traced
     with anyio.fail_after(10):
         await use_everything(SqliteStore(database))
@@ -84,13 +84,13 @@ async def test_no_statement_scans_or_sorts_a_table(traced: tuple[Database, set[s
             assert [step for step in steps if step.startswith("SCAN") or "TEMP B-TREE" in step] == [], sql
 
 
-async def test_the_plan_shows_a_scan_where_there_is_one(traced: tuple[Database, set[str]]) -> None:
+async def test_the_plan_shows_a_scan_where_there_is_one(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, _ = traced
     with anyio.fail_after(5):
         assert await database.write(plan("SELECT body FROM messages WHERE message_id = ?")) == ["SCAN all_messages"]
 
 
-async def test_every_statement_on_what_tenants_own_names_tenant_and_container(traced: tuple[Database, set[str]]) -> None:
+async def test_every_statement_on_what_tenants_own_names_tenant_and_container(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, statements = traced
     with anyio.fail_after(5):
         await use_everything(SqliteStore(database))
@@ -104,10 +104,12 @@ async def test_every_statement_on_what_tenants_own_names_tenant_and_container(tr
 
 
 def rows_in(table: str) -> Work[int]:
-    return lambda connection: int(connection.execute(f"SELECT count(*) FROM {table}").get)
+    return lambda connection: int(connection.fetch(f"SELECT count(*) FROM {table}")[0][0])
 
 
-async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(database: Database, store: SqliteStore) -> None:
+async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     with anyio.fail_after(5):
         ours = await settle(store, image("a"), image("b"), image("c", definition=Definition(name="other")))
         theirs = await settle(store, image("a"), tenant=RIVAL)
@@ -117,7 +119,7 @@ async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(datab
             assert await database.read(rows_in("snapshots")) == left
 
 
-async def test_deleting_an_image_leaves_no_row_behind(database: Database, store: SqliteStore) -> None:
+async def test_deleting_an_image_leaves_no_row_behind(database: SqliteDatabase, store: SqliteStore) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image())
         await home.add_session(session("more"))
@@ -143,7 +145,9 @@ async def test_the_scope_decides_the_container_not_the_record(store: SqliteStore
         assert await store.tenant(ACME).list_containers() == ("home",)
 
 
-async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(database: Database, store: SqliteStore) -> None:
+async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     home = await settle(store, image())
     long = [message(f"m{number}", "heron") for number in range(5 * MESSAGES)]
     seen: set[int] = set()
@@ -161,7 +165,7 @@ async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(
     assert await home.list_messages(SessionId("s2")) == tuple(long)
 
 
-async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: Database, store: SqliteStore) -> None:
+async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
     home = await settle(store, image())
     long = [message(f"m{number}", "heron") for number in range(50 * MESSAGES)]
     refused: list[ImageNotFound] = []
@@ -175,11 +179,11 @@ async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(add)
-            while not await database.read(lambda found: fetch(found, "SELECT 1 FROM all_messages LIMIT 1", ())):
+            while not await database.read(lambda found: found.fetch("SELECT 1 FROM all_messages LIMIT 1")):
                 pass
             await home.delete_image(IMAGE)
     assert len(refused) == 1
-    assert await database.read(lambda found: fetch(found, "SELECT count(*) FROM all_messages", ())) == [(0,)]
+    assert await database.read(lambda found: found.fetch("SELECT count(*) FROM all_messages")) == [(0,)]
 
 
 async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_start(tmp_path: Path) -> None:
@@ -187,7 +191,7 @@ async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_st
         home = await settle(store, image())
         await home.add_session(session("s2"), [message("m1")])
     async with open_database(tmp_path / "x.db") as database:
-        await database.write(lambda found: fetch(found, f"UPDATE sessions SET deleted_at = {ARRIVING}", ()))
+        await database.write(lambda found: found.fetch(f"UPDATE sessions SET deleted_at = {ARRIVING}"))
     async with open_store(tmp_path / "x.db") as store:
         assert await store.tenant(ACME).container(HOME).list_messages(SessionId("s2")) == ()
 

@@ -7,7 +7,7 @@ import pytest
 
 from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.log import CHECKS, chunk, write
 from agentvm.testing.conformance.records import SESSION, image
@@ -24,7 +24,7 @@ async def test_the_log_conforms(check: Callable[[Store], Awaitable[None]], place
             await check(store)
 
 
-async def test_reading_a_page_of_a_long_log_scans_nothing(database: Database, store: SqliteStore) -> None:
+async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDatabase, store: SqliteStore) -> None:
     home = await settle(store, image())
     for number in range(1, 200):
         await store.commit([write(log=chunk(number, number))])
@@ -34,15 +34,15 @@ async def test_reading_a_page_of_a_long_log_scans_nothing(database: Database, st
         nonlocal scanned
         scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
 
-    await database.read(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    await database.read(lambda connection: connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
     assert [one.first_seq for one in await home.log(SESSION).read(150, 2)] == [151, 152]
     assert scanned == 0
 
 
-async def test_a_deleted_session_takes_its_log_with_it(database: Database, store: SqliteStore) -> None:
+async def test_a_deleted_session_takes_its_log_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
     made = image()
     home = await settle(store, made)
     await store.commit([write(log=chunk(1, 3))])
     await home.delete_image(made.image_id)
-    left = await database.read(lambda connection: connection.execute("SELECT count(*) FROM log").fetchall()[0][0])
+    left = await database.read(lambda connection: connection.fetch("SELECT count(*) FROM log")[0][0])
     assert left == 0

@@ -1,9 +1,9 @@
 import anyio
-import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
-from agentvm.storage.engines.sqlite.database import Database, Work
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.records import IMAGE, SESSION, image, message, turn
 from agentvm.testing.conformance.store import settle
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 def run(sql: str) -> Work[None]:
-    def work(connection: apsw.Connection) -> None:
+    def work(connection: SqliteConnection) -> None:
         connection.execute(sql)
 
     return work
@@ -25,7 +25,7 @@ async def test_images_of_one_definition_share_it_in_memory_too(store: SqliteStor
         assert first.definition is second.definition
 
 
-async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Database, store: SqliteStore) -> None:
+async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: SqliteStore) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image())
         await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)

@@ -9,7 +9,8 @@ import pytest
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.base import Place, Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import readers
 from agentvm.testing.conformance.records import IMAGE, SESSION, image
@@ -33,7 +34,7 @@ def _scanned(event: dict[str, Any]) -> int:
 
 
 async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one(
-    database: Database, store: SqliteStore
+    database: SqliteDatabase, store: SqliteStore
 ) -> None:
     steps = 0
 
@@ -46,9 +47,9 @@ async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one
         steps += 1
         return False
 
-    def watch(connection: apsw.Connection) -> None:
-        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, look)
-        connection.set_progress_handler(count, 1)
+    def watch(connection: SqliteConnection) -> None:
+        connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, look)
+        connection.raw.set_progress_handler(count, 1)
 
     await database.write(watch)
     with anyio.fail_after(60):
@@ -56,15 +57,17 @@ async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one
 
 
 async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_one(
-    database: Database, store: SqliteStore, tmp_path: Path
+    database: SqliteDatabase, store: SqliteStore, tmp_path: Path
 ) -> None:
     # Without checkpoints the log only grows, by exactly the pages that were written.
-    await database.write(lambda connection: connection.wal_autocheckpoint(0))
+    await database.write(lambda connection: connection.raw.wal_autocheckpoint(0))
     with anyio.fail_after(60):
         await check_append_cost(store, lambda: (tmp_path / "agentvm.db-wal").stat().st_size)
 
 
-async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(database: Database, store: SqliteStore) -> None:
+async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     home = await settle(store, image(), image("img_2"))
     tenant = store.tenant(ACME)
     for number in range(50):
@@ -75,7 +78,7 @@ async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
         nonlocal scanned
         scanned += _scanned(event)
 
-    await database.write(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    await database.write(lambda connection: connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
     await tenant.save_reader("reader-1", {SESSION: Place(None, 1)})
     await tenant.take_reader("reader-2")
     await store.trim_log(1, 10**9)

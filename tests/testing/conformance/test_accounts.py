@@ -90,8 +90,7 @@ class Alphabetical(SqliteUserStore):
 class LeavesKeys(SqliteUserStore):
     async def delete(self, user_id: UserId, now: int) -> bool:
         def write(connection: Any) -> bool:
-            connection.execute("DELETE FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id))
-            return bool(connection.changes())
+            return bool(connection.execute("DELETE FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id)))
 
         return await self._database.write(write)
 
@@ -104,8 +103,7 @@ class Unbound(SqliteKeyStore):
 class Reviving(SqliteKeyStore):
     async def expire(self, key_id: KeyId, at: int) -> bool:
         def write(connection: Any) -> bool:
-            connection.execute("UPDATE api_keys SET expires_at = ? WHERE key_id = ?", (at, key_id))
-            return bool(connection.changes())
+            return bool(connection.execute("UPDATE api_keys SET expires_at = ? WHERE key_id = ?", (at, key_id)))
 
         return await self._database.write(write)
 

@@ -52,7 +52,7 @@ class Greedy(SqliteAttachmentStore):
     async def delete(self, digest: str) -> bool:
         gone = await super().delete(digest)
         if gone:
-            await self._database.write(lambda connection: connection.execute("DELETE FROM blob_chunks").fetchall())
+            await self._database.write(lambda connection: connection.fetch("DELETE FROM blob_chunks"))
         return gone
 
 
@@ -64,7 +64,7 @@ class Endless(SqliteAttachmentStore):
 
 class Hasty(SqliteAttachmentStore):
     async def delete(self, digest: str) -> bool:
-        await self._database.write(lambda connection: connection.execute("DELETE FROM message_attachments").fetchall())
+        await self._database.write(lambda connection: connection.fetch("DELETE FROM message_attachments"))
         return await super().delete(digest)
 
 

@@ -8,7 +8,7 @@ from tests.testing.conformance.test_readers import Check, is_found
 
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
 from agentvm.storage.sql.accounts.users import SqliteUserStore
 from agentvm.storage.sql.erasing import SqliteErasing
@@ -57,7 +57,7 @@ class Inheriting(SqliteUserStore):
 
 def of(kind: type[SqliteErasing]) -> type[SqliteStore]:
     class Faulty(SqliteStore):
-        def __init__(self, database: Database) -> None:
+        def __init__(self, database: SqliteDatabase) -> None:
             super().__init__(database)
             self.erasing = kind(database)
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import count
 
 import anyio
-import apsw
 import pytest
 from msgspec import structs
 
@@ -14,9 +13,10 @@ from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Committed, SessionWrite, Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts import SqliteAccounts
 from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import ledger as suite
 
@@ -36,7 +36,7 @@ def planted(of: type[SqliteLedgerStore]) -> type[SqliteStore]:
 
 
 class Blind(SqliteLedgerStore):
-    def __init__(self, database: Database, tenant_id: TenantId) -> None:
+    def __init__(self, database: SqliteDatabase, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("everybody"))
 
 
@@ -79,9 +79,8 @@ class Lavish(SqliteLedgerStore):
     async def credit(self, credit: Credit) -> bool:
         row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
 
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute("INSERT OR IGNORE INTO credits VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
-            return connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            return connection.execute("INSERT OR IGNORE INTO credits VALUES (NULL, ?, ?, ?, ?, ?, ?)", row) == 1
 
         return await self._database.write(write)
 
@@ -123,7 +122,7 @@ class Forgetful(SqliteStore):
     """Forgets who sent a turn."""
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
-        def forget(connection: apsw.Connection) -> None:
+        def forget(connection: Connection) -> None:
             connection.execute("UPDATE turns SET user_id = NULL")
 
         await self._database.write(forget)

@@ -1,7 +1,6 @@
 """The suite itself: stores with one planted fault each must not pass."""
 
 import anyio
-import apsw
 import pytest
 from msgspec import structs
 from tests.testing.conformance.test_accounts import planted as planted_account
@@ -16,6 +15,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Changes
 from agentvm.storage.sql.accounts.directory import SqliteDirectory
 from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.container import SqliteContainerStore
 from agentvm.storage.sql.resources import SqliteResourceStore
 from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 class Careless(SqliteResourceStore):
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             connection.execute("UPDATE resources SET visibility = ? WHERE resource_id = ?", (changes.visibility, resource_id))
             connection.execute("UPDATE resource_versions SET is_open = 1")
 
@@ -77,9 +77,8 @@ class Unlocked(SqliteStore):
 
 class Leaving(SqliteDirectory):
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute("UPDATE tenants SET deleted_at = ? WHERE tenant_id = ?", (now, tenant_id))
-            return bool(connection.changes())
+        def write(connection: Connection) -> bool:
+            return bool(connection.execute("UPDATE tenants SET deleted_at = ? WHERE tenant_id = ?", (now, tenant_id)))
 
         return await self._database.write(write)
 

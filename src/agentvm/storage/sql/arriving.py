@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import anyio
 import anyio.to_thread
-import apsw
 
-from agentvm.errors import Conflict
+from agentvm.errors import Conflict, ConstraintFailed
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
@@ -21,7 +20,6 @@ from agentvm.model.turn import Turn
 from agentvm.storage.attachments import CHUNK
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said
-from agentvm.storage.engines.sqlite.database import Database, Work
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.attachments import (
     PIECE,
@@ -34,11 +32,12 @@ from agentvm.storage.sql.attachments import (
     give_attachments,
     give_up_blob,
 )
+from agentvm.storage.sql.connection import Connection, Database, Work
 from agentvm.storage.sql.container import insert_image, insert_session
 from agentvm.storage.sql.erasing.begin import is_retired, refuse_erasing
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.lock import lock_image
-from agentvm.storage.sql.rows import drop_snapshot, fetch
+from agentvm.storage.sql.rows import drop_snapshot
 from agentvm.storage.sql.session_write import ARRIVING, MESSAGES, cut, prepare
 from agentvm.storage.sql.sessions.index import key_of
 
@@ -119,18 +118,18 @@ async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Ite
             await drop_given_up(database)
 
 
-def _containers(connection: apsw.Connection, tenant_id: TenantId) -> Containers:
-    return {ContainerId(name): (number, made) for name, number, made in fetch(connection, _CONTAINERS, (tenant_id,))}
+def _containers(connection: Connection, tenant_id: TenantId) -> Containers:
+    return {ContainerId(name): (number, made) for name, number, made in connection.fetch(_CONTAINERS, (tenant_id,))}
 
 
 async def drop_left(database: Database) -> None:
     """What was still arriving when the process before this one ended."""
-    for (aside,) in await database.read(lambda connection: fetch(connection, _LEFT, (_FIRST, _BEYOND))):
+    for (aside,) in await database.read(lambda connection: connection.fetch(_LEFT, (_FIRST, _BEYOND))):
         await _drop(database, aside)
     # Long forks too: see `SqliteContainerStore.add_session`.
     await _drop_messages(database, _DROP_SOME_OF_FORKS, ARRIVING)
 
-    def rest(connection: apsw.Connection) -> None:
+    def rest(connection: Connection) -> None:
         connection.execute(_DROP_FORKS, (ARRIVING,))
 
     await database.write(rest)
@@ -139,9 +138,8 @@ async def drop_left(database: Database) -> None:
 async def _drop_messages(database: Database, query: str, whose: str | int) -> None:
     """Some at a time."""
 
-    def some(connection: apsw.Connection) -> int:
-        connection.execute(query, (whose, MESSAGES))
-        return connection.changes()
+    def some(connection: Connection) -> int:
+        return connection.execute(query, (whose, MESSAGES))
 
     while await database.write(some):
         pass
@@ -150,8 +148,8 @@ async def _drop_messages(database: Database, query: str, whose: str | int) -> No
 async def _drop(database: Database, aside: str) -> None:
     await _drop_messages(database, _DROP_SOME, aside)
 
-    def rest(connection: apsw.Connection) -> None:
-        for (digest,) in fetch(connection, _DROP_IMAGES, (aside,)):
+    def rest(connection: Connection) -> None:
+        for (digest,) in connection.fetch(_DROP_IMAGES, (aside,)):
             drop_snapshot(connection, digest)
         drop_attachments(connection, TenantId(aside))
         connection.execute(_DROP_CONTAINERS, (aside,))
@@ -160,11 +158,11 @@ async def _drop(database: Database, aside: str) -> None:
 
 
 def _all(piece: Piece) -> Work[None]:
-    def work(connection: apsw.Connection) -> None:
+    def work(connection: Connection) -> None:
         try:
             for one in piece:
                 one(connection)
-        except apsw.ConstraintError as error:
+        except ConstraintFailed as error:
             raise Conflict("Something of the same id has come to be meanwhile; nothing was imported. Try again") from error
 
     return work
@@ -214,7 +212,7 @@ class _Coming:
         if piece:
             yield piece
 
-    def give(self, connection: apsw.Connection) -> None:
+    def give(self, connection: Connection) -> None:
         """To the tenant; an image anew, because its sessions name it."""
         refuse_deleted(connection, self._tenant_id)
         for container_id in {(one.image if isinstance(one, Present) else one).container_id for one in self._images}:
@@ -224,7 +222,7 @@ class _Coming:
         for one in self._images:
             if isinstance(one, Present):
                 image_id = one.image.image_id
-                if not fetch(connection, _IS_PRESENT, (self._tenant_id, one.image.container_id, image_id)):
+                if not connection.fetch(_IS_PRESENT, (self._tenant_id, one.image.container_id, image_id)):
                     raise Conflict(f"The image {image_id} has gone meanwhile; nothing was imported. Try again")
             else:
                 image_id = one.image_id
@@ -232,38 +230,38 @@ class _Coming:
             connection.execute(_GIVE, (self._tenant_id, self.aside, image_id))
         give_attachments(connection, self.aside, self._tenant_id)
 
-    def give_up(self, connection: apsw.Connection) -> None:
+    def give_up(self, connection: Connection) -> None:
         """Leaves nothing of a file that was being written."""
         if self._begun is not None:
             give_up_blob(connection, self._begun)
 
-    def _refuse_gone(self, connection: apsw.Connection, container_id: ContainerId) -> None:
+    def _refuse_gone(self, connection: Connection, container_id: ContainerId) -> None:
         """What was deleted while this was arriving is not made again by it."""
         key = (self._tenant_id, container_id)
         refuse_erasing(connection, key)
         before = self._before.get(container_id)
-        if before is not None and fetch(connection, _CONTAINER, key) != [before]:
+        if before is not None and connection.fetch(_CONTAINER, key) != [before]:
             raise Conflict(f"The container {container_id} was deleted meanwhile; nothing was imported")
         if is_retired(connection, key):
             message = f"The container {container_id} was deleted with its user; nothing was imported. Name another container"
             raise Conflict(message)
 
-    def _give_image(self, connection: apsw.Connection, image: Image) -> None:
+    def _give_image(self, connection: Connection, image: Image) -> None:
         connection.execute(_ADD_CONTAINER, (self._tenant_id, image.container_id, self._now))
         position = insert_image(connection, self._tenant_id, image)
         held = [one for one in image.lock if is_readable(connection, self._tenant_id, one.version_id)]
         lock_image(connection, self._tenant_id, position, held)
 
-    def _continue(self, connection: apsw.Connection, one: Continued) -> None:
+    def _continue(self, connection: Connection, one: Continued) -> None:
         """What came aside is moved behind what is here, if that is still as it was."""
         session = one.session
         place = (session.container_id, session.image_id, session.session_id)
-        keys = [fetch(connection, _KEY_OF, (tenant_id, *place)) for tenant_id in (self._tenant_id, self.aside)]
+        keys = [connection.fetch(_KEY_OF, (tenant_id, *place)) for tenant_id in (self._tenant_id, self.aside)]
         if not keys[0] or not keys[1]:
             raise Conflict(f"The session {session.session_id} has gone meanwhile; nothing was imported. Try again")
         here, aside = keys[0][0][0], keys[1][0][0]
-        last = fetch(connection, _LAST, (here,))
-        if last != ([] if one.last is None else [(one.last, 1)]) or fetch(connection, _RUNS, (here,)):
+        last = connection.fetch(_LAST, (here,))
+        if last != ([] if one.last is None else [(one.last, 1)]) or connection.fetch(_RUNS, (here,)):
             raise Conflict(f"The session {session.session_id} went on meanwhile; nothing was imported. Try again")
         connection.execute(_CONTINUE, (here, aside))
         connection.execute(_MOVE_FACTS, (here, aside))
@@ -272,14 +270,14 @@ class _Coming:
         connection.execute(_DROP_SESSION, (aside,))
 
     def _put_image(self, image: Image) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute(_ADD_CONTAINER, (self.aside, image.container_id, self._now))
             insert_image(connection, self.aside, image)
 
         return work
 
     def _put_session(self, session: Session) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             insert_session(connection, self.aside, session)
             connection.execute(_SET_QUARANTINE, (session.quarantine, self.aside, session.session_id))
 
@@ -299,20 +297,20 @@ class _Coming:
         self._begun = None
 
     def _begin_file(self, one: Attached) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             self._begun = begin_blob(connection, one.size, self._now)
 
         return work
 
     def _add_to_file(self, first: int, chunks: Sequence[bytes]) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             if self._begun is not None:
                 add_chunks(connection, self._begun, first, chunks)
 
         return work
 
     def _complete_file(self, one: Attached) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             if self._begun is not None:
                 complete_blob(connection, self._begun, one.digest)
 
@@ -321,7 +319,7 @@ class _Coming:
     def _put_file(self, session: Session, one: Attached, chunks: Sequence[bytes]) -> Work[None]:
         key = (self.aside, session.container_id)
 
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             attach(connection, key, one.digest, one.size, iter(chunks), one.upload, self._now)
 
         return work

@@ -12,15 +12,14 @@ from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
-import apsw
 
 from agentvm.errors import ContainerNotFound, InvalidInput, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import TenantId
 from agentvm.storage.attachments import CHUNK, AttachmentPage, Upload
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import Key, fetch
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.rows import Key
 
 PIECE = 4
 """Chunks of one transaction."""
@@ -45,7 +44,7 @@ SELECT body FROM blob_chunks WHERE number = ? AND blob_key = (SELECT blob_key {_
 """
 _HAS_CONTAINER = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
 _FIND_BLOB = "SELECT blob_key FROM blobs WHERE digest = ?"
-_ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?)"
+_ADD_BLOB = "INSERT INTO blobs (digest, size, begun_at) VALUES (?, ?, ?) RETURNING blob_key"
 _COMPLETE = "UPDATE blobs SET digest = ?, begun_at = NULL WHERE digest = ?"
 _OWNED = "SELECT 1 FROM attachments JOIN blobs USING (blob_key) WHERE digest = ? AND tenant_id = ? LIMIT 1"
 _GIVE_UP = f"UPDATE blobs SET begun_at = {GIVEN_UP} WHERE digest = ?"
@@ -122,13 +121,13 @@ class SqliteAttachmentStore:
 
         begun = await self._put_aside(file, digest, size, now)
 
-        def write(connection: apsw.Connection) -> tuple[Attachment, bool]:
-            if not fetch(connection, _HAS_CONTAINER, self._key):
+        def write(connection: Connection) -> tuple[Attachment, bool]:
+            if not connection.fetch(_HAS_CONTAINER, self._key):
                 raise ContainerNotFound(self._key[1])
-            if begun is not None and not fetch(connection, _FIND_BLOB, (digest,)):
+            if begun is not None and not connection.fetch(_FIND_BLOB, (digest,)):
                 connection.execute(_COMPLETE, (digest, begun))
             new = attach(connection, self._key, digest, size, _chunks(file), upload, now)
-            return _decode(fetch(connection, _GET, (*self._key, digest))[0]), new
+            return _decode(connection.fetch(_GET, (*self._key, digest))[0]), new
 
         try:
             return await self._database.write(write)
@@ -137,7 +136,7 @@ class SqliteAttachmentStore:
                 # Somebody else's was there first, or it was refused. What is left of it is collected, as after a crash: to
                 # delete it here would take the longer, the more of it there is, and tell that another has the same.
                 with anyio.CancelScope(shield=True):
-                    await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)).fetchall())
+                    await self._database.write(lambda connection: connection.execute(_GIVE_UP, (begun,)))
 
     async def _put_aside(self, file: BinaryIO, digest: str, size: int, now: int) -> str | None:
         """The name of all its bytes, which are nobody's yet; None when the tenant has them, or there is nowhere to go.
@@ -146,11 +145,11 @@ class SqliteAttachmentStore:
         out by the time it takes that somebody else has it.
         """
 
-        def begin(connection: apsw.Connection) -> str | None:
-            if fetch(connection, _OWNED, (digest, self._key[0])) or not fetch(connection, _HAS_CONTAINER, self._key):
+        def begin(connection: Connection) -> str | None:
+            if connection.fetch(_OWNED, (digest, self._key[0])) or not connection.fetch(_HAS_CONTAINER, self._key):
                 return None
             name = f"upload:{secrets.token_hex(16)}"
-            connection.execute(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
+            connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))
             return name
 
         begun = await self._database.write(begin)
@@ -162,49 +161,48 @@ class SqliteAttachmentStore:
         return begun
 
     async def get(self, digest: str) -> Attachment | None:
-        def read(connection: apsw.Connection) -> Attachment | None:
-            return next((_decode(row) for row in fetch(connection, _GET, (*self._key, digest))), None)
+        def read(connection: Connection) -> Attachment | None:
+            return next((_decode(row) for row in connection.fetch(_GET, (*self._key, digest))), None)
 
         return await self._database.read(read)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
         place = _place(after)
 
-        def read(connection: apsw.Connection) -> AttachmentPage:
-            found = fetch(connection, _LIST, (*self._key, place, limit + 1))
+        def read(connection: Connection) -> AttachmentPage:
+            found = connection.fetch(_LIST, (*self._key, place, limit + 1))
             more = str(found[limit - 1][0]) if len(found) > limit else None
             return AttachmentPage(tuple(_decode(row) for _, *row in found[:limit]), more)
 
         return await self._database.read(read)
 
     async def sizes(self, digests: Collection[str]) -> dict[str, int]:
-        def read(connection: apsw.Connection) -> dict[str, int]:
-            return {digest: size for digest in digests for (size,) in fetch(connection, _SIZE, (*self._key, digest))}
+        def read(connection: Connection) -> dict[str, int]:
+            return {digest: size for digest in digests for (size,) in connection.fetch(_SIZE, (*self._key, digest))}
 
         return await self._database.read(read)
 
     async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
-        def write(connection: apsw.Connection) -> frozenset[str]:
+        def write(connection: Connection) -> frozenset[str]:
             found = set()
             for digest in digests:
-                connection.execute(_CLAIM, (max(now, 1), *self._key, digest))
-                if connection.changes():
+                if connection.execute(_CLAIM, (max(now, 1), *self._key, digest)):
                     found.add(digest)
             return frozenset(found)
 
         return await self._database.write(write)
 
     async def read(self, digest: str, number: int) -> bytes | None:
-        def read(connection: apsw.Connection) -> bytes | None:
-            for (body,) in fetch(connection, _CHUNK, (number, *self._key, digest)):
+        def read(connection: Connection) -> bytes | None:
+            for (body,) in connection.fetch(_CHUNK, (number, *self._key, digest)):
                 return bytes(body)
-            return b"" if fetch(connection, _SIZE, (*self._key, digest)) else None
+            return b"" if connection.fetch(_SIZE, (*self._key, digest)) else None
 
         return await self._database.read(read)
 
     async def delete(self, digest: str) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            found = fetch(connection, _KEYS, (*self._key, digest))
+        def write(connection: Connection) -> bool:
+            found = connection.fetch(_KEYS, (*self._key, digest))
             for attachment_key, blob_key, used in found:
                 if used:
                     raise AttachmentInUse(f"A message refers to {reference_to(digest)}; it goes with the last such message")
@@ -216,55 +214,51 @@ class SqliteAttachmentStore:
         return deleted
 
 
-def attach(
-    connection: apsw.Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int
-) -> bool:
+def attach(connection: Connection, key: Key, digest: str, size: int, chunks: Iterator[bytes], upload: Upload, now: int) -> bool:
     """Whether the container did not have it. The chunks, which must be those of the digest, are taken only if nobody has."""
-    found = fetch(connection, _FIND_BLOB, (digest,))
+    found = connection.fetch(_FIND_BLOB, (digest,))
     if found:
         blob_key = found[0][0]
     else:
-        connection.execute(_ADD_BLOB, (digest, size, None))
-        blob_key = connection.last_insert_rowid()
-        connection.executemany(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
+        blob_key = connection.fetch(_ADD_BLOB, (digest, size, None))[0][0]
+        connection.many(_ADD_CHUNK, ((blob_key, number, chunk) for number, chunk in enumerate(chunks)))
     # 0 means something else.
     since = max(now, 1)
-    connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key))
-    if connection.changes():
+    if connection.execute(_UPDATE, (upload.media_type, upload.name, since, *key, blob_key)):
         return False
     connection.execute(_ADD, (*key, blob_key, upload.media_type, upload.name, now, upload.uploaded_by, since))
     return True
 
 
-def begin_blob(connection: apsw.Connection, size: int, now: int) -> int:
+def begin_blob(connection: Connection, size: int, now: int) -> int:
     """The key of bytes that come piece by piece and are nobody's yet."""
-    connection.execute(_ADD_BLOB, (f"upload:{secrets.token_hex(16)}", size, max(now, GIVEN_UP + 1)))
-    return connection.last_insert_rowid()
+    name = f"upload:{secrets.token_hex(16)}"
+    return int(connection.fetch(_ADD_BLOB, (name, size, max(now, GIVEN_UP + 1)))[0][0])
 
 
-def add_chunks(connection: apsw.Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
+def add_chunks(connection: Connection, blob_key: int, first: int, chunks: Sequence[bytes]) -> None:
     """Some of the bytes that were begun."""
-    connection.executemany(_ADD_CHUNK, ((blob_key, first + number, chunk) for number, chunk in enumerate(chunks)))
+    connection.many(_ADD_CHUNK, ((blob_key, first + number, chunk) for number, chunk in enumerate(chunks)))
 
 
-def complete_blob(connection: apsw.Connection, blob_key: int, digest: str) -> None:
+def complete_blob(connection: Connection, blob_key: int, digest: str) -> None:
     """All of the bytes have come. If others have brought the same meanwhile, theirs are kept."""
-    if fetch(connection, _FIND_BLOB, (digest,)):
+    if connection.fetch(_FIND_BLOB, (digest,)):
         give_up_blob(connection, blob_key)
     else:
         connection.execute(_COMPLETE_KEY, (digest, blob_key))
 
 
-def give_up_blob(connection: apsw.Connection, blob_key: int) -> None:
+def give_up_blob(connection: Connection, blob_key: int) -> None:
     connection.execute(_GIVE_UP_KEY, (blob_key,))
 
 
-def link(connection: apsw.Connection, key: Key, position: int, digests: Sequence[str]) -> None:
+def link(connection: Connection, key: Key, position: int, digests: Sequence[str]) -> None:
     """A message refers to them. One that is gone by now is passed over: whoever reads the message is told so."""
-    connection.executemany(_LINK, ((position, *key, digest) for digest in digests))
+    connection.many(_LINK, ((position, *key, digest) for digest in digests))
 
 
-def give_attachments(connection: apsw.Connection, giver: TenantId, taker: TenantId) -> None:
+def give_attachments(connection: Connection, giver: TenantId, taker: TenantId) -> None:
     """All that one has becomes the other's; what the other has already is referred to there."""
     connection.execute(_GIVE, (taker, giver))
     connection.execute(_REFER, (taker, giver))
@@ -272,17 +266,17 @@ def give_attachments(connection: apsw.Connection, giver: TenantId, taker: Tenant
     connection.execute("DELETE FROM attachments WHERE tenant_id = ?", (giver,))
 
 
-def drop_attachments(connection: apsw.Connection, tenant_id: TenantId) -> None:
+def drop_attachments(connection: Connection, tenant_id: TenantId) -> None:
     """All of a tenant, to which nothing refers any more."""
-    for attachment_key, blob_key in fetch(connection, _ALL_OF, (tenant_id,)):
+    for attachment_key, blob_key in connection.fetch(_ALL_OF, (tenant_id,)):
         _drop(connection, attachment_key, blob_key)
 
 
-def collect_attachments(connection: apsw.Connection, now: int, grace: int) -> int:
+def collect_attachments(connection: Connection, now: int, grace: int) -> int:
     """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     connection.execute(_GIVE_UP_OLD, (now - grace,))
     dropped = freed = 0
-    for attachment_key, blob_key, _ in fetch(connection, _RIPE, (now - grace, DROPPED_MAX)):
+    for attachment_key, blob_key, _ in connection.fetch(_RIPE, (now - grace, DROPPED_MAX)):
         freed += _drop(connection, attachment_key, blob_key)
         dropped += 1
         if freed >= DROPPED_BYTES_MAX:
@@ -297,39 +291,37 @@ async def drop_given_up(database: Database) -> None:
         pass
 
 
-def drop_given_up_slice(connection: apsw.Connection) -> bool:
+def drop_given_up_slice(connection: Connection) -> bool:
     """Deletes some bytes of a file that was set aside, or of an upload that was given up; whether there was one."""
-    for (blob_key,) in fetch(connection, _ASIDE, ()):
-        connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK)))
-        if not connection.changes():
+    for (blob_key,) in connection.fetch(_ASIDE):
+        if not connection.execute(_DROP_CHUNKS, (blob_key, max(1, DROPPED_BYTES_MAX // CHUNK))):
             connection.execute(_DROP_BLOB, (blob_key,))
         return True
     return False
 
 
-def drop_blob(connection: apsw.Connection, blob_key: int) -> int:
+def drop_blob(connection: Connection, blob_key: int) -> int:
     """Deletes the bytes of a file that nobody has any more, or sets them aside if they are many; the bytes deleted."""
-    size: int = fetch(connection, _SIZE_OF, (blob_key,))[0][0]
+    size: int = connection.fetch(_SIZE_OF, (blob_key,))[0][0]
     if size > DROPPED_BYTES_MAX:
         connection.execute(_SET_ASIDE, (blob_key,))
         return 0
-    connection.execute(_DROP_BLOB, (blob_key,))
-    return size if connection.changes() else 0
+    return size if connection.execute(_DROP_BLOB, (blob_key,)) else 0
 
 
-def _is_crowded(connection: apsw.Connection) -> bool:
-    given_up: int = fetch(connection, _ALL_GIVEN_UP, ())[0][0]
+def _is_crowded(connection: Connection) -> bool:
+    given_up: int = connection.fetch(_ALL_GIVEN_UP)[0][0]
     return given_up > MAX_GIVEN_UP_BYTES
 
 
-def _drop(connection: apsw.Connection, attachment_key: int, blob_key: int) -> int:
+def _drop(connection: Connection, attachment_key: int, blob_key: int) -> int:
     connection.execute(_DELETE, (attachment_key,))
     # Nobody can be about to use it: an upload brings its bytes along, in one transaction.
     return drop_blob(connection, blob_key)
 
 
-def _add_piece(connection: apsw.Connection, *, file: BinaryIO, name: str, first: int) -> None:
-    found = fetch(connection, _FIND_BLOB, (name,))
+def _add_piece(connection: Connection, *, file: BinaryIO, name: str, first: int) -> None:
+    found = connection.fetch(_FIND_BLOB, (name,))
     if not found:
         # It took longer than any grace: the last transaction brings all of it.
         return

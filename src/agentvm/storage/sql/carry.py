@@ -4,14 +4,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
-import apsw
-
 from agentvm.model.ids import ContainerId, SessionId, TenantId, TurnId
 from agentvm.model.message import decode_message
 from agentvm.storage.carry import Carried, History, Page, SessionHere
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.arriving import arrive
-from agentvm.storage.sql.rows import TURNS, decode_turn, fetch
+from agentvm.storage.sql.connection import Connection, Database, snapshot
+from agentvm.storage.sql.rows import TURNS, decode_turn
 
 PAGE_BYTES = 4 * 1024 * 1024
 PAGE = 256
@@ -72,17 +70,17 @@ class SqliteCarrier:
 
     async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
         scope = (self._tenant_id, container_id, session_id)
-        return await self._database.read(lambda connection: int(fetch(connection, _MEASURE, scope)[0][0]), heavy=True)
+        return await self._database.read(lambda connection: int(connection.fetch(_MEASURE, scope)[0][0]), heavy=True)
 
     async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
         scope = (self._tenant_id, container_id, session_id)
 
-        def read(connection: apsw.Connection) -> History:
+        def read(connection: Connection) -> History:
             # One state for both: a message whose turn is not known yet must not come along.
-            with connection:
-                turns = [decode_turn(row) for row in fetch(connection, TURNS, scope)]
-                last = int(fetch(connection, _LAST, scope)[0][0])
-                rewound = int(fetch(connection, _REWOUND, scope)[0][0])
+            with snapshot(connection):
+                turns = [decode_turn(row) for row in connection.fetch(TURNS, scope)]
+                last = int(connection.fetch(_LAST, scope)[0][0])
+                rewound = int(connection.fetch(_REWOUND, scope)[0][0])
             running = frozenset(TurnId(turn.turn_id) for turn in turns if turn.outcome is None)
             return History(tuple(turn for turn in turns if turn.outcome is not None), running, last, rewound)
 
@@ -91,8 +89,8 @@ class SqliteCarrier:
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
 
-        def read(connection: apsw.Connection) -> Page:
-            found = fetch(connection, _PAGE, scope)
+        def read(connection: Connection) -> Page:
+            found = connection.fetch(_PAGE, scope)
             messages = (decode_message(body) for _, body in found)
             kept = tuple(message for message in messages if message.turn_id not in history.running)
             return Page(kept, int(found[-1][0]) if found and found[-1][0] < history.last else None)
@@ -102,12 +100,12 @@ class SqliteCarrier:
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
         wanted = sorted(image_ids)
 
-        def read(connection: apsw.Connection) -> dict[str, ContainerId]:
+        def read(connection: Connection) -> dict[str, ContainerId]:
             found: dict[str, ContainerId] = {}
             for at in range(0, len(wanted), IDS):
                 some = wanted[at : at + IDS]
                 query = _IMAGES_HERE.format(marks=", ".join("?" * len(some)))
-                rows = fetch(connection, query, (self._tenant_id, *some))
+                rows = connection.fetch(query, (self._tenant_id, *some))
                 found.update((str(image_id), ContainerId(where)) for image_id, where in rows)
             return found
 
@@ -120,10 +118,10 @@ class SqliteCarrier:
             found |= await self._database.read(partial(self._find, wanted=some))
         return found
 
-    def _find(self, connection: apsw.Connection, wanted: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
+    def _find(self, connection: Connection, wanted: Sequence[tuple[str, str | None]]) -> dict[str, SessionHere]:
         found = {}
         for session_id, message_id in wanted:
-            for row in fetch(connection, _SESSION_HERE, (self._tenant_id, session_id, message_id)):
+            for row in connection.fetch(_SESSION_HERE, (self._tenant_id, session_id, message_id)):
                 where, image_id, messages, turns, last, deleted, rewound, reached = row
                 found[session_id] = SessionHere(where, image_id, messages, turns, last, bool(deleted), bool(rewound), reached)
         return found

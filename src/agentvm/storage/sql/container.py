@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 
 import anyio
 import anyio.to_thread
-import apsw
 
 from agentvm.errors import ContainerNotFound, ImageNotFound, SessionNotFound
 from agentvm.model.container import Container
@@ -19,10 +18,10 @@ from agentvm.model.message import Message
 from agentvm.model.session import Session
 from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql import rows
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.attachments import SqliteAttachmentStore
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
 from agentvm.storage.sql.log import SqliteLogStore
 from agentvm.storage.sql.resources.lock import lock_image
@@ -30,10 +29,15 @@ from agentvm.storage.sql.session_write import ARRIVING, cut, prepare
 from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD, SessionRow, drop_image_slice, drop_slice, hide_image
 from agentvm.storage.sql.sessions.index import key_of
 
+_CREATE = """
+INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (tenant_id, container_id) DO NOTHING
+"""
 _ADD_IMAGE = """
 INSERT INTO images (tenant_id, container_id, image_id, session_id, name, description, definition_name, digest, config, source,
                     lock, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING position
 """
 _REBUILD_IMAGE = """
 UPDATE images SET definition_name = ?, digest = ?, config = ?, source = ?, lock = ?, updated_at = ?
@@ -81,15 +85,10 @@ class SqliteContainerStore:
         return await self._database.read(lambda connection: rows.read_container(connection, self._key))
 
     async def create(self, now: int) -> bool:
-        def write(connection: apsw.Connection) -> bool:
+        def write(connection: Connection) -> bool:
             refuse_deleted(connection, self._key[0])
             refuse_erasing(connection, self._key)
-            connection.execute(
-                "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES (?, ?, ?, ?) "
-                "ON CONFLICT (tenant_id, container_id) DO NOTHING",
-                (*self._key, now, now),
-            )
-            return connection.changes() == 1
+            return connection.execute(_CREATE, (*self._key, now, now)) == 1
 
         return await self._database.write(write)
 
@@ -98,11 +97,11 @@ class SqliteContainerStore:
         body = _snapshot(image)
         build = _encode_build(image)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             if not self._exists(connection):
                 raise ContainerNotFound(self._key[1])
-            _insert_image(connection, self._key, image, body, build)
-            lock_image(connection, self._key[0], connection.last_insert_rowid(), image.lock)
+            position = _insert_image(connection, self._key, image, body, build)
+            lock_image(connection, self._key[0], position, image.lock)
             _insert_session(connection, self._key, image.image_id, default_session)
 
         await self._database.write(write)
@@ -117,7 +116,7 @@ class SqliteContainerStore:
     async def update_image(self, image_id: ImageId, *, name: str | None, description: str | None, now: int) -> Image | None:
         """Changes what is not None; returns the image as it is now, or None if there is none."""
 
-        def write(connection: apsw.Connection) -> Image | None:
+        def write(connection: Connection) -> Image | None:
             connection.execute(
                 "UPDATE images SET name = coalesce(?, name), description = coalesce(?, description), updated_at = ? "
                 "WHERE tenant_id = ? AND container_id = ? AND image_id = ?",
@@ -132,8 +131,8 @@ class SqliteContainerStore:
         body = _snapshot(image)
         build = _encode_build(image)
 
-        def write(connection: apsw.Connection) -> bool:
-            found = rows.fetch(connection, _PLACE_OF_IMAGE, (*self._key, image.image_id))
+        def write(connection: Connection) -> bool:
+            found = connection.fetch(_PLACE_OF_IMAGE, (*self._key, image.image_id))
             for position, digest in found:
                 connection.execute(_ADD_SNAPSHOT, (image.digest, body))
                 connection.execute(_REBUILD_IMAGE, (*build, image.updated_at, *self._key, image.image_id))
@@ -146,7 +145,7 @@ class SqliteContainerStore:
     async def delete_image(self, image_id: ImageId) -> bool:
         """Hidden by the first commit; then it goes in slices, and after a crash with the next purge. True when it was there."""
         key = (*self._key, image_id)
-        if not await self._database.write(lambda connection: bool(rows.fetch(connection, _PLACE_OF_IMAGE, key))):
+        if not await self._database.write(lambda connection: bool(connection.fetch(_PLACE_OF_IMAGE, key))):
             return False
         while await self._database.write(lambda connection: hide_image(connection, key)):
             pass
@@ -170,8 +169,8 @@ class SqliteContainerStore:
                 else self._saying(session, pieces[0])
             )
 
-        def begin(connection: apsw.Connection) -> None:
-            if not rows.fetch(connection, f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
+        def begin(connection: Connection) -> None:
+            if not connection.fetch(f"{_PLACE_OF_IMAGE} AND {rows.IS_SHOWN}", (*self._key, session.image_id)):
                 raise ImageNotFound(session.image_id)
             _insert_session(connection, self._key, session.image_id, session)
             if first is not None:
@@ -193,7 +192,7 @@ class SqliteContainerStore:
                 with anyio.CancelScope(shield=True):
                     await self._give_up(session.session_id)
 
-    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[apsw.Connection], None]:
+    def _saying(self, session: Session, messages: Sequence[Message], much: bool = False) -> Callable[[Connection], None]:
         """What is said in it; `much` is found at once, because it would keep those waiting who search next."""
         tenant_id, container_id = self._key
         write = SessionWrite(
@@ -205,18 +204,17 @@ class SqliteContainerStore:
         )
         return prepare(write, words=key_of(tenant_id, container_id) if much else None)
 
-    def _show(self, connection: apsw.Connection, session: Session) -> None:
-        connection.execute(_SET_ADDED, (None, *self._key, session.session_id))
-        if not connection.changes():
+    def _show(self, connection: Connection, session: Session) -> None:
+        if not connection.execute(_SET_ADDED, (None, *self._key, session.session_id)):
             raise SessionNotFound(session.session_id)
 
     async def _give_up(self, session_id: SessionId) -> None:
         """Deletes a session that is not all there, a slice in each commit."""
         key = (*self._key, session_id)
-        await self._database.write(lambda connection: rows.fetch(connection, _GIVE_UP, key))
+        await self._database.write(lambda connection: connection.fetch(_GIVE_UP, key))
 
-        def work(connection: apsw.Connection) -> bool:
-            left = [SessionRow(*row) for row in rows.fetch(connection, _GIVEN_UP, key)]
+        def work(connection: Connection) -> bool:
+            left = [SessionRow(*row) for row in connection.fetch(_GIVEN_UP, key)]
             drop_slice(connection, left)
             return bool(left)
 
@@ -231,7 +229,7 @@ class SqliteContainerStore:
         return await self._database.read(lambda connection: rows.read_sessions(connection, self._key, image_id))
 
     async def set_title(self, session_id: SessionId, title: str | None, now: int) -> Session | None:
-        def write(connection: apsw.Connection) -> Session | None:
+        def write(connection: Connection) -> Session | None:
             connection.execute(
                 "UPDATE sessions SET title = ?, updated_at = ? "
                 "WHERE tenant_id = ? AND container_id = ? AND session_id = ? AND deleted_at IS NULL",
@@ -271,33 +269,32 @@ class SqliteContainerStore:
     def log(self, session_id: SessionId) -> SqliteLogStore:
         return SqliteLogStore(self._database, self._key, session_id)
 
-    def _exists(self, connection: apsw.Connection) -> bool:
-        return bool(rows.fetch(connection, rows.CONTAINER, self._key))
+    def _exists(self, connection: Connection) -> bool:
+        return bool(connection.fetch(rows.CONTAINER, self._key))
 
 
-def insert_image(connection: apsw.Connection, tenant_id: TenantId, image: Image) -> int:
+def insert_image(connection: Connection, tenant_id: TenantId, image: Image) -> int:
     """Without what it is locked to; the number of its row."""
-    _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
-    return connection.last_insert_rowid()
+    return _insert_image(connection, (tenant_id, image.container_id), image, _snapshot(image), _encode_build(image))
 
 
-def insert_session(connection: apsw.Connection, tenant_id: TenantId, session: Session) -> None:
+def insert_session(connection: Connection, tenant_id: TenantId, session: Session) -> None:
     _insert_session(connection, (tenant_id, session.container_id), session.image_id, session)
 
 
 def _insert_image(
-    connection: apsw.Connection,
+    connection: Connection,
     key: rows.Key,
     image: Image,
     body: bytes,
     build: tuple[str, str, bytes, bytes | None, bytes | None],
-) -> None:
+) -> int:
     connection.execute(_ADD_SNAPSHOT, (image.digest, body))
     named = (image.image_id, image.session_id, image.name, image.description)
-    connection.execute(_ADD_IMAGE, (*key, *named, *build, image.created_at, image.updated_at))
+    return int(connection.fetch(_ADD_IMAGE, (*key, *named, *build, image.created_at, image.updated_at))[0][0])
 
 
-def _insert_session(connection: apsw.Connection, key: rows.Key, image_id: ImageId, session: Session) -> None:
+def _insert_session(connection: Connection, key: rows.Key, image_id: ImageId, session: Session) -> None:
     fork = session.forked_from
     origin = (None, None) if fork is None else (fork.session_id, fork.message_id)
     about = (session.title, session.created_at, session.updated_at, session.pinned_at, session.archived_at, *origin)

@@ -1,14 +1,12 @@
 """SqliteDefinitionStore — the definitions that one tenant has registered."""
 
-import apsw
 import msgspec
 
 from agentvm.errors import Refused
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _GET = "SELECT body FROM definitions WHERE tenant_id = ? AND name = ?"
 _LIST = "SELECT body FROM definitions WHERE tenant_id = ? ORDER BY created_at, name"
@@ -26,12 +24,12 @@ class SqliteDefinitionStore:
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         body = msgspec.json.encode(definition)
 
-        def write(connection: apsw.Connection) -> Definition:
+        def write(connection: Connection) -> Definition:
             refuse_deleted(connection, self._tenant_id)
             known = self._find(connection, definition.name)
             if known is not None:
                 return known
-            count, size = fetch(connection, _USED, (self._tenant_id,))[0]
+            count, size = connection.fetch(_USED, (self._tenant_id,))[0]
             if count >= count_max:
                 raise Refused(f"{count_max} definitions are registered already, and there may be no more")
             if size + len(body) > bytes_max:
@@ -45,13 +43,13 @@ class SqliteDefinitionStore:
         return await self._database.read(lambda connection: self._find(connection, name))
 
     async def list(self) -> tuple[Definition, ...]:
-        def read(connection: apsw.Connection) -> tuple[Definition, ...]:
-            return tuple(_decode(row[0]) for row in fetch(connection, _LIST, (self._tenant_id,)))
+        def read(connection: Connection) -> tuple[Definition, ...]:
+            return tuple(_decode(row[0]) for row in connection.fetch(_LIST, (self._tenant_id,)))
 
         return await self._database.read(read)
 
-    def _find(self, connection: apsw.Connection, name: str) -> Definition | None:
-        rows = fetch(connection, _GET, (self._tenant_id, name))
+    def _find(self, connection: Connection, name: str) -> Definition | None:
+        rows = connection.fetch(_GET, (self._tenant_id, name))
         return _decode(rows[0][0]) if rows else None
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import apsw
-
 from agentvm.errors import SessionNotFound
 from agentvm.model.exchange import Extent
 from agentvm.model.ids import SessionId
@@ -12,8 +10,8 @@ from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Session, Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, LogChunk, Reading, Recalled, SessionWrite
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import TURN_BY_KEY, Key, decode_turn, fetch, read_session, read_turns
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.rows import TURN_BY_KEY, Key, decode_turn, read_session, read_turns
 from agentvm.storage.sql.session_write import prepare
 from agentvm.storage.sql.sessions.summaries import read_turn, recall, refuse, store_summary
 
@@ -55,8 +53,8 @@ class SqliteLogStore:
         self._scope = (*key, session_id)
 
     async def range(self) -> tuple[int, int]:
-        def read(connection: apsw.Connection) -> tuple[int, int]:
-            found = fetch(connection, LOG_RANGE, self._scope)
+        def read(connection: Connection) -> tuple[int, int]:
+            found = connection.fetch(LOG_RANGE, self._scope)
             if not found:
                 raise SessionNotFound(self._session_id)
             first, last = found[0]
@@ -65,20 +63,20 @@ class SqliteLogStore:
         return await self._database.read(read)
 
     async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
-        def read(connection: apsw.Connection) -> tuple[LogChunk, ...]:
+        def read(connection: Connection) -> tuple[LogChunk, ...]:
             return tuple(
                 LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
-                for first_seq, last_seq, made_at, body in fetch(connection, LOG, (*self._scope, after, limit))
+                for first_seq, last_seq, made_at, body in connection.fetch(LOG, (*self._scope, after, limit))
             )
 
         return await self._database.read(read)
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
-        def read(connection: apsw.Connection) -> tuple[Message, ...]:
+        def read(connection: Connection) -> tuple[Message, ...]:
             return tuple(
                 decode_message(body)
                 for message_id in message_ids
-                for (body,) in fetch(connection, MESSAGE, (*self._scope, message_id))
+                for (body,) in connection.fetch(MESSAGE, (*self._scope, message_id))
             )
 
         return await self._database.read(read)
@@ -86,11 +84,11 @@ class SqliteLogStore:
     async def message_sizes(self, message_ids: Sequence[str]) -> dict[str, int]:
         """Stored bytes of those of the messages that are there."""
 
-        def read(connection: apsw.Connection) -> dict[str, int]:
+        def read(connection: Connection) -> dict[str, int]:
             return {
                 message_id: size
                 for message_id in message_ids
-                for (size,) in fetch(connection, MESSAGE_SIZE, (*self._scope, message_id))
+                for (size,) in connection.fetch(MESSAGE_SIZE, (*self._scope, message_id))
             }
 
         return await self._database.read(read)
@@ -104,8 +102,8 @@ class SqliteLogStore:
         await self._database.write(prepare(write))
 
     async def find_turn(self, client_key: str) -> Turn | None:
-        def read(connection: apsw.Connection) -> Turn | None:
-            return next((decode_turn(row) for row in fetch(connection, TURN_BY_KEY, (*self._scope, client_key))), None)
+        def read(connection: Connection) -> Turn | None:
+            return next((decode_turn(row) for row in connection.fetch(TURN_BY_KEY, (*self._scope, client_key))), None)
 
         return await self._database.read(read)
 
@@ -117,8 +115,8 @@ class SqliteLogStore:
     async def last_before(self, at: int) -> int:
         """The last seq of the chunks that were made before that moment; 0 for none."""
 
-        def read(connection: apsw.Connection) -> int:
-            return int(fetch(connection, LAST_BEFORE, (*self._scope, at))[0][0])
+        def read(connection: Connection) -> int:
+            return int(connection.fetch(LAST_BEFORE, (*self._scope, at))[0][0])
 
         return await self._database.read(read)
 
@@ -126,7 +124,7 @@ class SqliteLogStore:
         """Sets the session aside, or releases it for None; as it is now, or None when it is gone."""
         tenant_id, container_id, session_id = self._scope
 
-        def write(connection: apsw.Connection) -> Session | None:
+        def write(connection: Connection) -> Session | None:
             connection.execute(_SET_QUARANTINE, (reason, now, *self._scope))
             return read_session(connection, (tenant_id, container_id), session_id)
 

@@ -7,7 +7,6 @@ reader at an old state of the database.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.container import Container
@@ -19,6 +18,7 @@ from agentvm.model.resource import Locked
 from agentvm.model.session import Fork, Session
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
+from agentvm.storage.sql.connection import Connection
 
 Key = tuple[TenantId, ContainerId]
 
@@ -140,59 +140,59 @@ def encode_usage(usage: Usage | None) -> bytes | None:
     return None if usage is None else _encoder.encode(usage)
 
 
-def read_container(connection: apsw.Connection, key: Key) -> Container | None:
-    for container_id, created_at, updated_at in fetch(connection, CONTAINER, key):
+def read_container(connection: Connection, key: Key) -> Container | None:
+    for container_id, created_at, updated_at in connection.fetch(CONTAINER, key):
         return Container(container_id=container_id, created_at=created_at, updated_at=updated_at)
     return None
 
 
-def read_images(connection: apsw.Connection, key: Key) -> tuple[Image, ...]:
-    return tuple(_decode_images(fetch(connection, IMAGES, key)))
+def read_images(connection: Connection, key: Key) -> tuple[Image, ...]:
+    return tuple(_decode_images(connection.fetch(IMAGES, key)))
 
 
-def read_image(connection: apsw.Connection, key: Key, image_id: ImageId) -> Image | None:
-    return next(_decode_images(fetch(connection, IMAGE, (*key, image_id))), None)
+def read_image(connection: Connection, key: Key, image_id: ImageId) -> Image | None:
+    return next(_decode_images(connection.fetch(IMAGE, (*key, image_id))), None)
 
 
-def drop_snapshot(connection: apsw.Connection, digest: str) -> None:
+def drop_snapshot(connection: Connection, digest: str) -> None:
     """Unless an image still has it."""
     connection.execute(_DROP_SNAPSHOT, (digest,))
 
 
-def read_sessions(connection: apsw.Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:
-    return tuple(_decode_sessions(fetch(connection, SESSIONS, (*key, image_id))))
+def read_sessions(connection: Connection, key: Key, image_id: ImageId) -> tuple[Session, ...]:
+    return tuple(_decode_sessions(connection.fetch(SESSIONS, (*key, image_id))))
 
 
-def read_session(connection: apsw.Connection, key: Key, session_id: SessionId) -> Session | None:
-    return next(_decode_sessions(fetch(connection, SESSION, (*key, session_id))), None)
+def read_session(connection: Connection, key: Key, session_id: SessionId) -> Session | None:
+    return next(_decode_sessions(connection.fetch(SESSION, (*key, session_id))), None)
 
 
-def read_quarantined(connection: apsw.Connection) -> tuple[tuple[TenantId, Session], ...]:
-    found = fetch(connection, QUARANTINED, ())
+def read_quarantined(connection: Connection) -> tuple[tuple[TenantId, Session], ...]:
+    found = connection.fetch(QUARANTINED)
     sessions = _decode_sessions(row[:-1] for row in found)
     return tuple((TenantId(row[-1]), session) for row, session in zip(found, sessions, strict=True))
 
 
-def read_messages(connection: apsw.Connection, key: Key, session_id: SessionId, limit: int = -1) -> tuple[Message, ...]:
-    return tuple(decode_message(body) for (body,) in fetch(connection, MESSAGES, (*key, session_id, limit)))
+def read_messages(connection: Connection, key: Key, session_id: SessionId, limit: int = -1) -> tuple[Message, ...]:
+    return tuple(decode_message(body) for (body,) in connection.fetch(MESSAGES, (*key, session_id, limit)))
 
 
 def read_recent_messages(
-    connection: apsw.Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
+    connection: Connection, key: Key, session_id: SessionId, max_bytes: int, *, limit: int | None, strict: bool
 ) -> tuple[tuple[Message, ...], bool]:
     bounds = (max_bytes if strict else _ANYTHING, max_bytes, _ANYTHING if limit is None else limit)
-    (_, _, truncated), *found = fetch(connection, RECENT_MESSAGES, (*key, session_id, *bounds))
+    (_, _, truncated), *found = connection.fetch(RECENT_MESSAGES, (*key, session_id, *bounds))
     return tuple(decode_message(body) for _, body, _ in found), bool(truncated)
 
 
-def read_turns(connection: apsw.Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
-    return tuple(decode_turn(row) for row in fetch(connection, TURNS, (*key, session_id)))
+def read_turns(connection: Connection, key: Key, session_id: SessionId) -> tuple[Turn, ...]:
+    return tuple(decode_turn(row) for row in connection.fetch(TURNS, (*key, session_id)))
 
 
-def read_unfinished(connection: apsw.Connection) -> tuple[tuple[TenantId, Turn], ...]:
+def read_unfinished(connection: Connection) -> tuple[tuple[TenantId, Turn], ...]:
     return tuple(
         (TenantId(tenant_id), msgspec.structs.replace(decode_turn(tuple(row)), alongside=alongside))
-        for *row, alongside, tenant_id in fetch(connection, UNFINISHED, ())
+        for *row, alongside, tenant_id in connection.fetch(UNFINISHED)
     )
 
 
@@ -213,13 +213,6 @@ def decode_turn(row: tuple[Any, ...]) -> Turn:
         attempts=attempts,
         user_id=user_id,
     )
-
-
-def fetch(
-    connection: apsw.Connection, query: str, parameters: tuple[str | int | bytes | None, ...] | dict[str, Any]
-) -> list[tuple[Any, ...]]:
-    # Any: the tables are STRICT, so a column has the type the schema gives it.
-    return list(connection.execute(query, parameters))
 
 
 def _decode_images(rows: Iterable[tuple[Any, ...]]) -> Iterator[Image]:

@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import apsw
-
 from agentvm.errors import SessionNotFound
 from agentvm.model.attachment import references
 from agentvm.model.message import Message, UserMessage, encode_message
@@ -14,6 +12,7 @@ from agentvm.storage.sql import rows
 from agentvm.storage.sql.accounts.asked import ask
 from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import link
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.sessions.index import COUNTED, Entry, entry_of, index, words_of
 from agentvm.storage.sql.sessions.rewinding import take_back
 
@@ -34,6 +33,7 @@ _ADD_MESSAGE = """
 INSERT INTO all_messages (position, session_key, message_id, body)
 SELECT 1 + max(last, coalesce((SELECT max(position) FROM all_messages), 0)), ?, ?, ? FROM message_places WHERE one = 1
 ON CONFLICT (session_key, message_id) DO NOTHING
+RETURNING position
 """
 # A turn ends once: what is already finished is left alone. Who sent it is known from the beginning and stays.
 _PUT_TURN = """
@@ -85,7 +85,7 @@ def _turn_row(turn: Turn) -> tuple[object, ...]:
     )
 
 
-def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.Connection], None]:
+def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[Connection], None]:
     """The write as work for the database; `SessionNotFound` when the session is gone by then.
 
     The words of its messages come into the search later (`pending`), or in this commit, behind the key `words`. To cut those
@@ -103,8 +103,8 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     if write.changes_no_session:
         return _add_calls(write, ask_for, bill)
 
-    def work(connection: apsw.Connection) -> None:
-        touched = rows.fetch(connection, _TOUCH_SESSION, (write.now, *scope, write.session_id))
+    def work(connection: Connection) -> None:
+        touched = connection.fetch(_TOUCH_SESSION, (write.now, *scope, write.session_id))
         if not touched:
             raise SessionNotFound(write.session_id)
         session_key, image_id, deleted = touched[0]
@@ -115,7 +115,7 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
             take_back(connection, session_key, write.rewind)
         if bodies:
             _add_messages(connection, session_key, scope, bodies)
-        connection.executemany(_PUT_TURN, ((session_key, *turn) for turn in turns))
+        connection.many(_PUT_TURN, ((session_key, *turn) for turn in turns))
         if chunk is not None:
             connection.execute(_ADD_CHUNK, (session_key, chunk.first_seq, chunk.last_seq, chunk.made_at, chunk.body))
         bill(connection)
@@ -124,17 +124,17 @@ def prepare(write: SessionWrite, *, words: str | None = None) -> Callable[[apsw.
     return work
 
 
-def is_there(connection: apsw.Connection, write: SessionWrite) -> bool:
+def is_there(connection: Connection, write: SessionWrite) -> bool:
     """Whether the session of the write is stored."""
-    return bool(rows.fetch(connection, _SESSION, (write.tenant_id, write.container_id, write.session_id)))
+    return bool(connection.fetch(_SESSION, (write.tenant_id, write.container_id, write.session_id)))
 
 
 def _add_calls(
-    write: SessionWrite, ask_for: Callable[[apsw.Connection], None], bill: Callable[[apsw.Connection], int]
-) -> Callable[[apsw.Connection], None]:
+    write: SessionWrite, ask_for: Callable[[Connection], None], bill: Callable[[Connection], int]
+) -> Callable[[Connection], None]:
     """Before each model call, so it does no more than it must: nothing was said yet that would make the session newer."""
 
-    def work(connection: apsw.Connection) -> None:
+    def work(connection: Connection) -> None:
         if not is_there(connection, write):
             raise SessionNotFound(write.session_id)
         bill(connection)
@@ -163,13 +163,11 @@ def _attached(message: Message) -> tuple[str, ...]:
     return references(message.content) if isinstance(message, UserMessage) else ()
 
 
-def _add_messages(connection: apsw.Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
+def _add_messages(connection: Connection, session_key: Any, scope: rows.Key, bodies: Sequence[_Added]) -> None:
     """With what the search and the lists know of them, and what they refer to. One that is already there counts for nothing."""
     added = []
     for message_id, body, entry, digests, words in bodies:
-        connection.execute(_ADD_MESSAGE, (session_key, message_id, body))
-        if connection.changes():
-            position = connection.last_insert_rowid()
+        for (position,) in connection.fetch(_ADD_MESSAGE, (session_key, message_id, body)):
             index(connection, scope[0], position, session_key, entry, words)
             link(connection, scope, position, digests)
             added.append(entry)

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.errors import Conflict
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _COLUMNS = "SELECT revision, at, actor, request_id, note, changes FROM setting_changes WHERE scope = ?"
 _ADD = """
@@ -44,10 +42,10 @@ class SqliteSettingsStore:
         body = msgspec.json.encode(change.changes)
         row = (self._scope, change.revision, change.at, change.actor, change.request_id, change.note, body)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             if self._tenant_id is not None:
                 refuse_deleted(connection, self._tenant_id)
-            last = int(fetch(connection, _LAST, (self._scope,))[0][0])
+            last = int(connection.fetch(_LAST, (self._scope,))[0][0])
             if change.revision != last + 1:
                 raise Conflict(f"The settings were changed meanwhile: they are at revision {last}; look at them and try again")
             connection.execute(_ADD, row)
@@ -57,17 +55,17 @@ class SqliteSettingsStore:
     async def read(self, *, until: int | None = None) -> tuple[Change, ...]:
         """From the first on, up to and with that revision."""
         wanted = (self._scope, NEWEST if until is None else until)
-        return await self._database.read(lambda connection: tuple(map(decode_change, fetch(connection, READ_CHANGES, wanted))))
+        return await self._database.read(lambda connection: tuple(map(decode_change, connection.fetch(READ_CHANGES, wanted))))
 
     async def list(self, *, before: int | None = None, limit: int = 100) -> tuple[Change, ...]:
         """Newest first; those with a revision below `before`."""
         wanted = (self._scope, NEWEST if before is None else before, limit)
-        return await self._database.read(lambda connection: tuple(map(decode_change, fetch(connection, _LIST, wanted))))
+        return await self._database.read(lambda connection: tuple(map(decode_change, connection.fetch(_LIST, wanted))))
 
 
-def read_all(connection: apsw.Connection) -> tuple[tuple[TenantId | None, Change], ...]:
+def read_all(connection: Connection) -> tuple[tuple[TenantId | None, Change], ...]:
     """The changes of all scopes but deleted tenants', each scope's in order."""
-    return tuple((TenantId(row[0]) if row[0] else None, decode_change(row[1:])) for row in fetch(connection, _ALL, ()))
+    return tuple((TenantId(row[0]) if row[0] else None, decode_change(row[1:])) for row in connection.fetch(_ALL))
 
 
 def decode_change(row: tuple[Any, ...]) -> Change:

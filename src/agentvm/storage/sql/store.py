@@ -3,9 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import apsw
-
-from agentvm.errors import InvalidInput, SessionNotFound, WritesRefused
+from agentvm.errors import ConstraintFailed, InvalidInput, SessionNotFound, WritesRefused
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall
@@ -13,7 +11,6 @@ from agentvm.model.session import Session
 from agentvm.model.turn import Turn
 from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.accounts import SqliteAccounts
@@ -22,13 +19,14 @@ from agentvm.storage.sql.accounts.directory import SqliteDirectory
 from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
 from agentvm.storage.sql.carry import SqliteCarrier
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.container import SqliteContainerStore
 from agentvm.storage.sql.definitions import SqliteDefinitionStore
 from agentvm.storage.sql.erasing import SqliteErasing
 from agentvm.storage.sql.erasing.rows import pass_journal
 from agentvm.storage.sql.resources import SqliteResourceStore
 from agentvm.storage.sql.resources.collect import collect
-from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, fetch, is_living, read_quarantined, read_unfinished
+from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sql.session_write import is_there, prepare
 from agentvm.storage.sql.sessions import SqliteSessionStore
 from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
@@ -74,7 +72,7 @@ ORDER BY session_key
 """
 
 
-_CONTRADICTIONS = (apsw.ConstraintError, OverflowError, ValueError, TypeError)
+_CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """What one session's write can do wrong by itself; a full or broken disk is none of these."""
 
 
@@ -91,8 +89,8 @@ class SqliteTenantStore:
         return SqliteContainerStore(self._database, self._tenant_id, container_id)
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
-        def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
-            rows = connection.execute(
+        def read(connection: Connection) -> tuple[ContainerId, ...]:
+            rows = connection.fetch(
                 "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
                 (self._tenant_id,),
             )
@@ -103,12 +101,12 @@ class SqliteTenantStore:
     async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
         created_at, position = (0, 0) if cursor is None else _place(cursor)
 
-        def read(connection: apsw.Connection) -> tuple[tuple[ContainerId, ...], str | None]:
-            rows = connection.execute(
+        def read(connection: Connection) -> tuple[tuple[ContainerId, ...], str | None]:
+            rows = connection.fetch(
                 "SELECT container_id, created_at, position FROM containers WHERE tenant_id = ? AND deleted_at IS NULL"
                 " AND (created_at, position) > (?, ?) ORDER BY created_at, position LIMIT ?",
                 (self._tenant_id, created_at, position, limit + 1),
-            ).fetchall()
+            )
             more = f"{rows[limit - 1][1]}-{rows[limit - 1][2]}" if len(rows) > limit else None
             return tuple(ContainerId(str(row[0])) for row in rows[:limit]), more
 
@@ -136,17 +134,17 @@ class SqliteTenantStore:
         return SqliteRetentionStore(self._database, self._tenant_id)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
-        def read(connection: apsw.Connection) -> Turn | None:
-            return next((decode_turn(row) for row in fetch(connection, TURN, (turn_id, self._tenant_id))), None)
+        def read(connection: Connection) -> Turn | None:
+            return next((decode_turn(row) for row in connection.fetch(TURN, (turn_id, self._tenant_id))), None)
 
         return await self._database.read(read)
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
 
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: Connection) -> None:
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
-            connection.executemany(_SAVE_PLACE, rows)
+            connection.many(_SAVE_PLACE, rows)
             for *_, tenant_id, session_id in rows:
                 connection.execute(_DROP_READERS, (tenant_id, session_id, READERS_MAX))
 
@@ -154,16 +152,16 @@ class SqliteTenantStore:
 
     async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
         # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
-        def work(connection: apsw.Connection) -> dict[SessionId, Place]:
-            found = fetch(connection, _PLACES, (self._tenant_id, client_id))
+        def work(connection: Connection) -> dict[SessionId, Place]:
+            found = connection.fetch(_PLACES, (self._tenant_id, client_id))
             connection.execute(_FORGET_READER, (self._tenant_id, client_id))
             return {SessionId(session_id): Place(seq, saved_at) for session_id, seq, saved_at in found}
 
         return await self._database.write(work)
 
     async def _find(self, query: str, wanted: str) -> ContainerId | None:
-        def read(connection: apsw.Connection) -> ContainerId | None:
-            rows = connection.execute(query, (self._tenant_id, wanted)).fetchall()
+        def read(connection: Connection) -> ContainerId | None:
+            rows = connection.fetch(query, (self._tenant_id, wanted))
             return ContainerId(str(rows[0][0])) if rows else None
 
         return await self._database.read(read)
@@ -206,7 +204,7 @@ class SqliteStore:
         carried = [write for write in writes if write.is_empty]
         prepared = [(write, prepare(write)) for write in writes if not write.is_empty]
 
-        def work(connection: apsw.Connection) -> Committed:
+        def work(connection: Connection) -> Committed:
             gone = {write.session_id for write in carried if not is_there(connection, write)}
             refused: set[SessionId] = set()
             for write, add in prepared:
@@ -228,22 +226,22 @@ class SqliteStore:
                 self._forget(connection, forget)
             if entry is None:
                 return Committed(0, frozenset(gone))
-            connection.execute("INSERT INTO journal (body) VALUES (?)", (entry,))
-            return Committed(connection.last_insert_rowid(), frozenset(gone))
+            number = connection.fetch("INSERT INTO journal (body) VALUES (?) RETURNING entry", (entry,))[0][0]
+            return Committed(number, frozenset(gone))
 
         return await self._database.write(work)
 
     async def probe(self) -> None:
-        def work(connection: apsw.Connection) -> None:
-            connection.execute("INSERT INTO journal (body) VALUES (zeroblob(1))")
-            connection.execute("DELETE FROM journal WHERE entry = ?", (connection.last_insert_rowid(),))
+        def work(connection: Connection) -> None:
+            rows = connection.fetch("INSERT INTO journal (body) VALUES (?) RETURNING entry", (b"\0",))
+            connection.execute("DELETE FROM journal WHERE entry = ?", rows[0])
 
         await self._database.write(work)
 
     async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
-        def read(connection: apsw.Connection) -> tuple[tuple[int, bytes], ...]:
+        def read(connection: Connection) -> tuple[tuple[int, bytes], ...]:
             last = _last_entry(connection, after, max_bytes)
-            return tuple((entry, body) for entry, body in fetch(connection, _ENTRIES, (after, last)))
+            return tuple((entry, body) for entry, body in connection.fetch(_ENTRIES, (after, last)))
 
         return await self._database.read(read)
 
@@ -259,7 +257,7 @@ class SqliteStore:
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         waits = grace if attachment_grace is None else attachment_grace
 
-        def work(connection: apsw.Connection) -> int:
+        def work(connection: Connection) -> int:
             return collect(connection, now, grace) + collect_attachments(connection, max(now, 1), waits)
 
         dropped = await self._database.write(work)
@@ -275,10 +273,9 @@ class SqliteStore:
             gone += some
         return tuple((session.tenant_id, session.session_id) for session in gone)
 
-    def _forget(self, connection: apsw.Connection, before: int) -> bool:
+    def _forget(self, connection: Connection, before: int) -> bool:
         """Drops some entries of the journal; whether there may be more. Those go with later commits, or with `tend_search`."""
-        connection.execute(_FORGET_ENTRIES, (before, FORGOTTEN_MAX))
-        left = connection.changes() == FORGOTTEN_MAX
+        left = connection.execute(_FORGET_ENTRIES, (before, FORGOTTEN_MAX)) == FORGOTTEN_MAX
         self._forgotten = before if left else 0
         if not left:
             pass_journal(connection, before)
@@ -295,11 +292,11 @@ class SqliteStore:
         return await trim_log(self._database, made_before, most_bytes)
 
 
-def _last_entry(connection: apsw.Connection, after: int, max_bytes: int | None) -> int:
+def _last_entry(connection: Connection, after: int, max_bytes: int | None) -> int:
     if max_bytes is None:
         return _EVERY_ENTRY
     last, total = after, 0
-    for entry, size in fetch(connection, _ENTRY_SIZES, (after,)):
+    for entry, size in connection.fetch(_ENTRY_SIZES, (after,)):
         total += size
         if last != after and total > max_bytes:
             break

@@ -7,10 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-import apsw
-
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 PAGE_ROWS_MAX = 2_000
 """Chunks that one read looks at."""
@@ -89,18 +86,16 @@ async def _slices(database: Database, last: Place) -> AsyncGenerator[list[int]]:
         yield some
 
 
-def _read(connection: apsw.Connection, query: str, values: tuple[int, ...]) -> list[tuple[int, ...]]:
-    return fetch(connection, query, values)
+def _read(connection: Connection, query: str, values: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return connection.fetch(query, values)
 
 
-def _drop(connection: apsw.Connection, positions: Sequence[int]) -> int:
+def _drop(connection: Connection, positions: Sequence[int]) -> int:
     dropped = 0
     for position in positions:
-        connection.execute(_DROP, (position,))
-        dropped += connection.changes()
+        dropped += connection.execute(_DROP, (position,))
     return dropped
 
 
-def _drop_readers(connection: apsw.Connection, before: int) -> bool:
-    connection.execute(_DROP_READERS, (before, SLICE_ROWS_MAX))
-    return connection.changes() == SLICE_ROWS_MAX
+def _drop_readers(connection: Connection, before: int) -> bool:
+    return connection.execute(_DROP_READERS, (before, SLICE_ROWS_MAX)) == SLICE_ROWS_MAX

@@ -10,14 +10,15 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
-from agentvm.errors import SessionNotFound, StoreFailed
-from agentvm.storage.engines.sqlite.database import Database, Work, open_database
+from agentvm.errors import ConstraintFailed, SessionNotFound, StoreFailed
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 
 pytestmark = pytest.mark.anyio
 
 
 def put(name: str) -> Work[None]:
-    def work(connection: apsw.Connection) -> None:
+    def work(connection: SqliteConnection) -> None:
         connection.execute(
             "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('t', ?, 1, 1)", (name,)
         )
@@ -25,13 +26,11 @@ def put(name: str) -> Work[None]:
     return work
 
 
-def names(connection: apsw.Connection) -> list[str]:
-    return [
-        name for (name,) in connection.execute("SELECT container_id FROM containers WHERE tenant_id = 't' ORDER BY position")
-    ]
+def names(connection: SqliteConnection) -> list[str]:
+    return [name for (name,) in connection.fetch("SELECT container_id FROM containers WHERE tenant_id = 't' ORDER BY position")]
 
 
-def bug(connection: apsw.Connection) -> None:
+def bug(connection: SqliteConnection) -> None:
     raise LookupError
 
 
@@ -42,7 +41,7 @@ class Gate:
         self._reached = threading.Event()
         self._opened = threading.Event()
 
-    def __call__(self, connection: apsw.Connection) -> None:
+    def __call__(self, connection: SqliteConnection) -> None:
         self._reached.set()
         assert self._opened.wait(5)
 
@@ -67,10 +66,10 @@ def count_commits(counter: Counter[str]) -> Work[None]:
         counter["commits"] += 1
         return False
 
-    return lambda connection: connection.set_commit_hook(hook)
+    return lambda connection: connection.raw.set_commit_hook(hook)
 
 
-async def test_writes_that_wait_together_share_one_commit(database: Database) -> None:
+async def test_writes_that_wait_together_share_one_commit(database: SqliteDatabase) -> None:
     counter: Counter[str] = Counter()
     await database.write(count_commits(counter))
     gate = Gate()
@@ -87,7 +86,7 @@ async def test_writes_that_wait_together_share_one_commit(database: Database) ->
     assert counter["commits"] == 3
 
 
-async def test_a_write_is_acknowledged_only_after_its_commit(database: Database) -> None:
+async def test_a_write_is_acknowledged_only_after_its_commit(database: SqliteDatabase) -> None:
     told: list[str] = []
 
     def hook() -> bool:
@@ -95,17 +94,17 @@ async def test_a_write_is_acknowledged_only_after_its_commit(database: Database)
         return False
 
     with anyio.fail_after(5):
-        await database.write(lambda connection: connection.set_commit_hook(hook))
+        await database.write(lambda connection: connection.raw.set_commit_hook(hook))
         told.clear()
         await database.write(put("a"))
     told.append("acknowledged")
     assert told == ["commit", "acknowledged"]
 
 
-async def test_one_failing_job_does_not_fail_its_neighbours(database: Database) -> None:
+async def test_one_failing_job_does_not_fail_its_neighbours(database: SqliteDatabase) -> None:
     gate, failures = Gate(), []
 
-    def refuse(connection: apsw.Connection) -> None:
+    def refuse(connection: SqliteConnection) -> None:
         put("refused")(connection)
         raise SessionNotFound("s")
 
@@ -122,11 +121,11 @@ async def test_one_failing_job_does_not_fail_its_neighbours(database: Database) 
                 await wait_all_tasks_blocked()
             gate.open()
         assert await database.read(names) == ["a", "b"]
-    assert [type(error) for error in failures] == [StoreFailed, SessionNotFound, StoreFailed]
+    assert [type(error) for error in failures] == [ConstraintFailed, SessionNotFound, StoreFailed]
     assert [type(error.__cause__) for error in failures] == [apsw.ConstraintError, type(None), UnicodeEncodeError]
 
 
-async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(database: Database) -> None:
+async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(database: SqliteDatabase) -> None:
     refusing, failures = False, []
 
     async def attempt(name: str) -> None:
@@ -135,7 +134,7 @@ async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(d
         failures.append(caught.value)
 
     with anyio.fail_after(5):
-        await database.write(lambda connection: connection.set_commit_hook(lambda: refusing))
+        await database.write(lambda connection: connection.raw.set_commit_hook(lambda: refusing))
         refusing = True
         async with anyio.create_task_group() as tasks:
             for name in ("a", "b"):
@@ -148,7 +147,7 @@ async def test_a_failed_commit_fails_the_whole_batch_and_the_next_one_succeeds(d
     assert all(isinstance(error.__cause__, apsw.Error) for error in failures)
 
 
-async def test_reads_do_not_wait_for_a_busy_writer(database: Database) -> None:
+async def test_reads_do_not_wait_for_a_busy_writer(database: SqliteDatabase) -> None:
     gate = Gate()
     with anyio.fail_after(5), at_the_end(gate):
         await database.write(put("a"))
@@ -166,7 +165,7 @@ async def test_without_readers_the_writer_reads(tmp_path: Path) -> None:
             assert await database.read(names) == ["a"]
 
 
-async def test_a_reader_cannot_write(database: Database) -> None:
+async def test_a_reader_cannot_write(database: SqliteDatabase) -> None:
     with anyio.fail_after(5), pytest.raises(StoreFailed) as caught:
         await database.read(put("a"))
     assert isinstance(caught.value.__cause__, apsw.ReadOnlyError)
@@ -178,7 +177,7 @@ async def test_a_full_queue_makes_the_caller_wait_on_the_event_loop(tmp_path: Pa
     gate = Gate()
 
     def put_and_note(name: str) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: SqliteConnection) -> None:
             put(name)(connection)
             batches.append(counter["commits"])
 
@@ -218,7 +217,7 @@ async def test_a_cancelled_write_gives_its_place_back_and_may_still_commit(tmp_p
 async def test_leaving_finishes_what_was_accepted_and_refuses_what_was_not(tmp_path: Path) -> None:
     gate, refused = Gate(), []
 
-    async def attempt(database: Database, name: str) -> None:
+    async def attempt(database: SqliteDatabase, name: str) -> None:
         try:
             await database.write(put(name))
         except StoreFailed:
@@ -266,7 +265,7 @@ async def test_a_bug_in_a_thread_leaves_nobody_waiting(tmp_path: Path, lane: str
 
 @pytest.mark.parametrize("lane", ["write", "read"])
 async def test_a_job_that_nests_too_deeply_fails_alone(tmp_path: Path, lane: str) -> None:
-    def fall(connection: apsw.Connection) -> None:
+    def fall(connection: SqliteConnection) -> None:
         fall(connection)
 
     with anyio.fail_after(5):
@@ -279,10 +278,10 @@ async def test_a_job_that_nests_too_deeply_fails_alone(tmp_path: Path, lane: str
             assert await submit(names) == ["a"]
 
 
-async def test_neighbours_of_a_job_that_nests_too_deeply_are_stored(database: Database) -> None:
+async def test_neighbours_of_a_job_that_nests_too_deeply_are_stored(database: SqliteDatabase) -> None:
     gate, failures = Gate(), []
 
-    def fall(connection: apsw.Connection) -> None:
+    def fall(connection: SqliteConnection) -> None:
         put("lost")(connection)
         raise RecursionError
 
@@ -320,11 +319,11 @@ async def test_readers_serve_until_the_last_of_them_is_gone(tmp_path: Path) -> N
             assert await database.read(names) == ["a", "b"]
 
 
-async def test_the_journal_is_synced_before_a_write_is_acknowledged(database: Database) -> None:
+async def test_the_journal_is_synced_before_a_write_is_acknowledged(database: SqliteDatabase) -> None:
     with anyio.fail_after(5):
-        assert await database.write(lambda connection: connection.pragma("journal_mode")) == "wal"
-        assert await database.write(lambda connection: connection.pragma("synchronous")) == 2
-        assert await database.write(lambda connection: connection.pragma("foreign_keys")) == 1
+        assert await database.write(lambda connection: connection.raw.pragma("journal_mode")) == "wal"
+        assert await database.write(lambda connection: connection.raw.pragma("synchronous")) == 2
+        assert await database.write(lambda connection: connection.raw.pragma("foreign_keys")) == 1
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:

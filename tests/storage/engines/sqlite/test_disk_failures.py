@@ -11,7 +11,8 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId
 from agentvm.storage.base import ContainerStore
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import ACME, settle
@@ -87,9 +88,9 @@ async def test_a_write_the_disk_refuses_is_not_stored_and_later_ones_are(disk: D
 async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_not(disk: Disk, tmp_path: Path) -> None:
     failures: list[StoreFailed] = []
 
-    def keep_little(connection: apsw.Connection) -> None:
+    def keep_little(connection: SqliteConnection) -> None:
         # SQLite then writes to the log before COMMIT, and notices the full disk inside a job.
-        connection.pragma("cache_size", 5)
+        connection.raw.pragma("cache_size", 5)
 
     with anyio.fail_after(5):
         async with open_database(tmp_path / "a.db") as database:
@@ -106,11 +107,11 @@ async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_
     assert len(failures) == 5
 
 
-async def test_a_job_that_does_not_fit_fails_alone(database: Database, store: SqliteStore) -> None:
+async def test_a_job_that_does_not_fit_fails_alone(database: SqliteDatabase, store: SqliteStore) -> None:
     failures: list[StoreFailed] = []
 
-    def limit(connection: apsw.Connection) -> None:
-        connection.pragma("max_page_count", connection.pragma("page_count") + 10)
+    def limit(connection: SqliteConnection) -> None:
+        connection.raw.pragma("max_page_count", connection.raw.pragma("page_count") + 10)
 
     with anyio.fail_after(5):
         home = await settle(store, image())
@@ -122,7 +123,7 @@ async def test_a_job_that_does_not_fit_fails_alone(database: Database, store: Sq
         assert sorted(each.id for each in await home.list_messages(SESSION)) == ["also small", "small"]
         assert len(failures) == 1
         assert isinstance(failures[0].__cause__, apsw.FullError)
-        await database.write(lambda connection: connection.pragma("max_page_count", 1_000_000))
+        await database.write(lambda connection: connection.raw.pragma("max_page_count", 1_000_000))
         await attempt(home, "huge", failures, size=1_000_000)
         assert len(await home.list_messages(SESSION)) == 3
 

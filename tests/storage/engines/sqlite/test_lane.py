@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
-import apsw
 import pytest
 from anyio import wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
@@ -14,7 +13,8 @@ from anyio.lowlevel import checkpoint
 from agentvm.errors.bounds import QueryTimeout
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite import lane
-from agentvm.storage.engines.sqlite.database import Database, Work, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ class Gate:
         self.inside = 0
         self._opened = threading.Event()
 
-    def __call__(self, connection: apsw.Connection) -> None:
+    def __call__(self, connection: SqliteConnection) -> None:
         self.inside += 1
         assert self._opened.wait(5)
 
@@ -52,7 +52,7 @@ def at_the_end(*gates: Gate) -> Generator[None]:
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncGenerator[Database]:
+async def database(tmp_path: Path) -> AsyncGenerator[SqliteDatabase]:
     async with open_database(tmp_path / "a.db", readers=4) as opened:
         yield opened
 
@@ -61,15 +61,15 @@ def note(told: list[str], name: str) -> Work[None]:
     return lambda connection: told.append(name)
 
 
-def one(connection: apsw.Connection) -> int:
-    return len(connection.execute("SELECT 1").fetchall())
+def one(connection: SqliteConnection) -> int:
+    return len(connection.fetch("SELECT 1"))
 
 
-def endless(connection: apsw.Connection) -> int:
-    return len(connection.execute(ENDLESS).fetchall())
+def endless(connection: SqliteConnection) -> int:
+    return len(connection.fetch(ENDLESS))
 
 
-async def test_a_tenant_that_blocks_every_reader_it_gets_leaves_two_to_others(database: Database) -> None:
+async def test_a_tenant_that_blocks_every_reader_it_gets_leaves_two_to_others(database: SqliteDatabase) -> None:
     gate = Gate()
     with anyio.fail_after(5), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
@@ -83,7 +83,7 @@ async def test_a_tenant_that_blocks_every_reader_it_gets_leaves_two_to_others(da
             gate.open()
 
 
-async def test_a_tenant_has_one_heavy_read_at_a_time_and_its_light_ones_pass(database: Database) -> None:
+async def test_a_tenant_has_one_heavy_read_at_a_time_and_its_light_ones_pass(database: SqliteDatabase) -> None:
     gate = Gate()
     with anyio.fail_after(5), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
@@ -97,7 +97,7 @@ async def test_a_tenant_has_one_heavy_read_at_a_time_and_its_light_ones_pass(dat
     assert gate.inside == 5
 
 
-async def test_heavy_reads_of_all_tenants_leave_threads_to_light_ones(database: Database) -> None:
+async def test_heavy_reads_of_all_tenants_leave_threads_to_light_ones(database: SqliteDatabase) -> None:
     gate = Gate()
     with anyio.fail_after(5), at_the_end(gate):
         async with anyio.create_task_group() as tasks:
@@ -127,7 +127,7 @@ async def test_readers_serve_tenants_in_turn(tmp_path: Path) -> None:
 
 
 async def test_a_heavy_read_is_interrupted_and_its_thread_serves_the_next(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lane, "HEAVY_CPU_SECONDS", 0.0)
     with anyio.fail_after(5):
@@ -137,7 +137,7 @@ async def test_a_heavy_read_is_interrupted_and_its_thread_serves_the_next(
 
 
 async def test_a_read_that_waits_too_long_for_the_disk_is_interrupted(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lane, "HEAVY_WALL_SECONDS", 0.0)
     with anyio.fail_after(5), pytest.raises(QueryTimeout):
@@ -145,10 +145,10 @@ async def test_a_read_that_waits_too_long_for_the_disk_is_interrupted(
 
 
 @pytest.mark.parametrize("heavy", [False, True])
-async def test_a_cancelled_read_is_interrupted(database: Database, heavy: bool) -> None:
+async def test_a_cancelled_read_is_interrupted(database: SqliteDatabase, heavy: bool) -> None:
     begun = threading.Event()
 
-    def read(connection: apsw.Connection) -> int:
+    def read(connection: SqliteConnection) -> int:
         begun.set()
         return endless(connection)
 
@@ -185,7 +185,7 @@ async def test_a_cancelled_read_that_waited_is_never_begun_and_gives_its_place_b
 
 
 async def test_a_small_write_is_committed_in_the_next_batch_whatever_another_tenant_has_queued(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lane, "BATCH_SECONDS", 0.0)
     gate, told = Gate(), list[str]()
@@ -195,7 +195,7 @@ async def test_a_small_write_is_committed_in_the_next_batch_whatever_another_ten
         return False
 
     def put(name: str) -> Work[None]:
-        def work(connection: apsw.Connection) -> None:
+        def work(connection: SqliteConnection) -> None:
             connection.execute(
                 "INSERT INTO containers (tenant_id, container_id, created_at, updated_at) VALUES ('t', ?, 1, 1)", (name,)
             )
@@ -204,7 +204,7 @@ async def test_a_small_write_is_committed_in_the_next_batch_whatever_another_ten
         return work
 
     with anyio.fail_after(5), at_the_end(gate):
-        await database.write(lambda connection: connection.set_commit_hook(hook))
+        await database.write(lambda connection: connection.raw.set_commit_hook(hook))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.write, gate)
             await gate.wait_inside(1)
@@ -218,7 +218,7 @@ async def test_a_small_write_is_committed_in_the_next_batch_whatever_another_ten
     assert told[told.index("a0") :][:3] == ["a0", "b", "commit"]
 
 
-async def test_one_tenant_alone_still_shares_commits(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_tenant_alone_still_shares_commits(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "BATCH_SECONDS", 0.0)
     gate, commits = Gate(), list[int]()
 
@@ -227,15 +227,13 @@ async def test_one_tenant_alone_still_shares_commits(database: Database, monkeyp
         return False
 
     with anyio.fail_after(5), at_the_end(gate):
-        await database.write(lambda connection: connection.set_commit_hook(hook))
+        await database.write(lambda connection: connection.raw.set_commit_hook(hook))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(database.of(A).write, gate)
             await gate.wait_inside(1)
             commits.clear()
             for _ in range(100):
-                tasks.start_soon(
-                    database.of(A).write, lambda connection: connection.execute("DELETE FROM containers").fetchall()
-                )
+                tasks.start_soon(database.of(A).write, lambda connection: connection.fetch("DELETE FROM containers"))
             await wait_all_tasks_blocked()
             gate.open()
     assert len(commits) == 2
@@ -258,7 +256,7 @@ async def test_one_tenant_that_fills_its_queue_leaves_room_for_another(tmp_path:
 
 
 async def test_heavy_reads_of_a_tenant_rest_in_between_while_another_is_about(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
     monkeypatch.setattr(lane, "REST_MAX_SECONDS", 0.2)
@@ -275,7 +273,7 @@ async def test_heavy_reads_of_a_tenant_rest_in_between_while_another_is_about(
     assert told == ["a0", "b", "light", "a1"]
 
 
-async def test_a_tenant_that_is_alone_need_not_rest(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tenant_that_is_alone_need_not_rest(database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "REST_FACTOR", 1e9)
     monkeypatch.setattr(lane, "REST_MAX_SECONDS", 1e9)
     with anyio.fail_after(5):

@@ -82,9 +82,10 @@ async def test_a_database_in_memory_has_the_schema_of_a_file_and_is_nobody_elses
         return connection.pragma("user_version"), schema(connection)
 
     async with open_database(None) as first, open_database(None) as second, open_database(tmp_path / "a.db") as file:
-        assert await first.read(look) == await second.read(look) == await file.read(look) == look(migrated)
-        await first.write(lambda connection: connection.execute("INSERT INTO snapshots VALUES ('d', x'00')").fetchall())
-        assert await second.read(lambda connection: connection.execute("SELECT count(*) FROM snapshots").get) == 0
+        looks = [await database.read(lambda connection: look(connection.raw)) for database in (first, second, file)]
+        assert looks == [look(migrated)] * 3
+        await first.write(lambda connection: connection.execute("INSERT INTO snapshots VALUES ('d', x'00')"))
+        assert await second.read(lambda connection: connection.fetch("SELECT count(*) FROM snapshots")) == [(0,)]
 
 
 def test_a_migration_that_fails_leaves_the_version_before_it() -> None:

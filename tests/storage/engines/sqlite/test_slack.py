@@ -7,6 +7,7 @@ import pytest
 
 from agentvm.storage.engines.sqlite import slack
 from agentvm.storage.engines.sqlite.slack import clean_pages, fold, free_parts
+from agentvm.storage.sql.connection import Scrubbed
 
 PLANTED = b"planted"
 
@@ -88,14 +89,14 @@ def test_it_waits_for_those_who_read_an_older_state(tmp_path: Path) -> None:
 
 def test_a_database_in_memory_has_no_file_to_clean() -> None:
     with closing(apsw.Connection(":memory:")) as connection:
-        assert clean_pages(connection, 1) == slack.Cleaned(None, 0)
+        assert clean_pages(connection, 1) == Scrubbed(None, 0)
 
 
 def test_a_file_too_large_to_be_understood_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slack, "PAGES_KNOWN_MAX", 3)
     with closing(opened(tmp_path / "a.db")) as connection:
         churn(connection)
-        assert clean_pages(connection, 1) == slack.Cleaned(None, 0)
+        assert clean_pages(connection, 1) == Scrubbed(None, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import audited
 from agentvm.testing.conformance.store import ACME
@@ -11,11 +11,13 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"])
-async def test_the_database_refuses_to_change_the_audit_log(statement: str, database: Database, store: SqliteStore) -> None:
+async def test_the_database_refuses_to_change_the_audit_log(
+    statement: str, database: SqliteDatabase, store: SqliteStore
+) -> None:
     audit = store.accounts(ACME).audit
     await audit.add(audited())
 
-    def tamper(connection: apsw.Connection) -> None:
+    def tamper(connection: SqliteConnection) -> None:
         connection.execute(statement)
 
     with pytest.raises(StoreFailed, match="append-only"):

@@ -1,8 +1,8 @@
-import apsw
 import pytest
 
 from agentvm.model.ids import KeyId, TenantId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import key, tenant
 from agentvm.testing.conformance.store import ACME
@@ -10,12 +10,12 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_deleted_tenant_is_only_marked(database: Database, store: SqliteStore) -> None:
+async def test_a_deleted_tenant_is_only_marked(database: SqliteDatabase, store: SqliteStore) -> None:
     await store.directory.add_tenant(tenant())
     await store.directory.delete_tenant(ACME, now=9)
 
-    def deleted(connection: apsw.Connection) -> object:
-        return connection.execute("SELECT tenant_id, deleted_at FROM tenants").fetchall()
+    def deleted(connection: SqliteConnection) -> object:
+        return connection.fetch("SELECT tenant_id, deleted_at FROM tenants")
 
     assert await database.read(deleted) == [(ACME, 9)]
 

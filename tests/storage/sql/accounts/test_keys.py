@@ -1,12 +1,11 @@
-import apsw
 import pytest
 from msgspec import structs
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import KeyId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import ALICE, key
 from agentvm.testing.conformance.store import ACME
@@ -14,10 +13,10 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_row_becomes_the_key_that_was_stored(database: Database, store: SqliteStore) -> None:
+async def test_a_row_becomes_the_key_that_was_stored(database: SqliteDatabase, store: SqliteStore) -> None:
     stored = structs.replace(key(), permissions=("agent:use",), containers=("a", "b-*"), last_used_at=3, revoked_at=4)
     await store.accounts(ACME).keys.add(stored, b"digest")
-    (row,) = await database.read(lambda connection: fetch(connection, FIND_KEY, ("k1",)))
+    (row,) = await database.read(lambda connection: connection.fetch(FIND_KEY, ("k1",)))
     assert (decode_key(row[:-1]), row[-1]) == (stored, b"digest")
 
 
@@ -27,7 +26,7 @@ async def test_a_key_of_nobody_is_not_stored(store: SqliteStore) -> None:
     assert await store.directory.find_key(KeyId("k1")) is None
 
 
-async def test_many_uses_are_one_commit(database: Database, store: SqliteStore) -> None:
+async def test_many_uses_are_one_commit(database: SqliteDatabase, store: SqliteStore) -> None:
     keys = store.accounts(ACME).keys
     names = [f"k{number}" for number in range(20)]
     for name in names:
@@ -39,8 +38,8 @@ async def test_many_uses_are_one_commit(database: Database, store: SqliteStore) 
         commits += 1
         return False
 
-    def listen(connection: apsw.Connection) -> None:
-        connection.set_commit_hook(committed)
+    def listen(connection: SqliteConnection) -> None:
+        connection.raw.set_commit_hook(committed)
 
     await database.write(listen)
     commits = 0

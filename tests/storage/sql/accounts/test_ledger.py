@@ -7,7 +7,8 @@ import pytest
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, UserId
 from agentvm.model.ledger import UsageRow, Wallet
-from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, enter
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.ledger import credit, entry
@@ -19,13 +20,13 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("table", ["ledger", "credits"])
 @pytest.mark.parametrize("statement", ["UPDATE {} SET at = 0", "DELETE FROM {}"])
 async def test_the_database_refuses_to_change_the_books(
-    table: str, statement: str, database: Database, store: SqliteStore
+    table: str, statement: str, database: SqliteDatabase, store: SqliteStore
 ) -> None:
     ledger = store.accounts(ACME).ledger
     await ledger.add([entry(price=4)])
     await ledger.credit(credit(amount=10))
 
-    def tamper(connection: apsw.Connection) -> None:
+    def tamper(connection: SqliteConnection) -> None:
         connection.execute(statement.format(table))
 
     with pytest.raises(StoreFailed, match="append-only"):
@@ -34,7 +35,7 @@ async def test_the_database_refuses_to_change_the_books(
     assert (len(await ledger.list()), len(await ledger.credits())) == (1, 1)
 
 
-async def test_entering_says_how_many_were_new_and_may_run_twice(database: Database) -> None:
+async def test_entering_says_how_many_were_new_and_may_run_twice(database: SqliteDatabase) -> None:
     work = enter(ACME, [entry("a"), entry("b"), entry("a")])
     assert [await database.write(work) for _ in range(2)] == [2, 0]
 
@@ -72,8 +73,8 @@ async def explained(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[
             connection.exec_trace = note
         return True
 
-    def listen(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
+    def listen(connection: SqliteConnection) -> None:
+        connection.raw.exec_trace = note
 
     async with open_database(tmp_path / "a.db", readers=1) as database:
         await database.write(listen)

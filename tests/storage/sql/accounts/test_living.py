@@ -2,7 +2,7 @@ import pytest
 
 from agentvm.errors import NotFound
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.living import refuse_deleted
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import tenant
@@ -11,7 +11,7 @@ from agentvm.testing.conformance.store import ACME, RIVAL
 pytestmark = pytest.mark.anyio
 
 
-async def test_only_a_deleted_tenant_is_refused(database: Database, store: SqliteStore) -> None:
+async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store: SqliteStore) -> None:
     for each in (ACME, RIVAL):
         await store.directory.add_tenant(tenant(each))
     await store.directory.delete_tenant(ACME, now=9)

@@ -1,4 +1,3 @@
-import apsw
 import msgspec
 import pytest
 
@@ -8,7 +7,8 @@ from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import SessionId
 from agentvm.model.message import encode_message
 from agentvm.storage.base import Place
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.log import chunk, write
@@ -58,10 +58,10 @@ async def test_everything_that_is_stored_counts(store: SqliteStore) -> None:
     assert await store.accounts(RIVAL).quotas.storage_bytes() == 0
 
 
-async def test_a_tenant_cannot_have_a_quota_twice_whoever_writes_it(database: Database, store: SqliteStore) -> None:
+async def test_a_tenant_cannot_have_a_quota_twice_whoever_writes_it(database: SqliteDatabase, store: SqliteStore) -> None:
     await store.accounts(ACME).quotas.put(Quota(metric="containers"), now=1)
 
-    def again(connection: apsw.Connection) -> None:
+    def again(connection: SqliteConnection) -> None:
         connection.execute("INSERT INTO quotas (tenant_id, metric, updated_at) VALUES ('acme', 'containers', 2)")
 
     with pytest.raises(StoreFailed, match="UNIQUE"):

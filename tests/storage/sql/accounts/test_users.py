@@ -1,8 +1,8 @@
-import apsw
 import pytest
 
 from agentvm.errors import Conflict
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import ALICE, user
 from agentvm.testing.conformance.records import HOME
@@ -11,14 +11,14 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_bindings_go_with_their_user(database: Database, store: SqliteStore) -> None:
+async def test_bindings_go_with_their_user(database: SqliteDatabase, store: SqliteStore) -> None:
     users = store.accounts(ACME).users
     await users.add(user())
     await users.bind(ALICE, HOME)
     await users.delete(ALICE, now=2)
 
-    def count(connection: apsw.Connection) -> int:
-        return int(connection.execute("SELECT count(*) FROM bindings").get)
+    def count(connection: SqliteConnection) -> int:
+        return int(connection.fetch("SELECT count(*) FROM bindings")[0][0])
 
     assert await database.read(count) == 0
 

@@ -1,9 +1,9 @@
-import apsw
 import pytest
 
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, SessionId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing import begin
 from agentvm.storage.sql.erasing.begin import begin_container, choose_home, mark_sessions, refuse_erasing
 from agentvm.storage.sql.store import SqliteStore
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 KEY = (ACME, HOME)
 
 
-async def test_a_container_is_begun_once(database: Database, store: SqliteStore) -> None:
+async def test_a_container_is_begun_once(database: SqliteDatabase, store: SqliteStore) -> None:
     await settle(store, image())
     assert await database.write(lambda connection: begin_container(connection, KEY, 5)) is True
     assert await database.write(lambda connection: begin_container(connection, KEY, 6)) is False
@@ -25,7 +25,7 @@ async def test_a_container_is_begun_once(database: Database, store: SqliteStore)
 
 
 async def test_its_sessions_leave_sight_some_at_a_time_deleted_ones_too(
-    database: Database, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(begin, "MARKED_MAX", 1)
     home = await settle(store, image())
@@ -41,10 +41,10 @@ async def test_its_sessions_leave_sight_some_at_a_time_deleted_ones_too(
     assert await store.tenant(ACME).find_image(IMAGE) is None
 
 
-async def test_a_user_is_found_a_home_only_among_those_named(database: Database, store: SqliteStore) -> None:
+async def test_a_user_is_found_a_home_only_among_those_named(database: SqliteDatabase, store: SqliteStore) -> None:
     await settle(store)
 
-    def choose(connection: apsw.Connection) -> list[ContainerId | None]:
+    def choose(connection: SqliteConnection) -> list[ContainerId | None]:
         return [choose_home(connection, ACME, homes) for homes in ((), (HOME,), (HOME, ContainerId("free")))]
 
     assert await database.read(choose) == [None, None, "free"]

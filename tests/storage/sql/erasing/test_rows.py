@@ -1,16 +1,15 @@
 import io
 from functools import partial
 
-import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ERASED_NAME, ContainerId, is_erased_name
 from agentvm.storage.attachments import CHUNK, Upload
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing.rows import pseudonym
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.erasing import erase, fill
@@ -30,14 +29,16 @@ OF_TENANTS = (
 )  # fmt: skip
 
 
-async def count(database: Database, *tables: str) -> dict[str, int]:
-    def read(connection: apsw.Connection) -> dict[str, int]:
-        return {table: fetch(connection, f"SELECT count(*) FROM {table}", ())[0][0] for table in tables}
+async def count(database: SqliteDatabase, *tables: str) -> dict[str, int]:
+    def read(connection: SqliteConnection) -> dict[str, int]:
+        return {table: connection.fetch(f"SELECT count(*) FROM {table}", ())[0][0] for table in tables}
 
     return await database.read(read)
 
 
-async def test_an_erased_container_leaves_no_row_in_any_table_but_the_ledger(database: Database, store: SqliteStore) -> None:
+async def test_an_erased_container_leaves_no_row_in_any_table_but_the_ledger(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     await fill(store)
     assert (await count(database, "ledger"))["ledger"] == 1
     await store.erasing.delete_container(ACME, HOME, now=9)
@@ -46,20 +47,20 @@ async def test_an_erased_container_leaves_no_row_in_any_table_but_the_ledger(dat
     assert (await count(database, "ledger"))["ledger"] == 1
 
 
-async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(database: Database) -> None:
-    def named(connection: apsw.Connection) -> set[str]:
+async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(database: SqliteDatabase) -> None:
+    def named(connection: SqliteConnection) -> set[str]:
         query = """
         SELECT t.name FROM sqlite_schema AS t JOIN pragma_table_info(t.name) AS c
         WHERE t.type = 'table' AND c.name IN ('tenant_id', 'session_key', 'scope')
         """
-        return {name for (name,) in fetch(connection, query, ())}
+        return {name for (name,) in connection.fetch(query)}
 
     stay = {"asked", "audit", "credits", "ledger", "tenants", "wallets"}
     shadows = {"resource_fts"}
     assert await database.read(named) - stay - shadows == (set(OF_CONTAINERS) | set(OF_TENANTS)) & await database.read(named)
 
 
-async def test_an_erased_tenant_leaves_its_number_and_no_name(database: Database, store: SqliteStore) -> None:
+async def test_an_erased_tenant_leaves_its_number_and_no_name(database: SqliteDatabase, store: SqliteStore) -> None:
     await store.directory.add_tenant(
         Tenant(tenant_id=ACME, slug="acme", name="Acme Corp", description="d", plan="p", created_at=1, updated_at=1)
     )
@@ -68,7 +69,7 @@ async def test_an_erased_tenant_leaves_its_number_and_no_name(database: Database
     await store.directory.delete_tenant(ACME, now=9)
     await erase(store)
     assert await count(database, *OF_CONTAINERS, *OF_TENANTS) == dict.fromkeys((*OF_CONTAINERS, *OF_TENANTS), 0)
-    left = await database.read(lambda connection: fetch(connection, "SELECT slug, name, description, plan FROM tenants", ()))
+    left = await database.read(lambda connection: connection.fetch("SELECT slug, name, description, plan FROM tenants"))
     assert left == [(ACME, ACME, None, None)]
 
 
@@ -85,7 +86,7 @@ async def test_one_commit_drops_no_more_than_it_may(store: SqliteStore) -> None:
 
 
 async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_meanwhile(
-    database: Database, store: SqliteStore
+    database: SqliteDatabase, store: SqliteStore
 ) -> None:
     content = bytes(BYTES_MAX + 3 * CHUNK)
     home, other = await settle(store), await settle(store, tenant=RIVAL)
@@ -105,11 +106,11 @@ async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_me
 
 
 async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_container_too(
-    database: Database, store: SqliteStore
+    database: SqliteDatabase, store: SqliteStore
 ) -> None:
     await fill(store)
 
-    def ask(connection: apsw.Connection) -> None:
+    def ask(connection: SqliteConnection) -> None:
         connection.execute(
             "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (HOME,)
         )
@@ -118,19 +119,19 @@ async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_containe
     await store.erasing.delete_container(ACME, HOME, now=9)
     await erase(store)
     query = "SELECT container_id FROM asked UNION SELECT container_id FROM ledger"
-    names = await database.read(lambda connection: fetch(connection, query, ()))
+    names = await database.read(lambda connection: connection.fetch(query))
     assert len(names) == 1
     assert names[0][0].startswith(ERASED_NAME)
 
 
 @pytest.mark.parametrize("of_tenant", [False, True])
 async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too(
-    database: Database, store: SqliteStore, of_tenant: bool
+    database: SqliteDatabase, store: SqliteStore, of_tenant: bool
 ) -> None:
     named = ContainerId("erased-love-letters")
     await fill(store)
 
-    def enter(connection: apsw.Connection) -> None:
+    def enter(connection: SqliteConnection) -> None:
         connection.execute(
             "INSERT INTO asked VALUES ('acme', 'k', 'c', 1, NULL, ?, 'i', 's', 't', 'd', 'm', 'p', 0, 0, 1)", (named,)
         )
@@ -145,11 +146,11 @@ async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too
         await store.erasing.delete_container(ACME, named, now=9)
     await erase(store)
     query = "SELECT container_id FROM asked UNION SELECT container_id FROM ledger"
-    names = await database.read(lambda connection: fetch(connection, query, ()))
+    names = await database.read(lambda connection: connection.fetch(query))
     assert [is_erased_name(name) for (name,) in names] == [True]
 
 
-async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: Database, store: SqliteStore) -> None:
+async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: SqliteDatabase, store: SqliteStore) -> None:
     home, other = await settle(store), await settle(store, tenant=RIVAL)
     for container in (other, home):
         # The second brings bytes that the first has: they are stored all the same, and then given up.
@@ -163,7 +164,7 @@ async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: Database
 
 
 async def test_the_ledger_changes_in_nothing_but_the_name_of_an_erased_container(
-    database: Database, store: SqliteStore
+    database: SqliteDatabase, store: SqliteStore
 ) -> None:
     await fill(store)
     for change in ("price = 0", "container_id = 'other'", "price = 0, container_id = 'erased-x'", "user_id = NULL"):
@@ -172,7 +173,7 @@ async def test_the_ledger_changes_in_nothing_but_the_name_of_an_erased_container
     await database.write(partial(update, change="container_id = 'erased-x'"))
 
 
-def update(connection: apsw.Connection, change: str) -> None:
+def update(connection: SqliteConnection, change: str) -> None:
     connection.execute(f"UPDATE ledger SET {change}")
 
 

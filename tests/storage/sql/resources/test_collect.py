@@ -5,7 +5,8 @@ import apsw
 import pytest
 
 from agentvm.model.resource import digest_of
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME
@@ -13,11 +14,11 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-def blobs(connection: apsw.Connection) -> dict[str, int | None]:
-    return {str(digest): since for digest, since in connection.execute("SELECT digest, unused_since FROM resource_blobs")}
+def blobs(connection: SqliteConnection) -> dict[str, int | None]:
+    return {str(digest): since for digest, since in connection.fetch("SELECT digest, unused_since FROM resource_blobs")}
 
 
-async def test_nothing_is_lost_while_some_publish_and_one_collects(database: Database, store: SqliteStore) -> None:
+async def test_nothing_is_lost_while_some_publish_and_one_collects(database: SqliteDatabase, store: SqliteStore) -> None:
     """The same bytes are released and wanted again all the time, and collected without any patience."""
     ours, body = store.resources(ACME), b"shared"
     digest = digest_of(body)
@@ -49,7 +50,9 @@ async def test_nothing_is_lost_while_some_publish_and_one_collects(database: Dat
         assert await database.read(blobs) == {}
 
 
-async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(database: Database, store: SqliteStore) -> None:
+async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(
+    database: SqliteDatabase, store: SqliteStore
+) -> None:
     content = digest_of(publication().content)
     await put(store, publication())
     assert await database.read(blobs) == {content: None}
@@ -61,7 +64,7 @@ async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(d
     assert await database.read(blobs) == {}
 
 
-async def test_the_collector_looks_only_at_what_was_released(database: Database, store: SqliteStore) -> None:
+async def test_the_collector_looks_only_at_what_was_released(database: SqliteDatabase, store: SqliteStore) -> None:
     for number in range(30):
         await put(store, publication(f"r{number}"))
     scanned = 0
@@ -70,6 +73,6 @@ async def test_the_collector_looks_only_at_what_was_released(database: Database,
         nonlocal scanned
         scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
 
-    await database.write(lambda connection: connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
+    await database.write(lambda connection: connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count))
     await store.collect(7, grace=3)
     assert scanned == 0

@@ -4,7 +4,8 @@ import pytest
 
 from agentvm.errors.resource import ResourceCycle
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import graph
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import on, publication, put, version_id
@@ -13,7 +14,7 @@ from agentvm.testing.conformance.store import ACME, RIVAL
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_closure_is_one_statement_that_looks_at_no_other_version(database: Database, store: SqliteStore) -> None:
+async def test_a_closure_is_one_statement_that_looks_at_no_other_version(database: SqliteDatabase, store: SqliteStore) -> None:
     await put(store, publication("0"))
     for number in range(1, 20):
         await put(store, publication(str(number), dependencies=[on(version_id(str(number - 1)))]))
@@ -22,10 +23,10 @@ async def test_a_closure_is_one_statement_that_looks_at_no_other_version(databas
     def count(event: dict[str, dict[str, int]]) -> None:
         steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"])
 
-    def read(connection: apsw.Connection) -> int:
-        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+    def read(connection: SqliteConnection) -> int:
+        connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
         found = len(graph.read_closure(connection, ACME, version_id("19"), 99))
-        connection.trace_v2(0, None)
+        connection.raw.trace_v2(0, None)
         return found
 
     assert await database.write(read) == 20
@@ -65,7 +66,7 @@ async def test_a_wide_graph_is_checked_for_cycles_in_no_time(store: SqliteStore)
     assert (len(path), path[0], path[-1]) == (13, "resource://prompts/l0-0", "resource://prompts/l0-0")
 
 
-async def test_nobody_reads_by_a_version_id_that_is_not_theirs(database: Database, store: SqliteStore) -> None:
+async def test_nobody_reads_by_a_version_id_that_is_not_theirs(database: SqliteDatabase, store: SqliteStore) -> None:
     await put(store, publication())
     asked = [TenantId("acme"), TenantId("rival"), TenantId("")]
     answers = [await database.read(lambda c, of=of: graph.is_readable(c, of, version_id())) for of in asked]  # type: ignore[misc]

@@ -1,7 +1,7 @@
-import apsw
 import pytest
 
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.resources import Changes
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import publication, put, resource_id
@@ -10,11 +10,11 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-def entries(connection: apsw.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM resource_fts").get)
+def entries(connection: SqliteConnection) -> int:
+    return int(connection.fetch("SELECT count(*) FROM resource_fts")[0][0])
 
 
-async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: Database, store: SqliteStore) -> None:
+async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: SqliteDatabase, store: SqliteStore) -> None:
     ours = store.resources(ACME)
     for number in range(5):
         await put(store, publication(version=f"1.{number}.0", text=f"word{number}"))
@@ -25,12 +25,12 @@ async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: Databas
     assert await database.read(entries) == 0
 
 
-async def test_the_index_can_be_checked_by_any_sqlite(database: Database, store: SqliteStore) -> None:
+async def test_the_index_can_be_checked_by_any_sqlite(database: SqliteDatabase, store: SqliteStore) -> None:
     """It needs nothing that only this program brings."""
     await put(store, publication(text="北京 words"))
 
-    def check(connection: apsw.Connection) -> object:
+    def check(connection: SqliteConnection) -> object:
         connection.execute("INSERT INTO resource_fts (resource_fts) VALUES ('integrity-check')")
-        return connection.pragma("integrity_check")
+        return connection.raw.pragma("integrity_check")
 
     assert await database.write(check) == "ok"

@@ -1,8 +1,8 @@
-import apsw
 import pytest
 
 from agentvm.errors.resource import ResourceNotFound
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.records import IMAGE, image
 from agentvm.testing.conformance.resource_life import locked
@@ -12,11 +12,11 @@ from agentvm.testing.conformance.store import ACME, settle
 pytestmark = pytest.mark.anyio
 
 
-def held(connection: apsw.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM image_refs").get)
+def held(connection: SqliteConnection) -> int:
+    return int(connection.fetch("SELECT count(*) FROM image_refs")[0][0])
 
 
-async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: Database, store: SqliteStore) -> None:
+async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
     await put(store, publication("a"), publication("b"), publication("c"))
     home = await settle(store, locked(version_id("a"), version_id("b")))
     assert await database.read(held) == 2

@@ -14,7 +14,8 @@ from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.errors.resource import ResourceExists, ResourceVersionExists
 from agentvm.model.resource import digest_of
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import on, publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME, raises
@@ -32,12 +33,12 @@ SELECT (SELECT count(*) FROM resource_versions WHERE content NOT IN (SELECT dige
 """
 
 
-def dangling(connection: apsw.Connection) -> int:
-    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    return int(connection.execute(DANGLING).get)
+def dangling(connection: Connection) -> int:
+    assert connection.fetch("PRAGMA foreign_key_check") == []
+    return int(connection.fetch(DANGLING)[0][0])
 
 
-async def test_of_many_who_publish_one_version_one_wins(database: Database, store: SqliteStore) -> None:
+async def test_of_many_who_publish_one_version_one_wins(database: SqliteDatabase, store: SqliteStore) -> None:
     outcomes: list[str] = []
 
     async def publish(number: int, of: SqliteStore) -> None:
@@ -81,12 +82,12 @@ async def test_two_servers_on_one_file_agree_on_who_was_first(tmp_path: Path) ->
             assert await one.resources(ACME).count() == await other.resources(ACME).count() == 20
 
 
-async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database: Database, store: SqliteStore) -> None:
+async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database: SqliteDatabase, store: SqliteStore) -> None:
     body = b"part"
     await put(store, publication("base"))
     for table in ("resource_versions", "version_blobs", "resource_deps", "resource_tags", "resource_words"):
 
-        def plant(connection: apsw.Connection, table: str = table) -> None:
+        def plant(connection: Connection, table: str = table) -> None:
             raised = "SELECT RAISE (ABORT, 'planted')"
             connection.execute(f"CREATE TEMP TRIGGER planted BEFORE INSERT ON main.{table} BEGIN {raised}; END")
 
@@ -96,9 +97,9 @@ async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database:
         )
         with pytest.raises(StoreFailed, match="planted"):
             await put(store, wanted)
-        await database.write(lambda connection: connection.execute("DROP TRIGGER planted").fetchall())
+        await database.write(lambda connection: connection.fetch("DROP TRIGGER planted"))
         assert await store.resources(ACME).get(resource_id()) is None
-        assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM resource_blobs").get) == 1
+        assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM resource_blobs")[0][0]) == 1
         assert await database.read(dangling) == 0
     await put(store, wanted)
 

@@ -1,7 +1,8 @@
 import apsw
 import pytest
 
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import read
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import publication, put
@@ -10,7 +11,7 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_resource_is_found_and_counted_without_looking_at_others(database: Database, store: SqliteStore) -> None:
+async def test_a_resource_is_found_and_counted_without_looking_at_others(database: SqliteDatabase, store: SqliteStore) -> None:
     await put(store, *(publication(f"r{number}", pointer="stable") for number in range(50)))
     scanned = 0
 
@@ -18,8 +19,8 @@ async def test_a_resource_is_found_and_counted_without_looking_at_others(databas
         nonlocal scanned
         scanned += event["stmt_status"]["SQLITE_STMTSTATUS_FULLSCAN_STEP"]
 
-    def look(connection: apsw.Connection) -> None:
-        connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
+    def look(connection: SqliteConnection) -> None:
+        connection.raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, count)
         found = read.find(connection, ACME, "prompts", "r7", None)
         assert found is not None
         assert read.get(connection, ACME, found.resource_id) == found

@@ -1,9 +1,9 @@
-import apsw
 import pytest
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources.rows import tenant_of, uri_of
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.accounts import tenant
@@ -13,12 +13,12 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_owner_is_a_slug_or_a_tenant_that_was_never_added(database: Database, store: SqliteStore) -> None:
+async def test_an_owner_is_a_slug_or_a_tenant_that_was_never_added(database: SqliteDatabase, store: SqliteStore) -> None:
     await store.directory.add_tenant(tenant(ACME, "shop"))
     await store.directory.add_tenant(tenant(TenantId("gone")))
     await store.directory.delete_tenant(TenantId("gone"), now=2)
 
-    def ask(connection: apsw.Connection) -> list[TenantId]:
+    def ask(connection: SqliteConnection) -> list[TenantId]:
         return [tenant_of(connection, slug) for slug in ("shop", "acme", "gone", "default", "system")]
 
     assert await database.read(ask) == [ACME, "", "", "default", SYSTEM_TENANT]
@@ -29,10 +29,10 @@ def test_what_is_its_own_is_written_without_an_owner() -> None:
     assert uri_of(TenantId("other"), "acme", "shop", "prompts", "a") == "resource://prompts/shop/a"
 
 
-async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: Database, store: SqliteStore) -> None:
+async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: SqliteStore) -> None:
     await put(store, publication("a"), publication("b"))
 
-    def spoil(connection: apsw.Connection) -> None:
+    def spoil(connection: SqliteConnection) -> None:
         connection.execute("UPDATE resources SET tags = x'00' WHERE resource_id = ?", (resource_id("a"),))
 
     await database.write(spoil)

@@ -6,7 +6,8 @@ import anyio
 import apsw
 import pytest
 
-from agentvm.storage.engines.sqlite.database import Database, Work
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.resources import Search
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance.resources import found, publication, put, resource_id
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 MANY = 3000
 
 
-def fill(connection: apsw.Connection) -> None:
+def fill(connection: SqliteConnection) -> None:
     """Many resources of many tenants, a third of them public, without taking the time to publish each."""
     connection.execute(
         """
@@ -43,27 +44,27 @@ def fill(connection: apsw.Connection) -> None:
 
 
 def steps_of(statements: set[str]) -> Work[list[tuple[str, str]]]:
-    def work(connection: apsw.Connection) -> list[tuple[str, str]]:
-        connection.exec_trace = None
+    def work(connection: SqliteConnection) -> list[tuple[str, str]]:
+        connection.raw.exec_trace = None
         found = []
         for sql in statements:
             names = dict.fromkeys(("asks", "limit", "type", "tag", "owner", "visibility", "depends_on", "name", "id"))
             values = {**names, "query": None, "weight": None} if ":" in sql else (None,)
-            found += [(sql, detail) for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+            found += [(sql, detail) for *_, detail in connection.fetch(f"EXPLAIN QUERY PLAN {sql}", values)]
         return found
 
     return work
 
 
-async def trace(database: Database, store: SqliteStore, searches: list[Search]) -> list[tuple[str, str]]:
+async def trace(database: SqliteDatabase, store: SqliteStore, searches: list[Search]) -> list[tuple[str, str]]:
     statements: set[str] = set()
 
     def note(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
         statements.add(sql)
         return True
 
-    def listen(connection: apsw.Connection) -> None:
-        connection.exec_trace = note
+    def listen(connection: SqliteConnection) -> None:
+        connection.raw.exec_trace = note
 
     # The readers are two, and each must listen.
     async with anyio.create_task_group() as tasks:
@@ -74,7 +75,7 @@ async def trace(database: Database, store: SqliteStore, searches: list[Search]) 
     return await database.write(steps_of(statements))
 
 
-async def test_no_search_looks_at_every_resource(database: Database, store: SqliteStore) -> None:
+async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store: SqliteStore) -> None:
     with anyio.fail_after(30):
         await put(store, *(publication(f"own-{number}", text="pear", tags=("t",)) for number in range(3)))
         await put(store, publication("theirs", of=RIVAL, visibility="public", text="pear"), tenant=RIVAL)
@@ -98,14 +99,14 @@ async def test_no_search_looks_at_every_resource(database: Database, store: Sqli
     assert [(sql, step) for sql, step in plans if step.startswith("SCAN") and not any(name in step for name in small)] == []
 
 
-async def test_a_page_of_a_list_is_not_sorted(database: Database, store: SqliteStore) -> None:
+async def test_a_page_of_a_list_is_not_sorted(database: SqliteDatabase, store: SqliteStore) -> None:
     with anyio.fail_after(30):
         await database.write(fill)
         plans = await trace(database, store, [Search(), Search(type="prompts"), Search(scope="own"), Search(scope="public")])
     assert [(sql, step) for sql, step in plans if "TEMP B-TREE FOR ORDER BY" in step] == []
 
 
-async def test_what_others_keep_to_themselves_is_not_looked_at(database: Database, store: SqliteStore) -> None:
+async def test_what_others_keep_to_themselves_is_not_looked_at(database: SqliteDatabase, store: SqliteStore) -> None:
     """The index itself knows who may find what; otherwise a search would take as long as all tenants have hits."""
     with anyio.fail_after(30):
         for number in range(20):
@@ -113,7 +114,7 @@ async def test_what_others_keep_to_themselves_is_not_looked_at(database: Databas
         await put(store, publication("mine", text="pear"))
         assert await found(store, text="pear") == ["mine"]
 
-        def matches(connection: apsw.Connection) -> object:
-            return connection.execute("SELECT count(*) FROM resource_fts WHERE resource_fts MATCH 'pear'").get
+        def matches(connection: SqliteConnection) -> object:
+            return connection.fetch("SELECT count(*) FROM resource_fts WHERE resource_fts MATCH 'pear'")[0][0]
 
         assert await database.read(matches) == 21

@@ -7,7 +7,7 @@ import pytest
 from agentvm.model.ids import SessionId
 from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.store import SqliteStore
 from agentvm.testing.conformance import drafts
@@ -25,7 +25,7 @@ async def test_drafts_conform(check: Callable[[Store], Awaitable[None]], at: str
             await check(store)
 
 
-async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: SqliteStore, database: Database) -> None:
+async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: SqliteStore, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.add_session(session("a"))
     for session_id in (SESSION, SessionId("a")):
@@ -35,4 +35,4 @@ async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: Sq
     await store.tenant(ACME).sessions(None).delete(SessionId("a"), 5)
     await store.purge_sessions(6)
     await home.delete_image(image().image_id)
-    assert await database.read(lambda connection: connection.execute("SELECT count(*) FROM drafts").get) == 0
+    assert await database.read(lambda connection: connection.fetch("SELECT count(*) FROM drafts")[0][0]) == 0

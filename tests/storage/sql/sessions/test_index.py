@@ -8,7 +8,8 @@ from msgspec import convert, to_builtins
 from agentvm.model.definition import snapshot_of
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import Message, encode_message
-from agentvm.storage.engines.sqlite.database import Database, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sql.sessions.index import MOST_OF_TOOLS, PREVIEW, entry_of, index_older, key_of, tend
 from agentvm.storage.sql.sessions.pending import take_in
@@ -19,9 +20,9 @@ from agentvm.testing.conformance.store import ACME, settle
 pytestmark = pytest.mark.anyio
 
 
-def found(connection: apsw.Connection, word: str) -> list[int]:
+def found(connection: SqliteConnection, word: str) -> list[int]:
     asked = f'"{key_of(ACME, HOME)}{word}"'
-    rows = connection.execute("SELECT rowid FROM message_fts WHERE message_fts MATCH ? ORDER BY rowid", (asked,))
+    rows = connection.fetch("SELECT rowid FROM message_fts WHERE message_fts MATCH ? ORDER BY rowid", (asked,))
     return [position for (position,) in rows]
 
 
@@ -57,7 +58,9 @@ async def take_in_everything(store: SqliteStore) -> None:
         pass
 
 
-async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(store: SqliteStore, database: Database) -> None:
+async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(
+    store: SqliteStore, database: SqliteDatabase
+) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[message("m1", "Hello 北京"), message("m1", "never")], now=2)
     await take_in_everything(store)
@@ -65,8 +68,8 @@ async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(st
     assert await database.read(lambda connection: found(connection, "never")) == []
     assert await home.delete_image(image().image_id)
 
-    def left(connection: apsw.Connection) -> list[int]:
-        counts = [connection.execute(f"SELECT count(*) FROM {table}").get for table in ("message_facts", "message_fts")]
+    def left(connection: SqliteConnection) -> list[int]:
+        counts = [connection.fetch(f"SELECT count(*) FROM {table}")[0][0] for table in ("message_facts", "message_fts")]
         return [*counts, *found(connection, "hello")]
 
     assert await database.read(left) == [0, 0]
@@ -125,9 +128,7 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
     old_database(tmp_path / "a.db", [encode_message(message(f"m{number}", "old")) for number in range(3)])
     with anyio.fail_after(10):
         async with open_database(tmp_path / "a.db") as database:
-            await database.write(
-                lambda connection: connection.execute("DELETE FROM all_messages WHERE position > 1").fetchall()
-            )
+            await database.write(lambda connection: connection.fetch("DELETE FROM all_messages WHERE position > 1"))
             home = SqliteStore(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))
@@ -136,14 +137,16 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
             assert await database.read(lambda connection: found(connection, "old")) == [1]
 
 
-async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(store: SqliteStore, database: Database) -> None:
+async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(
+    store: SqliteStore, database: SqliteDatabase
+) -> None:
     home = await settle(store, image())
     for number in range(12):
         await home.log(SESSION).record(messages=[message(f"m{number}", f"word{number} same")], now=2)
         assert await take_in(database)
 
-    def pieces(connection: apsw.Connection) -> int:
-        return int(connection.execute("SELECT count(DISTINCT segid) FROM message_fts_idx").get)
+    def pieces(connection: SqliteConnection) -> int:
+        return int(connection.fetch("SELECT count(DISTINCT segid) FROM message_fts_idx")[0][0])
 
     assert await database.read(pieces) == 12
     while await database.write(lambda connection: tend(connection, 200)):

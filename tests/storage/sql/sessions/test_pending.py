@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import anyio
-import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
@@ -11,7 +10,8 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database, Work, open_database
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, put_in, take_in
 from agentvm.storage.sql.store import SqliteStore
@@ -21,8 +21,8 @@ from agentvm.testing.conformance.store import ACME, RIVAL, settle
 pytestmark = pytest.mark.anyio
 
 
-def pending(connection: apsw.Connection) -> list[int]:
-    return [int(place) for (place,) in connection.execute("SELECT position FROM search_pending ORDER BY position").fetchall()]  # type: ignore[arg-type]  # an integer
+def pending(connection: SqliteConnection) -> list[int]:
+    return [int(place) for (place,) in connection.fetch("SELECT position FROM search_pending ORDER BY position")]
 
 
 async def record(store: SqliteStore, *messages: Message, tenant: TenantId = ACME) -> None:
@@ -35,7 +35,7 @@ async def search(store: SqliteStore, text: str, tenant: TenantId = ACME) -> list
 
 
 async def test_a_commit_only_notes_a_message_and_a_search_of_its_owner_takes_it_in(
-    store: SqliteStore, database: Database
+    store: SqliteStore, database: SqliteDatabase
 ) -> None:
     await settle(store, image())
     await settle(store, image(), tenant=RIVAL)
@@ -47,7 +47,7 @@ async def test_a_commit_only_notes_a_message_and_a_search_of_its_owner_takes_it_
     assert await database.read(pending) == [3]
 
 
-async def test_a_message_that_two_have_cut_is_put_in_once(store: SqliteStore, database: Database) -> None:
+async def test_a_message_that_two_have_cut_is_put_in_once(store: SqliteStore, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"))
     first = await database.read(cut_some)
@@ -59,7 +59,7 @@ async def test_a_message_that_two_have_cut_is_put_in_once(store: SqliteStore, da
     assert not await take_in(database)
 
 
-async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: SqliteStore, database: Database) -> None:
+async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: SqliteStore, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await record(store, message("m1", "hello"), message("m2", "hello"))
     some = await database.read(cut_some)
@@ -71,14 +71,14 @@ async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: SqliteS
     assert await database.read(pending) == []
     await database.write(lambda connection: put_in(connection, some))
 
-    def left(connection: apsw.Connection) -> int:
+    def left(connection: SqliteConnection) -> int:
         connection.execute("INSERT INTO message_fts (message_fts, rank) VALUES ('integrity-check', 0)")
-        return int(connection.execute("SELECT count(*) FROM message_fts").get)
+        return int(connection.fetch("SELECT count(*) FROM message_fts")[0][0])
 
     assert await database.write(left) == 0
 
 
-async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: SqliteStore, database: Database) -> None:
+async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: SqliteStore, database: SqliteDatabase) -> None:
     await settle(store, image())
     await settle(store, image(), tenant=RIVAL)
     for number in range(3):
@@ -89,7 +89,7 @@ async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: Sq
     assert len(await database.read(pending)) > 1_000
 
 
-async def test_a_batch_holds_little_text_and_at_least_one_message(store: SqliteStore, database: Database) -> None:
+async def test_a_batch_holds_little_text_and_at_least_one_message(store: SqliteStore, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(
         store, *[message(f"m{number}", "word " * (PIECE_BYTES // 10)) for number in range(3)], message("n", "x " * PIECE_BYTES)
@@ -116,33 +116,33 @@ async def test_what_a_crash_has_left_is_taken_in_after_the_next_start(tmp_path: 
             assert await search(store, "hello") == ["m1"]
 
 
-async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(store: SqliteStore, database: Database) -> None:
+async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(
+    store: SqliteStore, database: SqliteDatabase
+) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"), message("m2", "hello"))
-    await database.write(
-        lambda connection: connection.execute("UPDATE all_messages SET body = x'00' WHERE position = 1").fetchall()
-    )
+    await database.write(lambda connection: connection.fetch("UPDATE all_messages SET body = x'00' WHERE position = 1"))
     assert await take_in(database)
     assert await database.read(pending) == []
-    assert await database.read(lambda connection: connection.execute("SELECT rowid FROM message_fts").fetchall()) == [(2,)]
+    assert await database.read(lambda connection: connection.fetch("SELECT rowid FROM message_fts")) == [(2,)]
 
 
 async def test_a_search_still_answers_while_the_disk_takes_nothing(
-    store: SqliteStore, database: Database, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"))
     assert await search(store, "hello") == ["m1"]
     await record(store, message("m2", "hello"))
 
-    async def fail(self: Database, work: Work[object]) -> object:
+    async def fail(self: SqliteDatabase, work: Work[object]) -> object:
         raise StoreFailed("full")
 
-    monkeypatch.setattr(Database, "write", fail)
+    monkeypatch.setattr(SqliteDatabase, "write", fail)
     assert await search(store, "hello") == ["m1"]
 
 
-async def test_a_long_fork_is_found_without_being_noted(store: SqliteStore, database: Database) -> None:
+async def test_a_long_fork_is_found_without_being_noted(store: SqliteStore, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.add_session(session("fork"), [message(f"m{number}", f"hello {number}") for number in range(300)])
     await home.add_session(session("short"), [message("one", "short hello")])

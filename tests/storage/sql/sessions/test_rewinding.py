@@ -100,7 +100,7 @@ async def test_it_goes_with_its_session() -> None:
         await commit(store, rewind=rewinding("r1", "u1"))
         assert await home.delete_image(image().image_id)
         left = "SELECT (SELECT count(*) FROM all_messages) + (SELECT count(*) FROM rewinds)"
-        assert await store._database.read(lambda connection: connection.execute(left).fetchall()) == [(0,)]
+        assert await store._database.read(lambda connection: connection.fetch(left)) == [(0,)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.turn import Turn
 from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.engines.sqlite.database import Database
+from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.store import SqliteStore
@@ -69,12 +69,12 @@ async def test_those_of_other_containers_tenants_and_deleted_sessions_are_not_th
     assert await found(store) == []
 
 
-async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: SqliteStore, database: Database) -> None:
+async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: SqliteStore, database: SqliteDatabase) -> None:
     await settle(store, image())
     values: dict[str, Any] = {"since": 1}
     query = f"EXPLAIN QUERY PLAN SELECT 1 FROM sessions AS s WHERE {scope(ACME, [HOME], values)} "
     query += "AND s.is_pinned IN (0, 1) AND s.active_at >= :since"
-    (plan,) = await database.read(lambda connection: [str(row[3]) for row in connection.execute(query, values)])
+    (plan,) = await database.read(lambda connection: [str(row[3]) for row in connection.fetch(query, values)])
     assert "active_at>?" in plan
 
 

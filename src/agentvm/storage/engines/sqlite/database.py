@@ -30,18 +30,20 @@ import apsw
 
 from agentvm.errors import AgentVMError, StoreFailed
 from agentvm.model.ids import TenantId
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.lane import Job, Lane, Work
 from agentvm.storage.engines.sqlite.migrations import create, distrust_schema, load_migrations, migrate
 from agentvm.storage.engines.sqlite.placing import COMPANIONS
 from agentvm.storage.engines.sqlite.private import close_to_others, make_private
+from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS, clean_pages
+from agentvm.storage.sql.connection import Scrubbed
 
-__all__ = ["Database", "Work", "commit_together", "open_database", "open_readers", "read_one"]
+__all__ = ["SqliteDatabase", "Work", "commit_together", "open_database", "open_readers", "read_one"]
 
 T = TypeVar("T")
 
 DEFAULT_CAPACITY = 1024
 DEFAULT_READERS = 4
-BUSY_TIMEOUT_MS = 5_000
 _STATEMENT_CACHE = 128
 
 # What a job can raise by its own fault: SQL errors, values SQLite cannot hold, rows that cannot be decoded.
@@ -49,7 +51,7 @@ _STATEMENT_CACHE = 128
 _JOB_ERRORS = (apsw.Error, AgentVMError, ValueError, TypeError, OverflowError, MemoryError, RecursionError)
 
 
-class Database:
+class SqliteDatabase:
     """Runs work on a SQLite database; obtained from `open_database`, used from the event loop that opened it.
 
     Work waits in the turn of `tenant_id`; None is the server itself, which has a turn like any tenant.
@@ -60,9 +62,9 @@ class Database:
         self._readers = readers
         self.tenant_id = tenant_id
 
-    def of(self, tenant_id: TenantId | None) -> "Database":
+    def of(self, tenant_id: TenantId | None) -> "SqliteDatabase":
         """The same database, for what is done for a tenant. Every store of a tenant has its own."""
-        return Database(self._writer, self._readers, tenant_id)
+        return SqliteDatabase(self._writer, self._readers, tenant_id)
 
     @property
     def waiting(self) -> int:
@@ -77,6 +79,10 @@ class Database:
         """Runs the work on the connection that writes, outside of a transaction: for what SQLite does not do within one."""
         return await self._writer.submit(work, self.tenant_id, apart=True)
 
+    async def scrub(self, first: int, /) -> Scrubbed | None:
+        """Overwrites free space in some pages of the file; None while a reader of an older state is in the way."""
+        return await self.apart(lambda connection: clean_pages(connection.raw, first))
+
     async def read(self, work: Work[T], *, heavy: bool = False) -> T:
         """Runs the work on a read-only connection; it sees every write that was acknowledged before.
 
@@ -88,19 +94,19 @@ class Database:
 @asynccontextmanager
 async def open_database(
     path: Path | None, *, readers: int = DEFAULT_READERS, capacity: int = DEFAULT_CAPACITY
-) -> AsyncGenerator[Database]:
+) -> AsyncGenerator[SqliteDatabase]:
     """A migrated database in the given file, or in memory for None. `StoreFailed` or `MigrationUnknown` when it cannot be."""
     connections = await anyio.to_thread.run_sync(_connect, path, readers)
     writer = Lane(commit_together, connections[:1], name="sqlite-writer", batch=capacity, capacity=capacity, reads=False)
     if len(connections) == 1:
         try:
-            yield Database(writer, writer)
+            yield SqliteDatabase(writer, writer)
         finally:
             await writer.aclose()
         return
     beside = Lane(read_one, connections[1:], name="sqlite-reader", batch=1, capacity=capacity, reads=True)
     try:
-        yield Database(writer, beside)
+        yield SqliteDatabase(writer, beside)
     finally:
         writer.refuse()
         # Readers first: the connection that closes last folds the write-ahead log into the file.
@@ -109,17 +115,17 @@ async def open_database(
 
 
 @asynccontextmanager
-async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator[Database]:
+async def open_readers(connect: Callable[[], apsw.Connection]) -> AsyncGenerator[SqliteDatabase]:
     """A database that is only read, with a connection of the caller's own. A write fails with `StoreFailed`."""
     connection = await anyio.to_thread.run_sync(connect)
-    lane = Lane(read_one, (connection,), name="sqlite-only", batch=1, capacity=DEFAULT_CAPACITY, reads=True)
+    lane = Lane(read_one, (SqliteConnection(connection),), name="sqlite-only", batch=1, capacity=DEFAULT_CAPACITY, reads=True)
     try:
-        yield Database(lane, lane)
+        yield SqliteDatabase(lane, lane)
     finally:
         await lane.aclose()
 
 
-def commit_together(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
+def commit_together(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
     """Runs the jobs in one transaction, each in its own savepoint; then, one by one, those that need none."""
     apart: list[Job[object]] = []
     _commit(connection, _together(jobs, apart))
@@ -135,20 +141,20 @@ def _together(jobs: Iterable[Job[object]], apart: list[Job[object]]) -> Iterator
             yield job
 
 
-def _commit(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
+def _commit(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
     coming = iter(jobs)
     first = next(coming, None)
     if first is None:
         return
     taken = [first]
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.raw.execute("BEGIN IMMEDIATE")
         kept = _run_in_savepoint(connection, taken[0])
         while kept and (job := next(coming, None)) is not None:
             taken.append(job)
             kept = _run_in_savepoint(connection, job)
         if kept:
-            connection.execute("COMMIT")
+            connection.raw.execute("COMMIT")
     except apsw.Error as error:
         _roll_back(connection)
         for job in (*taken, *coming):
@@ -161,30 +167,30 @@ def _commit(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
             _commit(connection, (job,))
 
 
-def _run_in_savepoint(connection: apsw.Connection, job: Job[object]) -> bool:
+def _run_in_savepoint(connection: SqliteConnection, job: Job[object]) -> bool:
     """Whether the transaction is still there: on a full disk SQLite drops all of it, the neighbours' work included."""
-    connection.execute("SAVEPOINT job")
+    connection.raw.execute("SAVEPOINT job")
     try:
         job.result, job.error = job.work(connection), None
     except _JOB_ERRORS as error:
         job.fail("The database failed and nothing was stored", error)
-        if not connection.in_transaction:
+        if not connection.raw.in_transaction:
             return False
-        connection.execute("ROLLBACK TO job")
-    connection.execute("RELEASE job")
+        connection.raw.execute("ROLLBACK TO job")
+    connection.raw.execute("RELEASE job")
     return True
 
 
-def _roll_back(connection: apsw.Connection) -> None:
-    if connection.in_transaction:
+def _roll_back(connection: SqliteConnection) -> None:
+    if connection.raw.in_transaction:
         try:
-            connection.execute("ROLLBACK")
+            connection.raw.execute("ROLLBACK")
         except apsw.Error:
             # SQLite reports the error that made it roll back; being outside a transaction is what counts.
             return
 
 
-def read_one(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
+def read_one(connection: SqliteConnection, jobs: Iterable[Job[object]]) -> None:
     """Runs each job by itself; a single statement sees one consistent state of the database."""
     for job in jobs:
         if job.future.cancelled():
@@ -195,7 +201,7 @@ def read_one(connection: apsw.Connection, jobs: Iterable[Job[object]]) -> None:
             job.fail("The database could not be read", error)
 
 
-def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
+def _connect(path: Path | None, readers: int) -> tuple[SqliteConnection, ...]:
     opened: list[apsw.Connection] = []
     try:
         # Absolute, so that no file name is taken for one of SQLite's special names.
@@ -215,7 +221,7 @@ def _connect(path: Path | None, readers: int) -> tuple[apsw.Connection, ...]:
         if isinstance(error, AgentVMError):
             raise
         raise StoreFailed(f"Cannot open the database {path or 'in memory'}: {error}") from error
-    return tuple(opened)
+    return tuple(map(SqliteConnection, opened))
 
 
 def _keep_private(path: Path) -> None:

@@ -33,11 +33,12 @@ from agentvm.log import get_logger
 from agentvm.model.ids import TenantId
 from agentvm.sharing.fair_queue import FairQueue
 from agentvm.sharing.fair_slots import FairSlots
+from agentvm.storage.engines.sqlite.connection import SqliteConnection
 
 logger = get_logger(__name__)
 
 T = TypeVar("T")
-Work = Callable[[apsw.Connection], T]
+Work = Callable[[SqliteConnection], T]
 
 BATCH_SECONDS = 0.02
 HEAVY_CPU_SECONDS = 2.0
@@ -97,7 +98,7 @@ class Job(Generic[T]):
             self.future.set_exception(StoreFailed("The database thread stopped; see the log of the server"))
 
 
-Serve = Callable[[apsw.Connection, Iterable[Job[object]]], None]
+Serve = Callable[[SqliteConnection, Iterable[Job[object]]], None]
 """Runs the jobs that it is given, each once, and leaves their outcomes in them."""
 
 
@@ -106,7 +107,7 @@ class _Worker:
 
     __slots__ = ("connection", "cpu_until", "inbox", "job", "thread", "wall_until")
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self.connection = connection
         self.inbox: SimpleQueue[Job[object] | None] = SimpleQueue()
         self.thread: threading.Thread
@@ -115,7 +116,7 @@ class _Worker:
 
     def watch(self) -> None:
         """From now on SQLite asks whether what it does is still wanted."""
-        self.connection.set_progress_handler(self._is_over, STEPS_PER_CHECK)
+        self.connection.raw.set_progress_handler(self._is_over, STEPS_PER_CHECK)
 
     def begin(self, job: Job[object]) -> None:
         self.cpu_until = time.thread_time() + HEAVY_CPU_SECONDS
@@ -136,7 +137,7 @@ class Lane:
     """Threads with a connection each, and what waits for them. Used from the event loop that made it."""
 
     def __init__(
-        self, serve: Serve, connections: Sequence[apsw.Connection], *, name: str, batch: int, capacity: int, reads: bool
+        self, serve: Serve, connections: Sequence[SqliteConnection], *, name: str, batch: int, capacity: int, reads: bool
     ) -> None:
         self._serve = serve
         self._batch = batch
@@ -224,7 +225,7 @@ class Lane:
                     job = worker.inbox.get()
         finally:
             try:
-                worker.connection.close()
+                worker.connection.raw.close()
             except apsw.Error as error:
                 # A disk that fails cannot take the write-ahead log into the file; the next start does it.
                 logger.error("database_not_folded", error=str(error))

@@ -17,11 +17,12 @@ import msgspec
 
 from agentvm.errors import Conflict, MigrationUnknown, NotFound, StoreFailed
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import BUSY_TIMEOUT_MS, Database, open_readers
+from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_readers
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 from agentvm.storage.engines.sqlite.migrations import load_migrations
+from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.settings import NEWEST, READ_CHANGES, SERVER, decode_change
 from agentvm.storage.sql.store import SqliteStore
 
@@ -35,7 +36,7 @@ _OF_SESSION = "SELECT DISTINCT tenant_id FROM sessions WHERE session_id = ?"
 class ReadStore(SqliteStore):
     """A store that is only read. Whoever holds the directory sees every tenant's, so it can also be asked whose a thing is."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         super().__init__(database)
         self._reading = database
 
@@ -46,8 +47,8 @@ class ReadStore(SqliteStore):
         return await self._owners(_OF_SESSION, session_id)
 
     async def _owners(self, query: str, wanted: str) -> tuple[TenantId, ...]:
-        def read(connection: apsw.Connection) -> tuple[TenantId, ...]:
-            return tuple(TenantId(found) for (found,) in fetch(connection, query, (wanted,)))
+        def read(connection: Connection) -> tuple[TenantId, ...]:
+            return tuple(TenantId(found) for (found,) in connection.fetch(query, (wanted,)))
 
         return await self._reading.read(read)
 
@@ -86,9 +87,9 @@ def read_file(path: Path) -> tuple[Change, ...]:
     except apsw.Error as error:
         raise StoreFailed(f"{path} cannot be read: {error}") from None
     try:
-        if not fetch(connection, _HAS_SETTINGS, ()):
+        if not connection.execute(_HAS_SETTINGS).fetchall():
             return ()
-        return tuple(map(decode_change, fetch(connection, READ_CHANGES, (SERVER, NEWEST))))
+        return tuple(map(decode_change, connection.execute(READ_CHANGES, (SERVER, NEWEST))))
     except (apsw.Error, msgspec.DecodeError) as error:
         raise StoreFailed(f"{path} cannot be read: {error}") from None
     finally:

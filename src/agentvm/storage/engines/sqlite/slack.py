@@ -15,15 +15,16 @@ The file is opened by SQLite's own functions: closing a file that was opened oth
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import apsw
 
 from agentvm.log import get_logger
-from agentvm.storage.engines.sqlite.database import BUSY_TIMEOUT_MS
+from agentvm.storage.sql.connection import Scrubbed
 
 logger = get_logger(__name__)
 
+BUSY_TIMEOUT_MS = 5_000
+"""How long a connection waits for a lock of another one."""
 PAGES_MAX = 512
 """Pages that are gone through at a time: the writer's time is everybody's."""
 PAGES_KNOWN_MAX = 1 << 25
@@ -43,14 +44,6 @@ _RESERVED_AT, _FIRST_FREE_AT = 20, 32
 PENDING_BYTE = 0x40000000
 
 
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """`next` is the page to go on with, None at the end; `pages` were overwritten in part."""
-
-    next: int | None
-    pages: int
-
-
 def fold(connection: apsw.Connection) -> bool:
     """Folds the write-ahead log into the file and empties it; False if somebody still reads from it."""
     connection.set_busy_timeout(LOCK_MS)
@@ -63,17 +56,17 @@ def fold(connection: apsw.Connection) -> bool:
     return True
 
 
-def clean_pages(connection: apsw.Connection, first: int) -> Cleaned | None:
+def clean_pages(connection: apsw.Connection, first: int) -> Scrubbed | None:
     """Cleans some pages from that one on; None if it must be tried again, because somebody still reads an older state."""
     if not connection.filename:
-        return Cleaned(None, 0)
+        return Scrubbed(None, 0)
     if not fold(connection):
         return None
     connection.pragma("shrink_memory")
     count: int = connection.pragma("page_count")
     if count >= PAGES_KNOWN_MAX or connection.pragma("auto_vacuum"):
         logger.warning("pages_not_cleaned", pages=count)
-        return Cleaned(None, 0)
+        return Scrubbed(None, 0)
     # The first page holds the schema.
     first = max(first, 2)
     last = min(first + PAGES_MAX - 1, count)
@@ -82,7 +75,7 @@ def clean_pages(connection: apsw.Connection, first: int) -> Cleaned | None:
         cleaned = _clean(file, connection.pragma("page_size"), first, last)
     finally:
         file.xClose()
-    return Cleaned(last + 1 if last < count else None, cleaned)
+    return Scrubbed(last + 1 if last < count else None, cleaned)
 
 
 def _clean(file: apsw.VFSFile, size: int, first: int, last: int) -> int:

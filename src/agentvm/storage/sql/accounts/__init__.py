@@ -5,7 +5,6 @@ Every statement carries the tenant of its scope; a tenant id inside a record is 
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.accounts import AskedStore, AuditStore, KeyStore, LedgerStore, QuotaStore, SecretStore, UserStore
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.asked import SqliteAskedStore
 from agentvm.storage.sql.accounts.audit import SqliteAuditStore
 from agentvm.storage.sql.accounts.keys import SqliteKeyStore
@@ -13,6 +12,7 @@ from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
 from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
 from agentvm.storage.sql.accounts.secrets import SqliteSecretStore
 from agentvm.storage.sql.accounts.users import SqliteUserStore
+from agentvm.storage.sql.connection import Database
 
 
 class SqliteAccounts:

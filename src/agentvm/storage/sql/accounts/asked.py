@@ -3,12 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.model.ids import TenantId
 from agentvm.model.ledger import AskedCall
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _COLUMNS = """tenant_id, key, call_id, at, user_id, container_id, image_id, session_id, turn_id, driver, model, provider,
        own_key, hosted, input_tokens"""
@@ -37,32 +34,32 @@ class SqliteAskedStore:
     async def of_turn(self, turn_id: str) -> tuple[AskedCall, ...]:
         """Those of one turn, in the order of their keys."""
 
-        def read(connection: apsw.Connection) -> tuple[AskedCall, ...]:
-            return tuple(_decode(row) for row in fetch(connection, _OF_TURN, (self._tenant_id, turn_id)))
+        def read(connection: Connection) -> tuple[AskedCall, ...]:
+            return tuple(_decode(row) for row in connection.fetch(_OF_TURN, (self._tenant_id, turn_id)))
 
         return await self._database.read(read)
 
 
-def ask(tenant_id: TenantId, calls: Sequence[AskedCall]) -> Callable[[apsw.Connection], None]:
+def ask(tenant_id: TenantId, calls: Sequence[AskedCall]) -> Callable[[Connection], None]:
     """Calls of a tenant as work for the database."""
     rows = [(tenant_id, *_encode(call)) for call in calls]
 
-    def work(connection: apsw.Connection) -> None:
+    def work(connection: Connection) -> None:
         for row in rows:
             connection.execute(_ASK, row)
 
     return work
 
 
-def forget(connection: apsw.Connection, tenant_id: TenantId, keys: Sequence[str]) -> None:
+def forget(connection: Connection, tenant_id: TenantId, keys: Sequence[str]) -> None:
     """The calls need not be remembered any more."""
     for key in keys:
         connection.execute(_FORGET, (tenant_id, key))
 
 
-def read_left(connection: apsw.Connection) -> tuple[AskedCall, ...]:
+def read_left(connection: Connection) -> tuple[AskedCall, ...]:
     """Calls of every tenant that belong to no open turn."""
-    return tuple(_decode(row) for row in fetch(connection, _LEFT, ()))
+    return tuple(_decode(row) for row in connection.fetch(_LEFT))
 
 
 def _encode(call: AskedCall) -> tuple[str | int | None, ...]:

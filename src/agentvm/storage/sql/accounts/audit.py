@@ -2,12 +2,9 @@
 
 from typing import Any
 
-import apsw
-
 from agentvm.model.account import AuditEntry
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _ADD = """
 INSERT INTO audit (tenant_id, at, actor, action, target, result, address, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -32,7 +29,7 @@ class SqliteAuditStore:
     async def add(self, entry: AuditEntry) -> None:
         what = (entry.at, entry.actor, entry.action, entry.target, entry.result, entry.address, entry.request_id)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             connection.execute(_ADD, (self._tenant_id, *what))
 
         await self._database.write(write)
@@ -43,11 +40,11 @@ class SqliteAuditStore:
         """Newest first, with their numbers; those with a number below `before`."""
         start = (self._tenant_id, _NEWEST if before is None else before)
 
-        def read(connection: apsw.Connection) -> tuple[tuple[int, AuditEntry], ...]:
+        def read(connection: Connection) -> tuple[tuple[int, AuditEntry], ...]:
             if action is None:
-                found = fetch(connection, _LIST_ALL, (*start, limit))
+                found = connection.fetch(_LIST_ALL, (*start, limit))
             else:
-                found = fetch(connection, _LIST_OF_ACTION, (*start, action, limit))
+                found = connection.fetch(_LIST_OF_ACTION, (*start, action, limit))
             return tuple((row[0], _decode_entry(row[1:])) for row in found)
 
         return await self._database.read(read)

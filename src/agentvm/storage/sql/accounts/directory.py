@@ -2,18 +2,15 @@
 
 from typing import Any
 
-import apsw
-
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import ApiKey, Tenant
 from agentvm.model.ids import KeyId, TenantId
 from agentvm.model.resource import SYSTEM
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_tenant
 from agentvm.storage.sql.erasing.rows import drop_accounts
 from agentvm.storage.sql.resources.delete import bury_some
-from agentvm.storage.sql.rows import fetch
 
 _TENANTS = """
 SELECT tenant_id, slug, name, description, status, plan, created_at, updated_at
@@ -47,10 +44,9 @@ class SqliteDirectory:
         """`Conflict` when the id or the slug is taken; the id of a deleted tenant stays taken."""
         about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             _refuse_reserved(tenant)
-            connection.execute(_ADD_TENANT, (tenant.tenant_id, *about, tenant.created_at, tenant.updated_at))
-            if connection.changes() == 0:
+            if connection.execute(_ADD_TENANT, (tenant.tenant_id, *about, tenant.created_at, tenant.updated_at)) == 0:
                 raise _taken(tenant)
 
         await self._database.write(write)
@@ -64,11 +60,11 @@ class SqliteDirectory:
     async def list_tenants(self, *, after: str | None = None, limit: int = 100) -> tuple[Tenant, ...]:
         """By slug, those after the given one."""
 
-        def read(connection: apsw.Connection) -> tuple[Tenant, ...]:
+        def read(connection: Connection) -> tuple[Tenant, ...]:
             if after is None:
-                found = fetch(connection, _TENANTS_FROM_THE_FIRST, (limit,))
+                found = connection.fetch(_TENANTS_FROM_THE_FIRST, (limit,))
             else:
-                found = fetch(connection, _TENANTS_AFTER, (after, limit))
+                found = connection.fetch(_TENANTS_AFTER, (after, limit))
             return tuple(_decode_tenant(row) for row in found)
 
         return await self._database.read(read)
@@ -77,11 +73,11 @@ class SqliteDirectory:
         """Replaces name, description, status, plan and slug; False when it is gone. `Conflict` when the slug is taken."""
         about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan, tenant.updated_at)
 
-        def write(connection: apsw.Connection) -> bool:
-            if not fetch(connection, _TENANT, (tenant.tenant_id,)):
+        def write(connection: Connection) -> bool:
+            if not connection.fetch(_TENANT, (tenant.tenant_id,)):
                 return False
             _refuse_reserved(tenant)
-            if fetch(connection, _SLUG_OF_ANOTHER, (tenant.slug, tenant.tenant_id)):
+            if connection.fetch(_SLUG_OF_ANOTHER, (tenant.slug, tenant.tenant_id)):
                 raise _taken(tenant)
             connection.execute(_UPDATE_TENANT, (*about, tenant.tenant_id))
             return True
@@ -91,9 +87,8 @@ class SqliteDirectory:
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
         """Out of reach at once; an erasure of all that is its own is noted. Its ledger and audit log stay."""
 
-        def begin(connection: apsw.Connection) -> bool:
-            connection.execute(_DELETE_TENANT, (now, now, tenant_id))
-            if not connection.changes():
+        def begin(connection: Connection) -> bool:
+            if not connection.execute(_DELETE_TENANT, (now, now, tenant_id)):
                 return False
             begin_tenant(connection, tenant_id, now)
             connection.execute("DELETE FROM api_keys WHERE tenant_id = ?", (tenant_id,))
@@ -110,22 +105,22 @@ class SqliteDirectory:
     async def find_key(self, key_id: KeyId) -> tuple[ApiKey, bytes] | None:
         """A key and its hash, whosever it is: how a caller becomes a tenant."""
 
-        def read(connection: apsw.Connection) -> tuple[ApiKey, bytes] | None:
-            return next(((decode_key(row[:-1]), bytes(row[-1])) for row in fetch(connection, FIND_KEY, (key_id,))), None)
+        def read(connection: Connection) -> tuple[ApiKey, bytes] | None:
+            return next(((decode_key(row[:-1]), bytes(row[-1])) for row in connection.fetch(FIND_KEY, (key_id,))), None)
 
         return await self._database.read(read)
 
     async def has_keys(self) -> bool:
         """Whether there is any key that was not revoked: if not, the server prints a first one."""
 
-        def read(connection: apsw.Connection) -> bool:
-            return bool(fetch(connection, "SELECT 1 FROM api_keys WHERE revoked_at IS NULL LIMIT 1", ()))
+        def read(connection: Connection) -> bool:
+            return bool(connection.fetch("SELECT 1 FROM api_keys WHERE revoked_at IS NULL LIMIT 1"))
 
         return await self._database.read(read)
 
     async def _one(self, query: str, wanted: str) -> Tenant | None:
-        def read(connection: apsw.Connection) -> Tenant | None:
-            return next((_decode_tenant(row) for row in fetch(connection, query, (wanted,))), None)
+        def read(connection: Connection) -> Tenant | None:
+            return next((_decode_tenant(row) for row in connection.fetch(query, (wanted,))), None)
 
         return await self._database.read(read)
 

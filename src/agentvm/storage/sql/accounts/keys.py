@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.errors import Conflict, NotFound, shorten
 from agentvm.model.account import ApiKey
 from agentvm.model.ids import KeyId, TenantId, UserId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _encoder = msgspec.json.Encoder()
 _names = msgspec.json.Decoder(tuple[str, ...])
@@ -50,31 +48,30 @@ class SqliteKeyStore:
         containers = None if key.containers is None else _encoder.encode(key.containers)
         about = (key.user_id, key.name, permissions, containers, key.expires_at, key.created_by, key.created_at)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
             if key.user_id is not None and not self._has_user(connection, key.user_id):
                 raise NotFound(f"User not found: {shorten(key.user_id)}")
             row = (self._tenant_id, key.key_id, digest, *about, key.last_used_at, key.revoked_at, key.role)
-            connection.execute(_ADD_KEY, row)
-            if connection.changes() == 0:
+            if connection.execute(_ADD_KEY, row) == 0:
                 raise Conflict(f"There is already a key {shorten(key.key_id)}")
 
         await self._database.write(write)
 
     async def get(self, key_id: KeyId) -> ApiKey | None:
-        def read(connection: apsw.Connection) -> ApiKey | None:
-            return next((decode_key(row) for row in fetch(connection, _KEY, (self._tenant_id, key_id))), None)
+        def read(connection: Connection) -> ApiKey | None:
+            return next((decode_key(row) for row in connection.fetch(_KEY, (self._tenant_id, key_id))), None)
 
         return await self._database.read(read)
 
     async def list(self, *, user_id: UserId | None = None) -> tuple[ApiKey, ...]:
         """Newest first, revoked ones too; of one user or of all."""
 
-        def read(connection: apsw.Connection) -> tuple[ApiKey, ...]:
+        def read(connection: Connection) -> tuple[ApiKey, ...]:
             if user_id is None:
-                found = fetch(connection, _KEYS_OF_ALL, (self._tenant_id,))
+                found = connection.fetch(_KEYS_OF_ALL, (self._tenant_id,))
             else:
-                found = fetch(connection, _KEYS_OF_USER, (self._tenant_id, user_id))
+                found = connection.fetch(_KEYS_OF_USER, (self._tenant_id, user_id))
             return tuple(decode_key(row) for row in found)
 
         return await self._database.read(read)
@@ -91,20 +88,19 @@ class SqliteKeyStore:
         """When keys were last used; for many at once, because it is not worth a commit each."""
         seen = [(at, self._tenant_id, key_id) for key_id, at in used]
 
-        def write(connection: apsw.Connection) -> None:
-            connection.executemany(_TOUCH, seen)
+        def write(connection: Connection) -> None:
+            connection.many(_TOUCH, seen)
 
         await self._database.write(write)
 
     async def _set(self, statement: str, time: int, key_id: KeyId) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute(statement, (time, self._tenant_id, key_id))
-            return connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            return connection.execute(statement, (time, self._tenant_id, key_id)) == 1
 
         return await self._database.write(write)
 
-    def _has_user(self, connection: apsw.Connection, user_id: UserId) -> bool:
-        return bool(fetch(connection, "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id)))
+    def _has_user(self, connection: Connection, user_id: UserId) -> bool:
+        return bool(connection.fetch("SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id)))
 
 
 def decode_key(row: tuple[Any, ...]) -> ApiKey:

@@ -7,7 +7,6 @@ drop a row. So a wallet is one row to read and always the sum of what is entered
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.errors import Conflict, InvalidInput, shorten
@@ -15,9 +14,8 @@ from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.money import dollars
 from agentvm.model.usage import Usage
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.asked import forget
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _ENTER = """
 INSERT INTO ledger (tenant_id, key, at, user_id, container_id, image_id, session_id, turn_id, driver, model, input_tokens,
@@ -99,8 +97,8 @@ class SqliteLedgerStore:
         """In the order they were added, with their numbers."""
         page = (self._tenant_id, after, since, _FOREVER if until is None else until, limit)
 
-        def read(connection: apsw.Connection) -> tuple[tuple[int, LedgerEntry], ...]:
-            return tuple((row[0], _decode_entry(row[1:])) for row in fetch(connection, _LIST, page))
+        def read(connection: Connection) -> tuple[tuple[int, LedgerEntry], ...]:
+            return tuple((row[0], _decode_entry(row[1:])) for row in connection.fetch(_LIST, page))
 
         return await self._database.read(read)
 
@@ -121,8 +119,8 @@ class SqliteLedgerStore:
         if containers is not None:
             parameters.append(msgspec.json.encode(containers).decode())
 
-        def read(connection: apsw.Connection) -> tuple[UsageRow, ...]:
-            found = fetch(connection, query, tuple(parameters))
+        def read(connection: Connection) -> tuple[UsageRow, ...]:
+            found = connection.fetch(query, tuple(parameters))
             return tuple(UsageRow(**dict(zip(members, row, strict=True))) for row in found)
 
         # One sum is part of admitting a turn; a table of them is a report.
@@ -131,17 +129,17 @@ class SqliteLedgerStore:
     async def of_turn(self, turn_id: str) -> tuple[LedgerEntry, ...]:
         """The calls of one turn, in the order they were added."""
 
-        def read(connection: apsw.Connection) -> tuple[LedgerEntry, ...]:
-            return tuple(_decode_entry(row) for row in fetch(connection, _OF_TURN, (self._tenant_id, turn_id)))
+        def read(connection: Connection) -> tuple[LedgerEntry, ...]:
+            return tuple(_decode_entry(row) for row in connection.fetch(_OF_TURN, (self._tenant_id, turn_id)))
 
         return await self._database.read(read)
 
     async def turn_total(self, turn_id: str) -> tuple[Usage, int]:
         """What the calls of one turn used, and their price."""
 
-        def read(connection: apsw.Connection) -> tuple[Usage, int]:
-            ((read_in, out, cached, written, thought, estimated, price),) = fetch(
-                connection, _TURN_TOTAL, (self._tenant_id, turn_id)
+        def read(connection: Connection) -> tuple[Usage, int]:
+            ((read_in, out, cached, written, thought, estimated, price),) = connection.fetch(
+                _TURN_TOTAL, (self._tenant_id, turn_id)
             )
             used = Usage(
                 input_tokens=read_in,
@@ -159,9 +157,8 @@ class SqliteLedgerStore:
         """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less."""
         row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
 
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute(_CREDIT, row)
-            added = connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            added = connection.execute(_CREDIT, row) == 1
             # Looked at after it was added, within the transaction: of two who take back, the second sees the first.
             if added and credit.amount < 0 and (left := self._wallet(connection).balance) < 0:
                 raise Conflict(f"The wallet has {dollars(left - credit.amount)}; no more can be taken back")
@@ -172,34 +169,31 @@ class SqliteLedgerStore:
     async def wallet(self) -> Wallet:
         return await self._database.read(self._wallet)
 
-    def _wallet(self, connection: apsw.Connection) -> Wallet:
-        for credited, spent, prepaid in fetch(connection, _WALLET, (self._tenant_id,)):
+    def _wallet(self, connection: Connection) -> Wallet:
+        for credited, spent, prepaid in connection.fetch(_WALLET, (self._tenant_id,)):
             return Wallet(credited=credited, spent=spent, prepaid=bool(prepaid))
         return Wallet()
 
     async def credits(self, *, limit: int = 100) -> tuple[Credit, ...]:
         """Newest first."""
 
-        def read(connection: apsw.Connection) -> tuple[Credit, ...]:
+        def read(connection: Connection) -> tuple[Credit, ...]:
             return tuple(
                 Credit(reference=reference, at=at, amount=amount, note=note, actor=actor)
-                for reference, at, amount, note, actor in fetch(connection, _CREDITS, (self._tenant_id, limit))
+                for reference, at, amount, note, actor in connection.fetch(_CREDITS, (self._tenant_id, limit))
             )
 
         return await self._database.read(read)
 
 
-def enter(
-    tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()
-) -> Callable[[apsw.Connection], int]:
+def enter(tenant_id: TenantId, entries: Sequence[LedgerEntry], answered: Sequence[str] = ()) -> Callable[[Connection], int]:
     """Entries of a tenant as work for the database, which says how many were new; what was `answered` is forgotten."""
     rows = [(tenant_id, *_encode_entry(entry)) for entry in entries]
 
-    def work(connection: apsw.Connection) -> int:
+    def work(connection: Connection) -> int:
         new = 0
         for row in rows:
-            connection.execute(_ENTER, row)
-            new += connection.changes()
+            new += connection.execute(_ENTER, row)
         forget(connection, tenant_id, answered)
         return new
 

@@ -1,12 +1,9 @@
 """SqliteQuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
 
-import apsw
-
 from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId, UserId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 ROW_BYTES = 100
 """About what a row takes besides its texts, with its place in the indexes."""
@@ -60,7 +57,7 @@ class SqliteQuotaStore:
         """Replaces the one of the same metric and user; `NotFound` when the tenant was deleted."""
         place = (self._tenant_id, quota.user_id, quota.metric)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
             connection.execute(_REMOVE, place)
             connection.execute(_ADD, (*place, quota.hard, quota.soft, now))
@@ -70,16 +67,15 @@ class SqliteQuotaStore:
     async def list(self) -> tuple[Quota, ...]:
         """The tenant's own first, then those of each user."""
 
-        def read(connection: apsw.Connection) -> tuple[Quota, ...]:
-            found = fetch(connection, _QUOTAS, (self._tenant_id,))
+        def read(connection: Connection) -> tuple[Quota, ...]:
+            found = connection.fetch(_QUOTAS, (self._tenant_id,))
             return tuple(Quota(metric=metric, hard=hard, soft=soft, user_id=user_id) for metric, hard, soft, user_id in found)
 
         return await self._database.read(read)
 
     async def remove(self, metric: str, user_id: UserId | None) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute(_REMOVE, (self._tenant_id, user_id, metric))
-            return connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            return connection.execute(_REMOVE, (self._tenant_id, user_id, metric)) == 1
 
         return await self._database.write(write)
 
@@ -92,15 +88,15 @@ class SqliteQuotaStore:
 
     async def add_exported(self, amount: int, day: int) -> None:
         """Bytes that left by an export; `day` is when a day began."""
-        await self._database.write(lambda connection: fetch(connection, _ADD_EXPORTED, (self._tenant_id, day, amount)))
+        await self._database.write(lambda connection: connection.fetch(_ADD_EXPORTED, (self._tenant_id, day, amount)))
 
     async def exported(self, day: int) -> int:
         """What left by exports on that day."""
 
-        def read(connection: apsw.Connection) -> int:
-            return sum(amount for (amount,) in fetch(connection, _EXPORTED, (self._tenant_id, day)))
+        def read(connection: Connection) -> int:
+            return sum(amount for (amount,) in connection.fetch(_EXPORTED, (self._tenant_id, day)))
 
         return await self._database.read(read)
 
     async def _count(self, query: str) -> int:
-        return await self._database.read(lambda connection: int(fetch(connection, query, (self._tenant_id,))[0][0]))
+        return await self._database.read(lambda connection: int(connection.fetch(query, (self._tenant_id,))[0][0]))

@@ -1,11 +1,8 @@
 """SqliteSecretStore — the sealed secrets of one tenant. What is inside is not known here."""
 
-import apsw
-
 from agentvm.model.ids import TenantId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 
 _PUT = """
 INSERT INTO secrets (tenant_id, name, sealed, updated_at) VALUES (?, ?, ?, ?)
@@ -24,15 +21,15 @@ class SqliteSecretStore:
     async def put(self, name: str, sealed: bytes, now: int) -> None:
         """Replaces the one of the same name; `NotFound` when the tenant was deleted."""
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
             connection.execute(_PUT, (self._tenant_id, name, sealed, now))
 
         await self._database.write(write)
 
     async def get(self, name: str) -> bytes | None:
-        def read(connection: apsw.Connection) -> bytes | None:
-            found = fetch(connection, "SELECT sealed FROM secrets WHERE tenant_id = ? AND name = ?", (self._tenant_id, name))
+        def read(connection: Connection) -> bytes | None:
+            found = connection.fetch("SELECT sealed FROM secrets WHERE tenant_id = ? AND name = ?", (self._tenant_id, name))
             return bytes(found[0][0]) if found else None
 
         return await self._database.read(read)
@@ -40,14 +37,13 @@ class SqliteSecretStore:
     async def list(self) -> tuple[tuple[str, int], ...]:
         """Names, and when each was put."""
 
-        def read(connection: apsw.Connection) -> tuple[tuple[str, int], ...]:
-            return tuple((name, updated_at) for name, updated_at in fetch(connection, _LIST, (self._tenant_id,)))
+        def read(connection: Connection) -> tuple[tuple[str, int], ...]:
+            return tuple((name, updated_at) for name, updated_at in connection.fetch(_LIST, (self._tenant_id,)))
 
         return await self._database.read(read)
 
     async def remove(self, name: str) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute("DELETE FROM secrets WHERE tenant_id = ? AND name = ?", (self._tenant_id, name))
-            return connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            return connection.execute("DELETE FROM secrets WHERE tenant_id = ? AND name = ?", (self._tenant_id, name)) == 1
 
         return await self._database.write(write)

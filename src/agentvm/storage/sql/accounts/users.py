@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.errors import Conflict, shorten
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import alone_in, begin_user, choose_home
-from agentvm.storage.sql.rows import fetch
 
 _USERS = """
 SELECT user_id, tenant_id, external_id, display_name, role, status, created_at, updated_at
@@ -46,10 +43,9 @@ class SqliteUserStore:
         """`Conflict` when the id or the external id is taken; `NotFound` when the tenant was deleted."""
         about = (user.external_id, user.display_name, user.role, user.status, user.created_at, user.updated_at)
 
-        def write(connection: apsw.Connection) -> None:
+        def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)
-            connection.execute(_ADD_USER, (self._tenant_id, user.user_id, *about))
-            if connection.changes() == 0:
+            if connection.execute(_ADD_USER, (self._tenant_id, user.user_id, *about)) == 0:
                 raise Conflict(f"There is already a user {shorten(user.external_id)}, or one with the same id")
             home = choose_home(connection, self._tenant_id, homes)
             if home is not None:
@@ -66,11 +62,11 @@ class SqliteUserStore:
     async def list(self, *, after: str | None = None, limit: int = 100) -> tuple[User, ...]:
         """By external id, those after the given one."""
 
-        def read(connection: apsw.Connection) -> tuple[User, ...]:
+        def read(connection: Connection) -> tuple[User, ...]:
             if after is None:
-                found = fetch(connection, _USERS_FROM_THE_FIRST, (self._tenant_id, limit))
+                found = connection.fetch(_USERS_FROM_THE_FIRST, (self._tenant_id, limit))
             else:
-                found = fetch(connection, _USERS_AFTER, (self._tenant_id, after, limit))
+                found = connection.fetch(_USERS_AFTER, (self._tenant_id, after, limit))
             return tuple(_decode_user(row) for row in found)
 
         return await self._database.read(read)
@@ -84,8 +80,8 @@ class SqliteUserStore:
         """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to."""
         who = (self._tenant_id, user_id)
 
-        def write(connection: apsw.Connection) -> bool:
-            if not fetch(connection, _USER, who):
+        def write(connection: Connection) -> bool:
+            if not connection.fetch(_USER, who):
                 return False
             begin_user(connection, self._tenant_id, user_id, now)
             for table in ("users", "quotas", "api_keys"):
@@ -97,8 +93,8 @@ class SqliteUserStore:
     async def bind(self, user_id: UserId, container_id: ContainerId) -> bool:
         """Lets the user reach the container; False when there is no such user. Binding twice is binding once."""
 
-        def write(connection: apsw.Connection) -> bool:
-            if not fetch(connection, _USER, (self._tenant_id, user_id)):
+        def write(connection: Connection) -> bool:
+            if not connection.fetch(_USER, (self._tenant_id, user_id)):
                 return False
             connection.execute(_BIND, (self._tenant_id, user_id, container_id))
             return True
@@ -111,8 +107,8 @@ class SqliteUserStore:
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
         """In the order they were bound."""
 
-        def read(connection: apsw.Connection) -> tuple[ContainerId, ...]:
-            return tuple(ContainerId(name) for (name,) in fetch(connection, _BOUND, (self._tenant_id, user_id)))
+        def read(connection: Connection) -> tuple[ContainerId, ...]:
+            return tuple(ContainerId(name) for (name,) in connection.fetch(_BOUND, (self._tenant_id, user_id)))
 
         return await self._database.read(read)
 
@@ -121,15 +117,14 @@ class SqliteUserStore:
         return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
 
     async def _one(self, query: str, wanted: str) -> User | None:
-        def read(connection: apsw.Connection) -> User | None:
-            return next((_decode_user(row) for row in fetch(connection, query, (self._tenant_id, wanted))), None)
+        def read(connection: Connection) -> User | None:
+            return next((_decode_user(row) for row in connection.fetch(query, (self._tenant_id, wanted))), None)
 
         return await self._database.read(read)
 
     async def _changes(self, statement: str, parameters: tuple[str | int | None, ...]) -> bool:
-        def write(connection: apsw.Connection) -> bool:
-            connection.execute(statement, parameters)
-            return connection.changes() == 1
+        def write(connection: Connection) -> bool:
+            return connection.execute(statement, parameters) == 1
 
         return await self._database.write(write)
 

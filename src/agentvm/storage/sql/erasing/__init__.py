@@ -11,16 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import apsw
-
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.engines.sqlite.slack import clean_pages
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import begin_container, mark_sessions, unbind_others
 from agentvm.storage.sql.erasing.rows import advance
 from agentvm.storage.sql.erasing.weigh import weigh_container, weigh_tenant, weigh_user
-from agentvm.storage.sql.rows import Key, fetch
+from agentvm.storage.sql.rows import Key
 
 INDEXES = ("message_fts", "resource_fts")
 MERGED_PAGES = 16
@@ -28,6 +25,7 @@ MERGED_PAGES = 16
 TRIES = 20
 """How often in a row readers of an older state may be in the way; then it is put off."""
 
+_TOTAL_CHANGES = "SELECT total_changes()"
 _PENDING = """
 SELECT erasure_key, tenant_id, container_id, user_id, asked_at, journal_entry IS NOT NULL FROM erasures ORDER BY erasure_key
 """
@@ -52,7 +50,7 @@ class SqliteErasing:
     async def weigh(
         self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
     ) -> Owned | None:
-        def read(connection: apsw.Connection) -> Owned | None:
+        def read(connection: Connection) -> Owned | None:
             if container_id is not None:
                 return weigh_container(connection, tenant_id, container_id)
             return weigh_tenant(connection, tenant_id) if user_id is None else weigh_user(connection, tenant_id, user_id)
@@ -62,7 +60,7 @@ class SqliteErasing:
     async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
         key: Key = (tenant_id, container_id)
 
-        def begin(connection: apsw.Connection) -> tuple[UserId, ...] | None:
+        def begin(connection: Connection) -> tuple[UserId, ...] | None:
             return unbind_others(connection, key) if begin_container(connection, key, now) else None
 
         unbound = await self._database.write(begin)
@@ -71,7 +69,7 @@ class SqliteErasing:
         return unbound
 
     async def pending(self) -> tuple[Erasure, ...]:
-        def read(connection: apsw.Connection) -> tuple[Erasure, ...]:
+        def read(connection: Connection) -> tuple[Erasure, ...]:
             return tuple(
                 Erasure(
                     erasure_id=erasure_key,
@@ -81,7 +79,7 @@ class SqliteErasing:
                     asked_at=asked_at,
                     emptied=bool(emptied),
                 )
-                for erasure_key, tenant_id, container_id, user_id, asked_at, emptied in fetch(connection, _PENDING, ())
+                for erasure_key, tenant_id, container_id, user_id, asked_at, emptied in connection.fetch(_PENDING)
             )
 
         return await self._database.read(read)
@@ -99,7 +97,7 @@ class SqliteErasing:
         tries = TRIES
         while self._cleaning.page is not None:
             page = self._cleaning.page
-            cleaned = await self._database.apart(partial(clean_pages, first=page))
+            cleaned = await self._database.scrub(page)
             if cleaned is None:
                 tries -= 1
                 if not tries:
@@ -120,18 +118,18 @@ class SqliteErasing:
                 await breathe()
 
     async def _is_told_of(self, erasure_id: int) -> bool:
-        return await self._database.read(lambda connection: bool(fetch(connection, _IS_TOLD_OF, (erasure_id,))))
+        return await self._database.read(lambda connection: bool(connection.fetch(_IS_TOLD_OF, (erasure_id,))))
 
     async def _forget(self, erasure_ids: Iterable[int]) -> None:
-        def write(connection: apsw.Connection) -> None:
-            connection.executemany("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
+        def write(connection: Connection) -> None:
+            connection.many("DELETE FROM erasures WHERE erasure_key = ?", [(one,) for one in erasure_ids])
 
         await self._database.write(write)
 
 
-def merge(connection: apsw.Connection, index: str, pages: int) -> bool:
+def merge(connection: Connection, index: str, pages: int) -> bool:
     """Merges some pages of an index, for a negative number of all its pieces; whether there may be more to do."""
-    before = connection.total_changes()
+    before = connection.fetch(_TOTAL_CHANGES)[0][0]
     connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
     # As SQLite's documentation says: below two there was nothing left to do.
-    return connection.total_changes() - before >= 2
+    return bool(connection.fetch(_TOTAL_CHANGES)[0][0] - before >= 2)

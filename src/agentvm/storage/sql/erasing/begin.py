@@ -7,11 +7,10 @@ add to it looks at.
 import hashlib
 from collections.abc import Sequence
 
-import apsw
-
 from agentvm.errors.erasing import ContainerErasing
 from agentvm.model.ids import ContainerId, TenantId, UserId
-from agentvm.storage.sql.rows import Key, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import Key
 from agentvm.storage.sql.sessions.dropping import FOR_GOOD, MARKED_MAX
 
 _DELETE = """
@@ -63,28 +62,27 @@ SELECT EXISTS (SELECT 1 FROM retired_homes WHERE tenant_id = ?1 AND digest = ?3)
 """
 
 
-def refuse_erasing(connection: apsw.Connection, key: Key) -> None:
+def refuse_erasing(connection: Connection, key: Key) -> None:
     """`ContainerErasing` for a container that was deleted and whose rows are still there."""
-    if fetch(connection, _IS_ERASING, key):
+    if connection.fetch(_IS_ERASING, key):
         raise ContainerErasing(key[1])
 
 
-def is_retired(connection: apsw.Connection, key: Key) -> bool:
+def is_retired(connection: Connection, key: Key) -> bool:
     """Whether the container went with a deleted user and is nobody's since."""
     tenant_id, container_id = key
-    return bool(fetch(connection, _IS_RETIRED, (tenant_id, container_id, _digest(container_id)))[0][0])
+    return bool(connection.fetch(_IS_RETIRED, (tenant_id, container_id, _digest(container_id)))[0][0])
 
 
-def begin_container(connection: apsw.Connection, key: Key, now: int) -> bool:
+def begin_container(connection: Connection, key: Key, now: int) -> bool:
     """False when there is no such container, or no more."""
-    connection.execute(_DELETE, (now, *key))
-    if not connection.changes():
+    if not connection.execute(_DELETE, (now, *key)):
         return False
     connection.execute(_NOTE, (*key, None, now))
     return True
 
 
-def begin_user(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId, now: int) -> None:
+def begin_user(connection: Connection, tenant_id: TenantId, user_id: UserId, now: int) -> None:
     """To be called before the user is dropped: their bindings say what is theirs alone."""
     for container_id in alone_in(connection, tenant_id, user_id):
         connection.execute(_RETIRE, (tenant_id, _digest(container_id)))
@@ -92,33 +90,32 @@ def begin_user(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId
     connection.execute(_NOTE, (tenant_id, None, user_id, now))
 
 
-def begin_tenant(connection: apsw.Connection, tenant_id: TenantId, now: int) -> None:
+def begin_tenant(connection: Connection, tenant_id: TenantId, now: int) -> None:
     connection.execute(_NOTE, (tenant_id, None, None, now))
 
 
-def mark_sessions(connection: apsw.Connection, key: Key) -> bool:
+def mark_sessions(connection: Connection, key: Key) -> bool:
     """Takes some sessions of a container out of every list and search, for good; whether there may be more."""
     for statement in (_MARK, _MARK_DELETED):
-        connection.execute(statement, (*key, MARKED_MAX))
-        if connection.changes():
+        if connection.execute(statement, (*key, MARKED_MAX)):
             return True
     return False
 
 
-def unbind_others(connection: apsw.Connection, key: Key) -> tuple[UserId, ...]:
+def unbind_others(connection: Connection, key: Key) -> tuple[UserId, ...]:
     """Who does not reach the container any more: all but those whose first it is, who would reach nothing at all."""
-    return tuple(UserId(user_id) for (user_id,) in fetch(connection, _UNBIND, key))
+    return tuple(UserId(user_id) for (user_id,) in connection.fetch(_UNBIND, key))
 
 
-def alone_in(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId) -> tuple[ContainerId, ...]:
+def alone_in(connection: Connection, tenant_id: TenantId, user_id: UserId) -> tuple[ContainerId, ...]:
     """The containers that no other user is bound to, in the order they were bound."""
-    return tuple(ContainerId(name) for (name,) in fetch(connection, _ALONE, (tenant_id, user_id)))
+    return tuple(ContainerId(name) for (name,) in connection.fetch(_ALONE, (tenant_id, user_id)))
 
 
-def choose_home(connection: apsw.Connection, tenant_id: TenantId, homes: Sequence[ContainerId]) -> ContainerId | None:
+def choose_home(connection: Connection, tenant_id: TenantId, homes: Sequence[ContainerId]) -> ContainerId | None:
     """The first that nobody has or had."""
     for home in homes:
-        if not fetch(connection, _IS_TAKEN, (tenant_id, home, _digest(home)))[0][0]:
+        if not connection.fetch(_IS_TAKEN, (tenant_id, home, _digest(home)))[0][0]:
             return home
     return None
 

@@ -9,14 +9,13 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import apsw
-
 from agentvm.model.ids import ERASED_NAME, ContainerId, TenantId, UserId, is_erased_name
 from agentvm.storage.erasing import Advanced
 from agentvm.storage.sql.attachments import drop_blob, drop_given_up_slice
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import mark_sessions
 from agentvm.storage.sql.resources.delete import bury_some, drop_buried
-from agentvm.storage.sql.rows import drop_snapshot, fetch
+from agentvm.storage.sql.rows import drop_snapshot
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, COLUMNS, FOR_GOOD, ROWS_MAX, SessionRow, drop_slice
 
 LEDGER_ROWS_MAX = 1_000
@@ -99,18 +98,18 @@ class Job(NamedTuple):
         return (self.tenant_id,) if self.container_id is None else (self.tenant_id, self.container_id)
 
 
-def pass_journal(connection: apsw.Connection, before: int) -> None:
+def pass_journal(connection: Connection, before: int) -> None:
     """Entries of the journal before that one are gone. To be said when they go: their numbers are given out again."""
     connection.execute("UPDATE erasures SET journal_entry = 0 WHERE journal_entry < ?", (before,))
 
 
-Step = Callable[[apsw.Connection, Job], Advanced | None]
+Step = Callable[[Connection, Job], Advanced | None]
 """None when there is nothing of its kind left."""
 
 
-def advance(connection: apsw.Connection, erasure_key: int) -> Advanced:
+def advance(connection: Connection, erasure_key: int) -> Advanced:
     """The next step of an erasure; the last one notes that no rows are left."""
-    for row in fetch(connection, _ERASURE, (erasure_key,)):
+    for row in connection.fetch(_ERASURE, (erasure_key,)):
         job = Job(*row)
         for step in _OF_USER if job.user_id is not None else _OF_CONTAINER if job.container_id is not None else _OF_ALL:
             done = step(connection, job)
@@ -120,31 +119,31 @@ def advance(connection: apsw.Connection, erasure_key: int) -> Advanced:
     return Advanced(more=False)
 
 
-def _mark(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _mark(connection: Connection, job: Job) -> Advanced | None:
     if job.container_id is None:
         return None
     return MORE if mark_sessions(connection, (job.tenant_id, job.container_id)) else None
 
 
-def _drop_sessions(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_sessions(connection: Connection, job: Job) -> Advanced | None:
     query = _SESSIONS_OF_TENANT if job.container_id is None else _SESSIONS_OF_CONTAINER
-    left = [SessionRow(*row) for row in fetch(connection, query, (*job.scope, ROWS_MAX))]
+    left = [SessionRow(*row) for row in connection.fetch(query, (*job.scope, ROWS_MAX))]
     if not left:
         return None
     dropped = drop_slice(connection, left)
     return Advanced(more=True, gone=tuple(session.session_id for session in dropped.sessions), messages=dropped.messages)
 
 
-def _drop_images(connection: apsw.Connection, job: Job) -> Advanced | None:
-    dropped = fetch(connection, _IMAGES.format(where=job.where), (*job.scope, ROWS_MAX))
+def _drop_images(connection: Connection, job: Job) -> Advanced | None:
+    dropped = connection.fetch(_IMAGES.format(where=job.where), (*job.scope, ROWS_MAX))
     for digest in {digest for (digest,) in dropped}:
         drop_snapshot(connection, digest)
     return MORE if dropped else None
 
 
-def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_attachments(connection: Connection, job: Job) -> Advanced | None:
     dropped = freed = 0
-    for attachment_key, blob_key in fetch(connection, _ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
+    for attachment_key, blob_key in connection.fetch(_ATTACHMENTS.format(where=job.where), (*job.scope, ROWS_MAX)):
         connection.execute(_DROP_ATTACHMENT, (attachment_key,))
         dropped += 1
         freed += drop_blob(connection, blob_key)
@@ -153,34 +152,33 @@ def _drop_attachments(connection: apsw.Connection, job: Job) -> Advanced | None:
     return MORE if dropped else None
 
 
-def _drop_large_blobs(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_large_blobs(connection: Connection, job: Job) -> Advanced | None:
     """Of whichever erasure, and uploads that were given up: what was set aside is nobody's, and may be the victim's."""
     return MORE if drop_given_up_slice(connection) else None
 
 
-def _bury_resources(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _bury_resources(connection: Connection, job: Job) -> Advanced | None:
     return MORE if bury_some(connection, job.tenant_id, job.asked_at) else None
 
 
-def _drop_resources(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_resources(connection: Connection, job: Job) -> Advanced | None:
     return MORE if drop_buried(connection, job.tenant_id, ROWS_MAX) else None
 
 
-def drop_accounts(connection: apsw.Connection, tenant_id: TenantId) -> bool:
+def drop_accounts(connection: Connection, tenant_id: TenantId) -> bool:
     """Drops some of the users, keys, limits, secrets and settings of a deleted tenant; whether there were any."""
     for statement in _OF_TENANT:
-        connection.execute(statement, (tenant_id, ROWS_MAX))
-        if connection.changes():
+        if connection.execute(statement, (tenant_id, ROWS_MAX)):
             return True
     return False
 
 
-def _drop_accounts(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_accounts(connection: Connection, job: Job) -> Advanced | None:
     return MORE if drop_accounts(connection, job.tenant_id) else None
 
 
-def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
-    found = fetch(connection, _LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
+def _rename_in_ledger(connection: Connection, job: Job) -> Advanced | None:
+    found = connection.fetch(_LEDGER, (job.tenant_id, job.ledger_place, LEDGER_ROWS_MAX))
     if not found:
         _rename_asked(connection, job)
         return None
@@ -191,9 +189,9 @@ def _rename_in_ledger(connection: apsw.Connection, job: Job) -> Advanced | None:
     return MORE
 
 
-def _rename_asked(connection: apsw.Connection, job: Job) -> None:
+def _rename_asked(connection: Connection, job: Job) -> None:
     """Calls that a process asked for before it died are entered in the ledger later, under the name that is here."""
-    for (container_id,) in fetch(connection, _ASKED.format(where=job.where), job.scope):
+    for (container_id,) in connection.fetch(_ASKED.format(where=job.where), job.scope):
         if _is_to_rename(job, container_id):
             connection.execute(_RENAME_ASKED, (pseudonym(job.salt, container_id), job.tenant_id, container_id))
 
@@ -208,17 +206,16 @@ def pseudonym(salt: bytes, container_id: str) -> str:
     return ERASED_NAME + hashlib.sha256(salt + container_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _drop_containers(connection: apsw.Connection, job: Job) -> Advanced | None:
-    connection.execute(_DROP_CONTAINERS.format(where=job.where), (*job.scope, ROWS_MAX))
-    return MORE if connection.changes() else None
+def _drop_containers(connection: Connection, job: Job) -> Advanced | None:
+    return MORE if connection.execute(_DROP_CONTAINERS.format(where=job.where), (*job.scope, ROWS_MAX)) else None
 
 
-def _forget_names(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _forget_names(connection: Connection, job: Job) -> Advanced | None:
     connection.execute(_FORGET_NAMES, (job.tenant_id,))
     return None
 
 
-def _drop_marks(connection: apsw.Connection, job: Job) -> Advanced | None:
+def _drop_marks(connection: Connection, job: Job) -> Advanced | None:
     # What a client of theirs is called begins with their id: see `agentvm.tenants.scoped_store`.
     first, beyond = f"{job.user_id}:", f"{job.user_id};"
     jobs: Sequence[tuple[str, tuple[Any, ...]]] = (
@@ -226,8 +223,7 @@ def _drop_marks(connection: apsw.Connection, job: Job) -> Advanced | None:
         (_DROP_READERS, (job.tenant_id, first, beyond, ROWS_MAX)),
     )
     for statement, values in jobs:
-        connection.execute(statement, values)
-        if connection.changes():
+        if connection.execute(statement, values):
             return MORE
     return None
 

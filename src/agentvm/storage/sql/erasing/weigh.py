@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.erasing import Owned
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.erasing.begin import alone_in
-from agentvm.storage.sql.rows import fetch
 
 _CONTAINERS = "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position"
 _HAS = "SELECT 1 FROM containers WHERE tenant_id = ? AND container_id = ? AND deleted_at IS NULL"
@@ -60,31 +59,31 @@ _IS_USER = "SELECT 1 FROM users WHERE tenant_id = ? AND user_id = ?"
 _KEYS = "SELECT count(*) FROM api_keys WHERE tenant_id = ? AND user_id = ?"
 
 
-def weigh_container(connection: apsw.Connection, tenant_id: TenantId, container_id: ContainerId) -> Owned | None:
-    found = fetch(connection, _HAS, (tenant_id, container_id))
+def weigh_container(connection: Connection, tenant_id: TenantId, container_id: ContainerId) -> Owned | None:
+    found = connection.fetch(_HAS, (tenant_id, container_id))
     return _weigh(connection, tenant_id, (container_id,)) if found else None
 
 
-def weigh_user(connection: apsw.Connection, tenant_id: TenantId, user_id: UserId) -> Owned | None:
-    if not fetch(connection, _IS_USER, (tenant_id, user_id)):
+def weigh_user(connection: Connection, tenant_id: TenantId, user_id: UserId) -> Owned | None:
+    if not connection.fetch(_IS_USER, (tenant_id, user_id)):
         return None
     theirs = alone_in(connection, tenant_id, user_id)
-    own = _weigh(connection, tenant_id, [name for name in theirs if fetch(connection, _HAS, (tenant_id, name))])
-    return _with(own, users=1, keys=fetch(connection, _KEYS, (tenant_id, user_id))[0][0])
+    own = _weigh(connection, tenant_id, [name for name in theirs if connection.fetch(_HAS, (tenant_id, name))])
+    return _with(own, users=1, keys=connection.fetch(_KEYS, (tenant_id, user_id))[0][0])
 
 
-def weigh_tenant(connection: apsw.Connection, tenant_id: TenantId) -> Owned | None:
-    if not fetch(connection, _IS_TENANT, (tenant_id,)):
+def weigh_tenant(connection: Connection, tenant_id: TenantId) -> Owned | None:
+    if not connection.fetch(_IS_TENANT, (tenant_id,)):
         return None
-    own = _weigh(connection, tenant_id, [name for (name,) in fetch(connection, _CONTAINERS, (tenant_id,))])
-    resources, kept, users, keys, secrets = fetch(connection, _OF_TENANT, (tenant_id,))[0]
+    own = _weigh(connection, tenant_id, [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))])
+    resources, kept, users, keys, secrets = connection.fetch(_OF_TENANT, (tenant_id,))[0]
     return _with(own, resources=resources, kept_resources=kept, users=users, keys=keys, secrets=secrets)
 
 
-def _weigh(connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> Owned:
+def _weigh(connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId]) -> Owned:
     scope = (tenant_id, msgspec.json.encode(containers).decode())
-    sessions, messages, size = fetch(connection, _SAID, scope)[0]
-    attachments, files = fetch(connection, _FILES, scope)[0]
+    sessions, messages, size = connection.fetch(_SAID, scope)[0]
+    attachments, files = connection.fetch(_FILES, scope)[0]
     return Owned(
         containers=tuple(containers), sessions=sessions, messages=messages, bytes=size + files, attachments=attachments
     )

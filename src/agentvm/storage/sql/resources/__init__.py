@@ -8,18 +8,17 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 import anyio.to_thread
-import apsw
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.resources import Changes, Dependents, History, Hits, Node, Publication, Published, Search
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.resources import change, delete, graph, publish, read
 from agentvm.storage.sql.resources.search import search as find_hits
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_Job = Callable[Concatenate[apsw.Connection, TenantId, P], T]
+_Job = Callable[Concatenate[Connection, TenantId, P], T]
 
 _LONG = 20_000
 """Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""

@@ -1,15 +1,13 @@
 """Change — what of a resource may be changed without a new version: what is said about it, its tags, what is withdrawn."""
 
-import apsw
-
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceVersion
 from agentvm.model.semver import is_version, parse_version
 from agentvm.storage.resources import Changes
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.index import find_latest, read_version, reindex, set_tags
 from agentvm.storage.sql.resources.publish import PUT_TAG, UPDATE_RESOURCE, open_versions
 from agentvm.storage.sql.resources.read import get
-from agentvm.storage.sql.rows import fetch
 
 _OWN = "SELECT resource_key, visibility FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
 _VERSION = "SELECT version_key FROM resource_versions WHERE resource_key = ? AND rank = ?"
@@ -20,10 +18,8 @@ _YANK = "UPDATE resource_versions SET yanked_at = coalesce(yanked_at, ?) WHERE v
 _BRING_BACK = "UPDATE resource_versions SET yanked_at = NULL WHERE version_key = ?"
 
 
-def change(
-    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, changes: Changes, now: int
-) -> Resource | None:
-    found = fetch(connection, _OWN, (resource_id, tenant_id))
+def change(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
+    found = connection.fetch(_OWN, (resource_id, tenant_id))
     if not found:
         return None
     resource_key, before = found[0]
@@ -38,12 +34,11 @@ def change(
 
 
 def point(
-    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, tag: str, version: str | None, now: int
+    connection: Connection, tenant_id: TenantId, resource_id: ResourceId, tag: str, version: str | None, now: int
 ) -> bool:
-    for resource_key, _ in fetch(connection, _OWN, (resource_id, tenant_id)):
+    for resource_key, _ in connection.fetch(_OWN, (resource_id, tenant_id)):
         if version is None:
-            connection.execute(_REMOVE_TAG, (resource_key, tag))
-            if not connection.changes():
+            if not connection.execute(_REMOVE_TAG, (resource_key, tag)):
                 return False
         else:
             version_key = _find(connection, resource_key, version)
@@ -56,9 +51,9 @@ def point(
 
 
 def yank(
-    connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, version: str, at: int | None, now: int
+    connection: Connection, tenant_id: TenantId, resource_id: ResourceId, version: str, at: int | None, now: int
 ) -> ResourceVersion | None:
-    for resource_key, _ in fetch(connection, _OWN, (resource_id, tenant_id)):
+    for resource_key, _ in connection.fetch(_OWN, (resource_id, tenant_id)):
         version_key = _find(connection, resource_key, version)
         if version_key is None:
             return None
@@ -75,8 +70,8 @@ def yank(
     return None
 
 
-def _find(connection: apsw.Connection, resource_key: int, version: str) -> int | None:
+def _find(connection: Connection, resource_key: int, version: str) -> int | None:
     if not is_version(version):
         return None
-    found = fetch(connection, _VERSION, (resource_key, str(parse_version(version))))
+    found = connection.fetch(_VERSION, (resource_key, str(parse_version(version))))
     return int(found[0][0]) if found else None

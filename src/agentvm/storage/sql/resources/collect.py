@@ -1,9 +1,7 @@
 """Collect — drops what nothing refers to any more, in two steps: what is noted by one call is dropped by a later one."""
 
-import apsw
-
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import RESERVED_MS
-from agentvm.storage.sql.rows import fetch
 
 DROPPED_MAX = 40
 """Versions, resources and binary parts that one commit drops, of each kind."""
@@ -57,27 +55,25 @@ UNION SELECT digest FROM version_blobs WHERE version_key = ?1
 """
 
 
-def collect(connection: apsw.Connection, now: int, grace: int) -> int:
+def collect(connection: Connection, now: int, grace: int) -> int:
     """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     # 0 means that a blob was released and is yet to be looked at.
     now = max(now, 1)
     connection.execute(_UNNOTE_VERSIONS)
-    connection.execute(_DROP_VERSIONS, (now - grace,))
-    dropped = connection.changes()
+    dropped = connection.execute(_DROP_VERSIONS, (now - grace,))
     connection.execute(_NOTE_VERSIONS, (now,))
     connection.execute(_DROP_RESOURCES, (now - RESERVED_MS,))
     connection.execute(_UNNOTE_BLOBS)
-    connection.execute(_DROP_BLOBS, (now - grace,))
-    dropped += connection.changes()
+    dropped += connection.execute(_DROP_BLOBS, (now - grace,))
     connection.execute(_NOTE_BLOBS, (now,))
     return dropped
 
 
-def drop_unused_versions(connection: apsw.Connection, resource_key: int) -> int:
+def drop_unused_versions(connection: Connection, resource_key: int) -> int:
     """Those of a deleted resource that nothing refers to; says how many. Nobody can be about to: it is out of view."""
     dropped = 0
-    while unused := fetch(connection, unused_versions_of("r.resource_key = ?"), (resource_key,)):
-        connection.executemany("DELETE FROM resource_versions WHERE version_key = ?", unused)
+    while unused := connection.fetch(unused_versions_of("r.resource_key = ?"), (resource_key,)):
+        connection.many("DELETE FROM resource_versions WHERE version_key = ?", unused)
         dropped += len(unused)
     return dropped
 
@@ -87,9 +83,9 @@ def unused_versions_of(resources: str) -> str:
     return _UNUSED_VERSIONS + resources
 
 
-def drop_version(connection: apsw.Connection, version_key: int) -> None:
+def drop_version(connection: Connection, version_key: int) -> None:
     """With its contents, unless another version has the same: nobody can be about to refer to what only this one shows."""
-    held = fetch(connection, _HELD, (version_key,))
+    held = connection.fetch(_HELD, (version_key,))
     connection.execute("DELETE FROM resource_versions WHERE version_key = ?", (version_key,))
     for (digest,) in held:
         connection.execute(_DROP_BLOB, (digest,))

@@ -1,15 +1,13 @@
 """Delete — takes resources away, but from nobody what they are locked to."""
 
-import apsw
-
 from agentvm.errors.resource import ResourceInUse
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId
 from agentvm.storage.resources import Dependents
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.collect import drop_unused_versions, drop_version, unused_versions_of
 from agentvm.storage.sql.resources.read import read_dependents
 from agentvm.storage.sql.resources.rows import uri_of
-from agentvm.storage.sql.rows import fetch
 
 _OWN = "SELECT resource_key FROM resources WHERE resource_id = ? AND tenant_id = ? AND deleted_at IS NULL"
 _SOME_OWN = "SELECT resource_key FROM resources WHERE tenant_id = ? AND deleted_at IS NULL LIMIT ?"
@@ -40,8 +38,8 @@ RELEASED_MAX = 500
 """References of images that one commit drops."""
 
 
-def delete(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-    for (resource_key,) in fetch(connection, _OWN, (resource_id, tenant_id)):
+def delete(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, *, force: bool, now: int) -> bool:
+    for (resource_key,) in connection.fetch(_OWN, (resource_id, tenant_id)):
         if force:
             _bury(connection, resource_key, now)
             drop_unused_versions(connection, resource_key)
@@ -53,14 +51,13 @@ def delete(connection: apsw.Connection, tenant_id: TenantId, resource_id: Resour
     return False
 
 
-def bury_some(connection: apsw.Connection, tenant_id: TenantId, now: int) -> bool:
+def bury_some(connection: Connection, tenant_id: TenantId, now: int) -> bool:
     """Takes some of the resources of a deleted tenant out of everybody's sight; whether there was one.
 
     Nobody can reach its images any more, so they hold nothing.
     """
-    connection.execute(_RELEASE, (tenant_id, RELEASED_MAX))
-    released = connection.changes()
-    found = fetch(connection, _SOME_OWN, (tenant_id, BURIED_MAX))
+    released = connection.execute(_RELEASE, (tenant_id, RELEASED_MAX))
+    found = connection.fetch(_SOME_OWN, (tenant_id, BURIED_MAX))
     for (resource_key,) in found:
         _bury(connection, resource_key, now)
         connection.execute(_FORGET_WORDING, (resource_key,))
@@ -68,19 +65,18 @@ def bury_some(connection: apsw.Connection, tenant_id: TenantId, now: int) -> boo
     return bool(released or found)
 
 
-def drop_buried(connection: apsw.Connection, tenant_id: TenantId, limit: int) -> bool:
+def drop_buried(connection: Connection, tenant_id: TenantId, limit: int) -> bool:
     """Drops versions of a deleted tenant that nobody is locked to, with their contents; whether there was one.
 
     What others are locked to stays for them. What is left without a version goes as well.
     """
-    found = fetch(connection, unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
+    found = connection.fetch(unused_versions_of("r.tenant_id = ? LIMIT ?"), (tenant_id, limit))
     for (version_key,) in found:
         drop_version(connection, version_key)
-    connection.execute(_DROP_EMPTY, (tenant_id, limit))
-    return bool(found or connection.changes())
+    return bool(found or connection.execute(_DROP_EMPTY, (tenant_id, limit)))
 
 
-def _bury(connection: apsw.Connection, resource_key: int, now: int) -> None:
+def _bury(connection: Connection, resource_key: int, now: int) -> None:
     connection.execute(_BURY, (now, resource_key))
     for statement in (_FORGET, _FORGET_WORDS, _FORGET_TAGS):
         connection.execute(statement, (resource_key,))

@@ -1,11 +1,10 @@
 """Graph — what versions are locked to: what of it may be read, whether all of it is public, whether it leads back."""
 
-import apsw
-
 from agentvm.errors.resource import ResourceCycle, ResourceVisibilityConflict
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import VersionId
 from agentvm.storage.resources import Node
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import (
     RESOURCE_COLUMNS,
     RESOURCE_WIDTH,
@@ -17,7 +16,6 @@ from agentvm.storage.sql.resources.rows import (
     decode_version,
     uri_of,
 )
-from agentvm.storage.sql.rows import fetch
 
 # From a version to all that are locked to it. Most are in view themselves, and then the first row is enough.
 _READABLE = f"""
@@ -75,24 +73,24 @@ _LATEST = "SELECT latest_key FROM resources WHERE resource_key = ? AND latest_ke
 _NAME = f"SELECT r.tenant_id, coalesce(t.slug, r.tenant_id), r.type, r.name FROM {RESOURCES} WHERE r.resource_key = ?"
 
 
-def is_readable(connection: apsw.Connection, tenant_id: TenantId, version_id: str) -> bool:
+def is_readable(connection: Connection, tenant_id: TenantId, version_id: str) -> bool:
     """Whether the tenant may read the version: it is in view, or something in view, or an own image, is locked to it."""
-    return bool(fetch(connection, _VERSION_IS_READABLE, (tenant_id, version_id)))
+    return bool(connection.fetch(_VERSION_IS_READABLE, (tenant_id, version_id)))
 
 
-def readable_blob_size(connection: apsw.Connection, tenant_id: TenantId, digest: str) -> int | None:
+def readable_blob_size(connection: Connection, tenant_id: TenantId, digest: str) -> int | None:
     """None unless a version that the tenant may read holds it."""
-    if not fetch(connection, _BLOB_IS_READABLE, (tenant_id, digest)):
+    if not connection.fetch(_BLOB_IS_READABLE, (tenant_id, digest)):
         return None
-    return int(fetch(connection, _BLOB_SIZE, (digest,))[0][0])
+    return int(connection.fetch(_BLOB_SIZE, (digest,))[0][0])
 
 
-def read_closure(connection: apsw.Connection, tenant_id: TenantId, version_id: VersionId, limit: int) -> dict[VersionId, Node]:
+def read_closure(connection: Connection, tenant_id: TenantId, version_id: VersionId, limit: int) -> dict[VersionId, Node]:
     """The version first, then what it is locked to, the nearer the earlier; whoever may read the first may read all."""
     nodes: dict[VersionId, Node] = {}
     if not is_readable(connection, tenant_id, version_id):
         return nodes
-    for row in fetch(connection, _CLOSURE, (version_id, limit)):
+    for row in connection.fetch(_CLOSURE, (version_id, limit)):
         *about, content = row[RESOURCE_WIDTH:]
         node = Node(
             resource=decode_resource(row[:RESOURCE_WIDTH]),
@@ -104,9 +102,9 @@ def read_closure(connection: apsw.Connection, tenant_id: TenantId, version_id: V
     return nodes
 
 
-def check_is_public(connection: apsw.Connection, viewer: TenantId, version_key: int) -> None:
+def check_is_public(connection: Connection, viewer: TenantId, version_key: int) -> None:
     """`ResourceVisibilityConflict` when the version, or anything it is locked to, belongs to a private resource."""
-    private = [uri_of(viewer, *row) for row in fetch(connection, _PRIVATE, (version_key,))]
+    private = [uri_of(viewer, *row) for row in connection.fetch(_PRIVATE, (version_key,))]
     if private:
         named = ", ".join(private)
         raise ResourceVisibilityConflict(
@@ -115,22 +113,22 @@ def check_is_public(connection: apsw.Connection, viewer: TenantId, version_key: 
         )
 
 
-def check_leads_nowhere_back(connection: apsw.Connection, viewer: TenantId, resource_key: int, version_key: int) -> None:
+def check_leads_nowhere_back(connection: Connection, viewer: TenantId, resource_key: int, version_key: int) -> None:
     """`ResourceCycle` when floating references lead from the version, by the latest versions of others, to its resource."""
     came_from: dict[int, int] = {}
     ahead: list[tuple[int, int]] = [(resource_key, version_key)]
     for place, version in ahead:
-        for (target,) in fetch(connection, _FLOATING, (version,)):
+        for (target,) in connection.fetch(_FLOATING, (version,)):
             if target == resource_key:
                 raise ResourceCycle(_path(connection, viewer, came_from, place, resource_key))
             if target not in came_from:
                 came_from[target] = place
-                ahead += [(target, latest) for (latest,) in fetch(connection, _LATEST, (target,))]
+                ahead += [(target, latest) for (latest,) in connection.fetch(_LATEST, (target,))]
 
 
-def _path(connection: apsw.Connection, viewer: TenantId, came_from: dict[int, int], place: int, start: int) -> list[str]:
+def _path(connection: Connection, viewer: TenantId, came_from: dict[int, int], place: int, start: int) -> list[str]:
     back = [start, place]
     while place != start:
         place = came_from[place]
         back.append(place)
-    return [uri_of(viewer, *fetch(connection, _NAME, (key,))[0]) for key in reversed(back)]
+    return [uri_of(viewer, *connection.fetch(_NAME, (key,))[0]) for key in reversed(back)]

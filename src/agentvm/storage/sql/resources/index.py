@@ -1,12 +1,10 @@
 """Index — keeps what a resource is found by in step with what it is: its latest version, and the words for the search."""
 
-import apsw
-
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceVersion, latest_of
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import RESOURCES, VERSION_COLUMNS, decode_version, encode
 from agentvm.storage.sql.resources.words import scope_of
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.words import words
 
 _VERSIONS = f"""
@@ -32,21 +30,21 @@ _FORGET_WORDS = "DELETE FROM resource_words WHERE resource_key = ?"
 _ADD_WORD = "INSERT INTO resource_words (resource_key, word) VALUES (?, ?)"
 
 
-def read_version(connection: apsw.Connection, version_key: int) -> ResourceVersion:
-    return decode_version(fetch(connection, _VERSION, (version_key,))[0])
+def read_version(connection: Connection, version_key: int) -> ResourceVersion:
+    return decode_version(connection.fetch(_VERSION, (version_key,))[0])
 
 
-def find_latest(connection: apsw.Connection, resource_key: int) -> None:
+def find_latest(connection: Connection, resource_key: int) -> None:
     """Looks at every version; for when one is withdrawn or comes back."""
     by_id = {}
-    for key, *row in fetch(connection, _VERSIONS, (resource_key,)):
+    for key, *row in connection.fetch(_VERSIONS, (resource_key,)):
         version = decode_version(tuple(row))
         by_id[version.version_id] = (key, version)
     latest = latest_of(version for _, version in by_id.values())
     connection.execute(_SET_LATEST, (None if latest is None else by_id[latest.version_id][0], resource_key))
 
 
-def put_latest(connection: apsw.Connection, resource_key: int, latest_key: int | None, new_key: int) -> None:
+def put_latest(connection: Connection, resource_key: int, latest_key: int | None, new_key: int) -> None:
     """For a version that is new: it is the latest, or the one that was before still is."""
     new = read_version(connection, new_key)
     before = None if latest_key is None else read_version(connection, latest_key)
@@ -54,17 +52,17 @@ def put_latest(connection: apsw.Connection, resource_key: int, latest_key: int |
         connection.execute(_SET_LATEST, (new_key, resource_key))
 
 
-def set_tags(connection: apsw.Connection, resource_key: int, tags: tuple[str, ...]) -> None:
+def set_tags(connection: Connection, resource_key: int, tags: tuple[str, ...]) -> None:
     connection.execute("UPDATE resources SET tags = ? WHERE resource_key = ?", (encode(tags), resource_key))
     connection.execute(_FORGET_WORDS, (resource_key,))
-    connection.executemany(_ADD_WORD, [(resource_key, tag) for tag in dict.fromkeys(tags)])
+    connection.many(_ADD_WORD, [(resource_key, tag) for tag in dict.fromkeys(tags)])
 
 
-def reindex(connection: apsw.Connection, resource_key: int) -> None:
+def reindex(connection: Connection, resource_key: int) -> None:
     """Puts the resource into the search as it is now; one that was deleted is taken out."""
     connection.execute(_FORGET, (resource_key,))
-    for tenant_id, is_open, name, description, text in fetch(connection, _TEXTS, (resource_key,)):
-        tags = " ".join(word for (word,) in fetch(connection, _WORDS, (resource_key,)))
+    for tenant_id, is_open, name, description, text in connection.fetch(_TEXTS, (resource_key,)):
+        tags = " ".join(word for (word,) in connection.fetch(_WORDS, (resource_key,)))
         scope = scope_of(TenantId(tenant_id), is_open=bool(is_open))
         columns = (scope, words(name), words(tags), words(description or ""), text or "")
         connection.execute(_ADD, (resource_key, *columns))

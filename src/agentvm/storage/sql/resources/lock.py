@@ -2,26 +2,24 @@
 
 from collections.abc import Iterable
 
-import apsw
-
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import Locked
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.graph import is_readable
-from agentvm.storage.sql.rows import fetch
 
 _VERSION = "SELECT version_key FROM resource_versions WHERE version_id = ?"
 _RELEASE = "DELETE FROM image_refs WHERE position = ?"
 _HOLD = "INSERT INTO image_refs (position, version_key) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 
-def lock_image(connection: apsw.Connection, tenant_id: TenantId, position: int, lock: Iterable[Locked]) -> None:
+def lock_image(connection: Connection, tenant_id: TenantId, position: int, lock: Iterable[Locked]) -> None:
     """Holds what the lock names and nothing else; `ResourceNotFound` for what the tenant may not read, or no longer."""
     keys: list[int] = []
     for each in lock:
         # Asked while the image still holds what it held: that may be all that lets the tenant read it.
         if not is_readable(connection, tenant_id, each.version_id):
             raise ResourceNotFound(each.uri)
-        keys += [key for (key,) in fetch(connection, _VERSION, (each.version_id,))]
+        keys += [key for (key,) in connection.fetch(_VERSION, (each.version_id,))]
     connection.execute(_RELEASE, (position,))
-    connection.executemany(_HOLD, [(position, key) for key in keys])
+    connection.many(_HOLD, [(position, key) for key in keys])

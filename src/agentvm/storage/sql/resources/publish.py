@@ -3,8 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import apsw
-
 from agentvm.errors import Conflict, PreconditionFailed
 from agentvm.errors.resource import ResourceCycle, ResourceExists, ResourceNotFound, ResourceVersionExists
 from agentvm.model.ids import TenantId
@@ -12,6 +10,7 @@ from agentvm.model.resource import SYSTEM_TENANT, ResourceUri, digest_of
 from agentvm.model.semver import parse_version
 from agentvm.storage.resources import NewDependency, Publication, Published
 from agentvm.storage.sql.accounts.living import refuse_deleted
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.graph import check_is_public, check_leads_nowhere_back, readable_blob_size
 from agentvm.storage.sql.resources.index import put_latest, read_version, reindex, set_tags
 from agentvm.storage.sql.resources.rows import (
@@ -22,7 +21,6 @@ from agentvm.storage.sql.resources.rows import (
     decode_resource,
     encode,
 )
-from agentvm.storage.sql.rows import fetch
 from agentvm.storage.sql.words import words
 
 _FIND = """
@@ -35,6 +33,7 @@ _SAME_RANK = "SELECT version_key, version, digest FROM resource_versions WHERE r
 _ADD_RESOURCE = """
 INSERT INTO resources (resource_id, tenant_id, type, name, visibility, tags, created_at, updated_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING resource_key
 """
 # None leaves what is there; an empty text removes it.
 UPDATE_RESOURCE = """
@@ -48,6 +47,7 @@ _ADD_VERSION = """
 INSERT INTO resource_versions (version_id, resource_key, version, rank, digest, content, size, schema, words, created_by,
                                created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+RETURNING version_key
 """
 # One that was about to be dropped is wanted again.
 _ADD_BLOB = "INSERT INTO resource_blobs (digest, body) VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET unused_since = NULL"
@@ -87,12 +87,12 @@ class _Entered:
     turned_public: bool = False
 
 
-def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> Callable[[apsw.Connection], tuple[Published, ...]]:
+def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> Callable[[Connection], tuple[Published, ...]]:
     """The batch as work for the database. `ValueError` for a binary part that is not what its digest says."""
     _refuse_rings(publications)
     prepared = [_prepare(each) for each in publications]
 
-    def work(connection: apsw.Connection) -> tuple[Published, ...]:
+    def work(connection: Connection) -> tuple[Published, ...]:
         refuse_deleted(connection, tenant_id)
         entered = [_enter(connection, tenant_id, each) for each in prepared]
         for place, each in zip(entered, publications, strict=True):
@@ -109,11 +109,11 @@ def prepare(tenant_id: TenantId, publications: Sequence[Publication]) -> Callabl
     return work
 
 
-def open_versions(connection: apsw.Connection, tenant_id: TenantId, resource_key: int, version_key: int | None) -> None:
+def open_versions(connection: Connection, tenant_id: TenantId, resource_key: int, version_key: int | None) -> None:
     """Shows a version of a public resource to other tenants, for None all that are not withdrawn; first checks that it may."""
-    if fetch(connection, "SELECT visibility FROM resources WHERE resource_key = ?", (resource_key,))[0][0] != "public":
+    if connection.fetch("SELECT visibility FROM resources WHERE resource_key = ?", (resource_key,))[0][0] != "public":
         return
-    keys = [key for (key,) in fetch(connection, _SHARED, (resource_key,))] if version_key is None else [version_key]
+    keys = [key for (key,) in connection.fetch(_SHARED, (resource_key,))] if version_key is None else [version_key]
     for key in keys:
         check_is_public(connection, tenant_id, key)
         connection.execute(_OPEN, (key,))
@@ -157,15 +157,15 @@ def _uri(publication: Publication) -> str:
     return str(ResourceUri(type=publication.type, name=publication.name))
 
 
-def _enter(connection: apsw.Connection, tenant_id: TenantId, prepared: _Prepared) -> _Entered:
+def _enter(connection: Connection, tenant_id: TenantId, prepared: _Prepared) -> _Entered:
     wanted = prepared.publication
-    found = fetch(connection, _FIND, (tenant_id, wanted.type, wanted.name))
+    found = connection.fetch(_FIND, (tenant_id, wanted.type, wanted.name))
     resource_key, visibility, latest_key = found[0] if found else (None, None, None)
     if wanted.expected is not None:
         _check_latest(connection, wanted, latest_key)
     if resource_key is None:
         resource_key = _add_resource(connection, tenant_id, wanted)
-    for version_key, version, digest in fetch(connection, _SAME_RANK, (resource_key, prepared.rank)):
+    for version_key, version, digest in connection.fetch(_SAME_RANK, (resource_key, prepared.rank)):
         if digest != wanted.digest:
             if wanted.is_new:
                 break
@@ -190,23 +190,22 @@ def _enter(connection: apsw.Connection, tenant_id: TenantId, prepared: _Prepared
     return _Entered(resource_key, version_key, created=True, turned_public=target == "public" != visibility)
 
 
-def _check_latest(connection: apsw.Connection, wanted: Publication, latest_key: int | None) -> None:
-    latest = "none" if latest_key is None else fetch(connection, _DIGEST, (latest_key,))[0][0]
+def _check_latest(connection: Connection, wanted: Publication, latest_key: int | None) -> None:
+    latest = "none" if latest_key is None else connection.fetch(_DIGEST, (latest_key,))[0][0]
     if latest != wanted.expected:
         raise PreconditionFailed(f"{_uri(wanted)} has changed: its latest version has the digest {latest}. Read it again")
 
 
-def _add_resource(connection: apsw.Connection, tenant_id: TenantId, wanted: Publication) -> int:
-    if fetch(connection, _RESERVED, (tenant_id, wanted.type, wanted.name, wanted.now - RESERVED_MS)):
+def _add_resource(connection: Connection, tenant_id: TenantId, wanted: Publication) -> int:
+    if connection.fetch(_RESERVED, (tenant_id, wanted.type, wanted.name, wanted.now - RESERVED_MS)):
         raise Conflict(
             f"{_uri(wanted)} was deleted by force less than 30 days ago, while others may depend on it: choose another name"
         )
     name = (wanted.resource_id, tenant_id, wanted.type, wanted.name)
-    connection.execute(_ADD_RESOURCE, (*name, "private", encode(()), wanted.now, wanted.now))
-    return connection.last_insert_rowid()
+    return int(connection.fetch(_ADD_RESOURCE, (*name, "private", encode(()), wanted.now, wanted.now))[0][0])
 
 
-def _add_version(connection: apsw.Connection, tenant_id: TenantId, resource_key: int, prepared: _Prepared) -> int:
+def _add_version(connection: Connection, tenant_id: TenantId, resource_key: int, prepared: _Prepared) -> int:
     wanted = prepared.publication
     blobs = {digest: len(body) for digest, body in wanted.blobs.items()}
     for digest in wanted.kept_blobs - wanted.blobs.keys():
@@ -214,18 +213,17 @@ def _add_version(connection: apsw.Connection, tenant_id: TenantId, resource_key:
         if kept is None:
             raise ResourceNotFound(digest)
         blobs[digest] = kept
-    connection.executemany(_ADD_BLOB, [(prepared.content_digest, wanted.content), *wanted.blobs.items()])
+    connection.many(_ADD_BLOB, [(prepared.content_digest, wanted.content), *wanted.blobs.items()])
     about = (wanted.version_id, resource_key, wanted.version, prepared.rank, wanted.digest, prepared.content_digest)
     size = len(wanted.content) + sum(blobs.values())
     made = (size, prepared.schema, prepared.words, wanted.created_by, wanted.now)
-    connection.execute(_ADD_VERSION, (*about, *made))
-    version_key = connection.last_insert_rowid()
-    connection.executemany(_ADD_VERSION_BLOB, [(version_key, digest) for digest in blobs])
+    version_key = int(connection.fetch(_ADD_VERSION, (*about, *made))[0][0])
+    connection.many(_ADD_VERSION_BLOB, [(version_key, digest) for digest in blobs])
     return version_key
 
 
 def _lock(
-    connection: apsw.Connection,
+    connection: Connection,
     tenant_id: TenantId,
     place: _Entered,
     dependencies: Sequence[NewDependency],
@@ -235,13 +233,13 @@ def _lock(
         if isinstance(each.target, int):
             target_key = entered[each.target].version_key
         else:
-            found = fetch(connection, _TARGET, (tenant_id, each.target))
+            found = connection.fetch(_TARGET, (tenant_id, each.target))
             if not found:
                 raise ResourceNotFound(each.uri)
             target_key = found[0][0]
         connection.execute(_ADD_DEPENDENCY, (place.version_key, each.alias, each.uri, target_key, each.floating))
 
 
-def _published(connection: apsw.Connection, place: _Entered) -> Published:
-    resource = decode_resource(fetch(connection, _RESOURCE, (place.resource_key,))[0])
+def _published(connection: Connection, place: _Entered) -> Published:
+    resource = decode_resource(connection.fetch(_RESOURCE, (place.resource_key,))[0])
     return Published(resource, read_version(connection, place.version_key), place.created)

@@ -1,11 +1,10 @@
 """Read — what a tenant sees of resources, their versions and their binary parts."""
 
-import apsw
-
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM_TENANT, Resource, ResourceId, ResourceType, VersionId
 from agentvm.model.semver import parse_version
 from agentvm.storage.resources import Dependents, History
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.graph import is_readable
 from agentvm.storage.sql.resources.rows import (
     IN_VIEW,
@@ -17,7 +16,6 @@ from agentvm.storage.sql.resources.rows import (
     decode_version,
     tenant_of,
 )
-from agentvm.storage.sql.rows import fetch
 
 _RESOURCE = f"SELECT {RESOURCE_COLUMNS} FROM {RESOURCES} WHERE {IN_VIEW} "
 _BY_NAME = _RESOURCE + "AND r.tenant_id = ?2 AND r.type = ?3 AND r.name = ?4"
@@ -82,64 +80,64 @@ SELECT (SELECT count(DISTINCT d.version_key)
 _KEY = f"SELECT r.resource_key FROM resources AS r WHERE {IN_VIEW} AND r.resource_id = ?2"
 
 
-def find(connection: apsw.Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None) -> Resource | None:
+def find(connection: Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None) -> Resource | None:
     for each in owners(connection, tenant_id, owner):
-        for row in fetch(connection, _BY_NAME, (tenant_id, each, kind, name)):
+        for row in connection.fetch(_BY_NAME, (tenant_id, each, kind, name)):
             return decode_resource(row)
     return None
 
 
-def get(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId) -> Resource | None:
-    return next(map(decode_resource, fetch(connection, _BY_ID, (tenant_id, resource_id))), None)
+def get(connection: Connection, tenant_id: TenantId, resource_id: ResourceId) -> Resource | None:
+    return next(map(decode_resource, connection.fetch(_BY_ID, (tenant_id, resource_id))), None)
 
 
-def history(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> History:
+def history(connection: Connection, tenant_id: TenantId, resource_id: ResourceId, only: str | None = None) -> History:
     scope: tuple[str, ...] = (tenant_id, resource_id)
     rows = (
-        fetch(connection, _VERSIONS, scope) if only is None else fetch(connection, _VERSION, (*scope, str(parse_version(only))))
+        connection.fetch(_VERSIONS, scope) if only is None else connection.fetch(_VERSION, (*scope, str(parse_version(only))))
     )
     versions = [decode_version(row) for row in rows]
-    tags = fetch(connection, _TAGS, (tenant_id, resource_id))
+    tags = connection.fetch(_TAGS, (tenant_id, resource_id))
     return History(versions=tuple(sorted(versions, key=lambda each: parse_version(each.version))), tags=dict(tags))
 
 
 def find_locked(
-    connection: apsw.Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None, digest: str
+    connection: Connection, tenant_id: TenantId, kind: ResourceType, name: str, owner: str | None, digest: str
 ) -> VersionId | None:
-    gone = fetch(connection, _GONE, (owner,)) if owner is not None else []
+    gone = connection.fetch(_GONE, (owner,)) if owner is not None else []
     for each in (*owners(connection, tenant_id, owner), *(TenantId(former) for (former,) in gone)):
         for deleted in ("NULL", "NOT NULL"):
-            for (version_id,) in fetch(connection, _BY_DIGEST.format(deleted=deleted), (each, kind, name, digest)):
+            for (version_id,) in connection.fetch(_BY_DIGEST.format(deleted=deleted), (each, kind, name, digest)):
                 if is_readable(connection, tenant_id, version_id):
                     return VersionId(version_id)
     return None
 
 
-def blob(connection: apsw.Connection, tenant_id: TenantId, version_id: VersionId, digest: str) -> bytes | None:
-    found = fetch(connection, _BLOB, (version_id, digest))
+def blob(connection: Connection, tenant_id: TenantId, version_id: VersionId, digest: str) -> bytes | None:
+    found = connection.fetch(_BLOB, (version_id, digest))
     return bytes(found[0][0]) if found and is_readable(connection, tenant_id, version_id) else None
 
 
-def count(connection: apsw.Connection, tenant_id: TenantId) -> int:
-    return int(fetch(connection, _COUNT, (tenant_id,))[0][0])
+def count(connection: Connection, tenant_id: TenantId) -> int:
+    return int(connection.fetch(_COUNT, (tenant_id,))[0][0])
 
 
-def dependents(connection: apsw.Connection, tenant_id: TenantId, resource_id: ResourceId) -> Dependents:
-    found = fetch(connection, _KEY, (tenant_id, resource_id))
+def dependents(connection: Connection, tenant_id: TenantId, resource_id: ResourceId) -> Dependents:
+    found = connection.fetch(_KEY, (tenant_id, resource_id))
     return read_dependents(connection, tenant_id, found[0][0]) if found else Dependents(resources=(), images=(), foreign=0)
 
 
-def read_dependents(connection: apsw.Connection, tenant_id: TenantId, resource_key: int) -> Dependents:
+def read_dependents(connection: Connection, tenant_id: TenantId, resource_key: int) -> Dependents:
     """Without asking whether the resource is in view. A resource does not depend on itself, whatever its versions do."""
     scope = (tenant_id, resource_key)
-    versions = fetch(connection, _DEPENDENT_VERSIONS, scope)
+    versions = connection.fetch(_DEPENDENT_VERSIONS, scope)
     return Dependents(
         resources=tuple((decode_resource(row[:-1]), row[-1]) for row in versions),
-        images=tuple(image_id for (image_id,) in fetch(connection, _DEPENDENT_IMAGES, scope)),
-        foreign=int(fetch(connection, FOREIGN, scope)[0][0]),
+        images=tuple(image_id for (image_id,) in connection.fetch(_DEPENDENT_IMAGES, scope)),
+        foreign=int(connection.fetch(FOREIGN, scope)[0][0]),
     )
 
 
-def owners(connection: apsw.Connection, tenant_id: TenantId, owner: str | None) -> tuple[TenantId, ...]:
+def owners(connection: Connection, tenant_id: TenantId, owner: str | None) -> tuple[TenantId, ...]:
     """Whose resources a name can mean."""
     return (tenant_id, SYSTEM_TENANT) if owner is None else (tenant_of(connection, owner),)

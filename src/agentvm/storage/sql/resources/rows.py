@@ -5,13 +5,12 @@ In the queries `r` is a resource, `v` a version, `t` the tenant of the resource 
 
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import SYSTEM, SYSTEM_TENANT, Resource, ResourceUri, ResourceVersion, VersionId
 from agentvm.storage.resources import Link
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 
 RESERVED_MS = 30 * 24 * 3600 * 1000
 """For so long nobody can take the name of a resource that was deleted by force."""
@@ -92,15 +91,15 @@ def decode_links(links: str) -> tuple[Link, ...]:
     )
 
 
-def tenant_of(connection: apsw.Connection, slug: str) -> TenantId:
+def tenant_of(connection: Connection, slug: str) -> TenantId:
     """Whose resources an owner's name means; for a name that nobody has, a tenant that has none."""
     if slug == SYSTEM:
         return SYSTEM_TENANT
-    found = fetch(connection, _TENANT_BY_SLUG, (slug,))
+    found = connection.fetch(_TENANT_BY_SLUG, (slug,))
     if found:
         return TenantId(found[0][0])
     # An id is a name only for a tenant that has no other.
-    return TenantId("") if fetch(connection, _IS_IN_TABLE, (slug,)) else TenantId(slug)
+    return TenantId("") if connection.fetch(_IS_IN_TABLE, (slug,)) else TenantId(slug)
 
 
 def uri_of(viewer: TenantId, tenant_id: str, owner: str, kind: Any, name: str, version: str | None = None) -> str:

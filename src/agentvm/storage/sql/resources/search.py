@@ -9,15 +9,14 @@ import base64
 import binascii
 from typing import Annotated, Any
 
-import apsw
 import msgspec
 
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import TenantId
 from agentvm.storage.resources import Hit, Hits, Search
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.resources.rows import RESOURCE_COLUMNS, RESOURCES, decode_resource, tenant_of
 from agentvm.storage.sql.resources.words import WEIGHTS, query
-from agentvm.storage.sql.rows import fetch
 
 _by_name = msgspec.json.Decoder(tuple[str, str])
 _by_rank = msgspec.json.Decoder(tuple[Annotated[int, msgspec.Meta(ge=1, le=2**53)], str])
@@ -56,7 +55,7 @@ r.resource_key IN (
 """
 
 
-def search(connection: apsw.Connection, tenant_id: TenantId, wanted: Search) -> Hits:
+def search(connection: Connection, tenant_id: TenantId, wanted: Search) -> Hits:
     """`InvalidInput` for an `after` that is no `next`. A text of spaces is none; one without any word finds nothing."""
     values: dict[str, Any] = {"asks": tenant_id, "limit": wanted.limit + 1}
     narrow = _narrow(connection, wanted, values)
@@ -78,7 +77,7 @@ def search(connection: apsw.Connection, tenant_id: TenantId, wanted: Search) -> 
     )
 
 
-def _narrow(connection: apsw.Connection, wanted: Search, values: dict[str, Any]) -> str:
+def _narrow(connection: Connection, wanted: Search, values: dict[str, Any]) -> str:
     """What the members of a search demand of a resource, as SQL; their values are added to `values`."""
     terms = []
     if wanted.type is not None:
@@ -100,7 +99,7 @@ def _narrow(connection: apsw.Connection, wanted: Search, values: dict[str, Any])
 
 
 def _list(
-    connection: apsw.Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
+    connection: Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[tuple[str, str]], int]:
     """By name. Own ones and those of others come from an index each, already in order."""
     sides = {"own": (_OWN,), "public": (_OPEN,), "all": (_OWN, _OPEN)}[wanted.scope]
@@ -111,14 +110,14 @@ def _list(
     total = 0
     found: list[Any] = []
     for side in sides:
-        total += fetch(connection, f"SELECT count(*) FROM resources AS r WHERE {side}{narrow}", values)[0][0]
+        total += connection.fetch(f"SELECT count(*) FROM resources AS r WHERE {side}{narrow}", values)[0][0]
         page = f"WHERE {side}{narrow}{beyond} ORDER BY r.name, r.resource_id LIMIT :limit"
-        found += fetch(connection, f"SELECT r.name, r.resource_id FROM resources AS r {page}", values)
+        found += connection.fetch(f"SELECT r.name, r.resource_id FROM resources AS r {page}", values)
     return sorted(found)[: wanted.limit + 1], total
 
 
 def _rank(
-    connection: apsw.Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
+    connection: Connection, tenant_id: TenantId, wanted: Search, narrow: str, values: dict[str, Any]
 ) -> tuple[list[str], int]:
     """The best first. The index knows who may find what; the rows are asked again, because they decide."""
     values["query"] = query(wanted.text or "", tenant_id, wanted.scope)
@@ -130,8 +129,7 @@ def _rank(
         # Where the last one was; if it is gone, so many as came before it.
         beyond = "(weight, resource_id) > (coalesce((SELECT weight FROM hits WHERE resource_id = :id), -9e999), :id)"
         skip = "iif((SELECT count(*) FROM hits WHERE resource_id = :id), 0, :before - 1)"
-    rows = fetch(
-        connection,
+    rows = connection.fetch(
         f"""
         WITH hits AS MATERIALIZED (
             SELECT bm25(resource_fts, {WEIGHTS}) AS weight, r.resource_id
@@ -148,13 +146,13 @@ def _rank(
     return [resource_id for _, resource_id in rows if resource_id is not None], rows[0][0]
 
 
-def _items(connection: apsw.Connection, page: list[str], *, with_content: bool) -> tuple[Hit, ...]:
+def _items(connection: Connection, page: list[str], *, with_content: bool) -> tuple[Hit, ...]:
     """Those of the page that are still there, in its order."""
     named = (_encode(page).decode(),)
-    contents = dict(fetch(connection, _CONTENTS, named)) if with_content else {}
+    contents: dict[str, bytes] = dict(connection.fetch(_CONTENTS, named)) if with_content else {}
     found = {
         row[0]: Hit(resource=decode_resource(row[:-1]), uses=row[-1], content=contents.get(row[0]))
-        for row in fetch(connection, _ITEMS, named)
+        for row in connection.fetch(_ITEMS, named)
     }
     return tuple(found[each] for each in page if each in found)
 

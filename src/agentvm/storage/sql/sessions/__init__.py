@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.session import Rewind, Session, Summary
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.sessions import (
     ANYBODY,
     FoundPage,
@@ -22,7 +19,8 @@ from agentvm.storage.sessions import (
     TurnPage,
     TurnQuery,
 )
-from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.rows import IS_SHOWN, SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.listing import list_sessions, read_listed, scope
 from agentvm.storage.sql.sessions.pending import take_in_all
 from agentvm.storage.sql.sessions.reading import mark, read_messages
@@ -71,7 +69,7 @@ class SqliteSessionStore:
         return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
 
     async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
-        def work(connection: apsw.Connection) -> Session | None:
+        def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id)
             if found is None or found.title is not None:
                 return None
@@ -81,7 +79,7 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def delete(self, session_id: SessionId, now: int) -> Session | None:
-        def work(connection: apsw.Connection) -> Session | None:
+        def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id)
             if found is None:
                 return None
@@ -92,7 +90,7 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
-        def work(connection: apsw.Connection) -> Session | None:
+        def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id, deleted=True)
             if found is None or found.deleted_at is None:
                 return self._find(connection, session_id)[1]
@@ -107,7 +105,7 @@ class SqliteSessionStore:
     async def mark_read(
         self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
     ) -> Listed | None:
-        def work(connection: apsw.Connection) -> Listed | None:
+        def work(connection: Connection) -> Listed | None:
             key, found = self._find(connection, session_id)
             if found is None:
                 return None
@@ -117,28 +115,28 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
-        def read(connection: apsw.Connection) -> MessagePage | None:
+        def read(connection: Connection) -> MessagePage | None:
             key, found = self._find(connection, session_id)
             return None if found is None else read_messages(connection, key, wanted)
 
         return await self._database.read(read)
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
-        def read(connection: apsw.Connection) -> tuple[Rewind, ...] | None:
+        def read(connection: Connection) -> tuple[Rewind, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else list_rewinds(connection, key)
 
         return await self._database.read(read)
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
-        def read(connection: apsw.Connection) -> tuple[Summary, ...] | None:
+        def read(connection: Connection) -> tuple[Summary, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else list_summaries(connection, key)
 
         return await self._database.read(read)
 
     async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
-        def read(connection: apsw.Connection) -> tuple[Message, ...] | None:
+        def read(connection: Connection) -> tuple[Message, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else read_as_it_stood(connection, key, message_id, max_bytes)
 
@@ -152,7 +150,7 @@ class SqliteSessionStore:
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
 
     async def _change(self, session_id: SessionId, changes: str, now: int) -> Session | None:
-        def work(connection: apsw.Connection) -> Session | None:
+        def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id)
             if found is not None and changes:
                 connection.execute(f"UPDATE sessions SET {changes}, updated_at = ? WHERE session_key = ?", (now, key))
@@ -161,9 +159,9 @@ class SqliteSessionStore:
 
         return await self._database.write(work)
 
-    def _find(self, connection: apsw.Connection, session_id: SessionId, *, deleted: bool = False) -> tuple[int, Session | None]:
+    def _find(self, connection: Connection, session_id: SessionId, *, deleted: bool = False) -> tuple[int, Session | None]:
         values: dict[str, Any] = {"session": session_id}
         where = scope(*self._scope, values, deleted=deleted)
-        for key, *row in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
+        for key, *row in connection.fetch(f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, decode_session(tuple(row))
         return 0, None

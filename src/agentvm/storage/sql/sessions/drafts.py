@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.session import Draft, Drafted
 from agentvm.storage.drafts import MOST_DEVICES
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.sessions.listing import scope
 
 _SESSION = "SELECT s.session_key, s.container_id, s.image_id FROM sessions AS s"
@@ -43,13 +40,13 @@ class SqliteDraftStore:
     async def save(
         self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
     ) -> Drafted | None:
-        def work(connection: apsw.Connection) -> Drafted | None:
+        def work(connection: Connection) -> Drafted | None:
             found = self._find(connection, session_id)
             if found is None:
                 return None
             key, container_id, image_id = found
             place = (key, self._author, device)
-            before = fetch(connection, _FIND, place)
+            before = connection.fetch(_FIND, place)
             updated_at = before[0][1] if before else 0
             # Two changes within one millisecond can be told apart.
             at = max(now, updated_at + 1)
@@ -68,7 +65,7 @@ class SqliteDraftStore:
                     text=found,
                     updated_at=when,
                 )
-                for found, when in fetch(connection, _FIND, place)
+                for found, when in connection.fetch(_FIND, place)
             ]
             freed = len(before[0][0].encode()) if saved and before else 0
             changed = saved and bool(text or before)
@@ -77,7 +74,7 @@ class SqliteDraftStore:
         return await self._database.write(work)
 
     async def list(self, session_id: SessionId) -> tuple[Draft, ...] | None:
-        def read(connection: apsw.Connection) -> tuple[Draft, ...] | None:
+        def read(connection: Connection) -> tuple[Draft, ...] | None:
             if self._find(connection, session_id) is None:
                 return None
             return self._read(connection, " AND s.session_id = :session", MOST_DEVICES, {"session": session_id})
@@ -87,7 +84,7 @@ class SqliteDraftStore:
     async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
         return await self._database.read(lambda connection: self._read(connection, "", limit, {}))
 
-    def _read(self, connection: apsw.Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:
+    def _read(self, connection: Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:
         wanted: dict[str, Any] = {"author": self._author, "limit": limit, **values}
         where = scope(*self._scope, wanted) + narrow
         return tuple(
@@ -99,14 +96,14 @@ class SqliteDraftStore:
                 text=text,
                 updated_at=updated_at,
             )
-            for session_id, container_id, image_id, device, text, updated_at in fetch(
-                connection, _DRAFTS.format(where=where), wanted
+            for session_id, container_id, image_id, device, text, updated_at in connection.fetch(
+                _DRAFTS.format(where=where), wanted
             )
         )
 
-    def _find(self, connection: apsw.Connection, session_id: SessionId) -> tuple[int, Any, Any] | None:
+    def _find(self, connection: Connection, session_id: SessionId) -> tuple[int, Any, Any] | None:
         values: dict[str, Any] = {"session": session_id}
         where = scope(*self._scope, values)
-        for key, container_id, image_id in fetch(connection, f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
+        for key, container_id, image_id in connection.fetch(f"{_SESSION} WHERE {where} AND s.session_id = :session", values):
             return key, container_id, image_id
         return None

@@ -6,10 +6,9 @@ The rows themselves say how far a deletion has come, so a crash costs nothing: t
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import apsw
-
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
-from agentvm.storage.sql.rows import drop_snapshot, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import drop_snapshot
 
 ROWS_MAX = 40
 """Rows that one commit deletes; a message also leaves the search index, which costs more than the row."""
@@ -99,7 +98,7 @@ class DroppedSessions(NamedTuple):
     messages: int = 0
 
 
-def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> DroppedSessions:
+def drop_slice(connection: Connection, sessions: Iterable[SessionRow]) -> DroppedSessions:
     """Deletes as much of these sessions as one commit may."""
     gone: list[SessionRow] = []
     rows = size = messages = 0
@@ -115,47 +114,45 @@ def drop_slice(connection: apsw.Connection, sessions: Iterable[SessionRow]) -> D
     return DroppedSessions(tuple(gone), messages)
 
 
-def purge_slice(connection: apsw.Connection, deleted_before: int, limit: int) -> tuple[tuple[SessionRow, ...], bool]:
+def purge_slice(connection: Connection, deleted_before: int, limit: int) -> tuple[tuple[SessionRow, ...], bool]:
     """Deletes some of the sessions that were deleted until then; the ones that are gone, and whether there may be more.
 
     An image that has no session any more goes with its last.
     """
-    connection.execute(_HIDE_LEFT, (MARKED_MAX,))
-    if connection.changes():
+    if connection.execute(_HIDE_LEFT, (MARKED_MAX,)):
         return (), True
-    left = [SessionRow(*row) for row in fetch(connection, _DELETED, (deleted_before, min(limit, ROWS_MAX)))]
+    left = [SessionRow(*row) for row in connection.fetch(_DELETED, (deleted_before, min(limit, ROWS_MAX)))]
     gone = drop_slice(connection, left).sessions
     for key in {(session.tenant_id, session.container_id, session.image_id) for session in gone}:
         drop_empty_image(connection, key)
     return gone, bool(left)
 
 
-def hide_image(connection: apsw.Connection, key: ImageKey) -> bool:
+def hide_image(connection: Connection, key: ImageKey) -> bool:
     """Hides the image and some of its sessions for good; whether there may be more to hide."""
     connection.execute(_HIDE_DEFAULT, key)
-    connection.execute(_HIDE_SOME, (*key, MARKED_MAX))
-    return connection.changes() == MARKED_MAX
+    return connection.execute(_HIDE_SOME, (*key, MARKED_MAX)) == MARKED_MAX
 
 
-def drop_image_slice(connection: apsw.Connection, key: ImageKey) -> bool:
+def drop_image_slice(connection: Connection, key: ImageKey) -> bool:
     """Deletes some of a hidden image, the image itself with its last session; whether there may be more."""
-    left = [SessionRow(*row) for row in fetch(connection, _OF_IMAGE, (*key, ROWS_MAX))]
+    left = [SessionRow(*row) for row in connection.fetch(_OF_IMAGE, (*key, ROWS_MAX))]
     drop_slice(connection, left)
     return not drop_empty_image(connection, key) and bool(left)
 
 
-def drop_empty_image(connection: apsw.Connection, key: ImageKey) -> bool:
+def drop_empty_image(connection: Connection, key: ImageKey) -> bool:
     """Deletes an image that has no session any more; whether it did."""
-    dropped = fetch(connection, _DROP_IMAGE, key)
+    dropped = connection.fetch(_DROP_IMAGE, key)
     for (digest,) in dropped:
         drop_snapshot(connection, digest)
     return bool(dropped)
 
 
-def _empty(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
+def _empty(connection: Connection, session_key: int) -> Iterator[tuple[str, int, int]]:
     """Deletes what belongs to a session, a little at a time: of which table, how many rows, and how many bytes."""
     for table in _HEAVY:
-        while weighed := fetch(connection, _WEIGHED.format(table=table), (session_key, ROWS_MAX)):
+        while weighed := connection.fetch(_WEIGHED.format(table=table), (session_key, ROWS_MAX)):
             for position, size in weighed:
                 connection.execute(_DROP_PLACE.format(table=table), (position,))
                 yield table, 1, size
@@ -167,9 +164,8 @@ def _empty(connection: apsw.Connection, session_key: int) -> Iterator[tuple[str,
             yield table, dropped, 0
 
 
-def _repeat(connection: apsw.Connection, statement: str, session_key: int) -> Iterator[int]:
+def _repeat(connection: Connection, statement: str, session_key: int) -> Iterator[int]:
     while True:
-        connection.execute(statement, (session_key, ROWS_MAX))
-        if not (dropped := connection.changes()):
+        if not (dropped := connection.execute(statement, (session_key, ROWS_MAX))):
             return
         yield dropped

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.log import get_logger
@@ -24,7 +23,7 @@ from agentvm.model.message import (
     UserMessage,
     decode_message,
 )
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.words import terms
 
 logger = get_logger(__name__)
@@ -36,6 +35,7 @@ PREVIEW = 140
 COUNTED = ("assistant", "error")
 """What is unread until somebody has read it."""
 
+_TOTAL_CHANGES = "SELECT total_changes()"
 _ADD_FACTS = "INSERT INTO message_facts (position, session_key, at, kind, tool) VALUES (?, ?, ?, ?, ?)"
 _ADD_WORDS = "INSERT INTO message_fts (rowid, text) VALUES (?, ?)"
 _ADD_PENDING = "INSERT INTO search_pending (position, session_key, tenant_id) VALUES (?, ?, ?)"
@@ -96,12 +96,12 @@ def words_of(container: str, text: str) -> str:
     return container + f" {container}".join(found) if found else ""
 
 
-def add_words(connection: apsw.Connection, position: int, words: str) -> None:
+def add_words(connection: Connection, position: int, words: str) -> None:
     connection.execute(_ADD_WORDS, (position, words))
 
 
 def index(
-    connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
+    connection: Connection, tenant_id: TenantId, position: int, session_key: int, entry: Entry, words: str | None = None
 ) -> None:
     """Puts one message in; without `words`, these follow. They are cut before: the writer's time is everybody's."""
     connection.execute(_ADD_FACTS, (position, session_key, entry.at, entry.kind, entry.tool))
@@ -111,15 +111,15 @@ def index(
         connection.execute(_ADD_PENDING, (position, session_key, tenant_id))
 
 
-def index_older(connection: apsw.Connection, limit: int) -> bool:
+def index_older(connection: Connection, limit: int) -> bool:
     """Notes the next messages from before there was a search, the newest first. Whether there may be more."""
-    found = fetch(connection, _BACKLOG, ())
+    found = connection.fetch(_BACKLOG)
     if not found:
         return False
-    some = fetch(connection, _SOME, (found[0][0], limit))
+    some = connection.fetch(_SOME, (found[0][0], limit))
     for position, session_key, tenant_id, body in reversed(some):
         # A place that was free again was given to a message that is in already.
-        if not fetch(connection, _KNOWN, (position,)):
+        if not connection.fetch(_KNOWN, (position,)):
             _take_in(connection, tenant_id, position, session_key, body)
     _fill_previews(connection, some)
     if len(some) < limit:
@@ -129,20 +129,20 @@ def index_older(connection: apsw.Connection, limit: int) -> bool:
     return True
 
 
-def tend(connection: apsw.Connection, limit: int) -> bool:
+def tend(connection: Connection, limit: int) -> bool:
     """Notes older messages, or puts together what was written to the index in small pieces. Whether there may be more.
 
     A commit only adds to the index. So every now and then somebody has to do this, or a search has many pieces to look at.
     """
     if index_older(connection, limit):
         return True
-    before = connection.total_changes()
+    before = connection.fetch(_TOTAL_CHANGES)[0][0]
     connection.execute("INSERT INTO message_fts (message_fts, rank) VALUES ('merge', ?)", (limit,))
     # As SQLite's documentation says: below two there was nothing left to do.
-    return connection.total_changes() - before >= 2
+    return bool(connection.fetch(_TOTAL_CHANGES)[0][0] - before >= 2)
 
 
-def _take_in(connection: apsw.Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:
+def _take_in(connection: Connection, tenant_id: TenantId, position: int, session_key: int, body: bytes) -> None:
     try:
         index(connection, tenant_id, position, session_key, entry_of(decode_message(body)))
     except msgspec.DecodeError as error:
@@ -150,7 +150,7 @@ def _take_in(connection: apsw.Connection, tenant_id: TenantId, position: int, se
         logger.warning("message_not_indexed", position=position, error=str(error))
 
 
-def _fill_previews(connection: apsw.Connection, newest_first: Sequence[tuple[Any, ...]]) -> None:
+def _fill_previews(connection: Connection, newest_first: Sequence[tuple[Any, ...]]) -> None:
     for _, session_key, _, body in newest_first:
         try:
             preview = entry_of(decode_message(body)).preview

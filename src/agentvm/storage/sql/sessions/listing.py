@@ -7,12 +7,12 @@ shifts nothing else.
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.storage.sessions import Listed, Reader, SessionPage, SessionQuery
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
 MOST_UNREAD = 1_000
@@ -46,7 +46,7 @@ def scope(
 
 
 def list_sessions(
-    connection: apsw.Connection,
+    connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     wanted: SessionQuery,
@@ -55,12 +55,12 @@ def list_sessions(
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "limit": wanted.limit + 1}
     where = scope(tenant_id, containers, values) + _narrow(connection, wanted, values)
     counted = {name: value for name, value in values.items() if name not in ("reader", "device", "limit")}
-    total = fetch(connection, f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
+    total = connection.fetch(f"SELECT count(*) FROM sessions AS s WHERE {where}", counted)[0][0]
     if wanted.after is not None:
         values["is_pinned"], values["active_at"], values["key"] = read_place(wanted.after, tuple[int, int, int])
         where += " AND (s.is_pinned, s.active_at, s.session_key) < (:is_pinned, :active_at, :key)"
     order = "ORDER BY s.is_pinned DESC, s.active_at DESC, s.session_key DESC LIMIT :limit"
-    rows = fetch(connection, f"{_SEEN} WHERE {where} {order}", values)
+    rows = connection.fetch(f"{_SEEN} WHERE {where} {order}", values)
     page = rows[: wanted.limit]
     return SessionPage(
         items=tuple(_listed(row) for row in page),
@@ -70,7 +70,7 @@ def list_sessions(
 
 
 def read_listed(
-    connection: apsw.Connection,
+    connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     session_id: SessionId,
@@ -78,11 +78,11 @@ def read_listed(
 ) -> Listed | None:
     values: dict[str, Any] = {"reader": reader.user, "device": reader.device, "session": session_id}
     where = scope(tenant_id, containers, values)
-    rows = fetch(connection, f"{_SEEN} WHERE {where} AND s.session_id = :session", values)
+    rows = connection.fetch(f"{_SEEN} WHERE {where} AND s.session_id = :session", values)
     return _listed(rows[0]) if rows else None
 
 
-def _narrow(connection: apsw.Connection, wanted: SessionQuery, values: dict[str, Any]) -> str:
+def _narrow(connection: Connection, wanted: SessionQuery, values: dict[str, Any]) -> str:
     terms = []
     if wanted.image_id is not None:
         values["image"] = wanted.image_id
@@ -98,15 +98,9 @@ def _narrow(connection: apsw.Connection, wanted: SessionQuery, values: dict[str,
         values["until"] = wanted.until
         terms.append("s.active_at < :until")
     if wanted.title is not None:
-        # SQLite's own `lower` knows only ASCII.
-        connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
         values["title"] = wanted.title.casefold()
         terms.append("instr(casefold(s.title), :title) > 0")
     return "".join(f" AND {term}" for term in terms)
-
-
-def _casefold(*values: Any) -> str | None:
-    return None if values[0] is None else str(values[0]).casefold()
 
 
 def _listed(row: tuple[Any, ...]) -> Listed:

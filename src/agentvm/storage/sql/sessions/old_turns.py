@@ -7,12 +7,11 @@ turn is what follows a user's message.
 
 from collections.abc import Iterator
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import MessageId, TurnId
 from agentvm.storage.retention import OldTurn, Weight
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 
 AHEAD = 100
 """Messages after the first that is not old, among which the rest of old turns is looked for."""
@@ -44,14 +43,14 @@ class _Group:
         self.newest = 0
 
 
-def find_old_turns(connection: apsw.Connection, session_key: int, before: int | None) -> tuple[OldTurn, ...]:
+def find_old_turns(connection: Connection, session_key: int, before: int | None) -> tuple[OldTurn, ...]:
     """The oldest first; for None all."""
     groups = _gather(connection, session_key, before)
     if before is None:
         return tuple(map(_made, groups))
     young: set[str] = set()
     """Turns that ended later or not at all, and what they answer."""
-    for turn_id, message_id, ended_at in fetch(connection, _TURNS, (session_key,)):
+    for turn_id, message_id, ended_at in connection.fetch(_TURNS, (session_key,)):
         if ended_at is None or ended_at >= before:
             young.update((turn_id, message_id))
     return tuple(
@@ -59,7 +58,7 @@ def find_old_turns(connection: apsw.Connection, session_key: int, before: int | 
     )
 
 
-def _gather(connection: apsw.Connection, session_key: int, before: int | None) -> list[_Group]:
+def _gather(connection: Connection, session_key: int, before: int | None) -> list[_Group]:
     groups: dict[str | int, _Group] = {}
     ahead, loose = AHEAD, 0
     for position, message_id, size, head in _heads(connection, session_key):
@@ -77,9 +76,9 @@ def _gather(connection: apsw.Connection, session_key: int, before: int | None) -
     return list(groups.values())
 
 
-def _heads(connection: apsw.Connection, session_key: int) -> Iterator[tuple[int, MessageId, int, _Head]]:
+def _heads(connection: Connection, session_key: int) -> Iterator[tuple[int, MessageId, int, _Head]]:
     after, at = 0, 0
-    while page := fetch(connection, _MESSAGES, (session_key, after, PAGE)):
+    while page := connection.fetch(_MESSAGES, (session_key, after, PAGE)):
         for position, message_id, body in page:
             try:
                 head = _decode(body)

@@ -12,15 +12,13 @@ A batch takes messages of tenants in turn, and no more than `PIECE_BYTES` of tex
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import apsw
 import msgspec
 
 from agentvm.errors import StoreFailed
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.model.message import decode_message
-from agentvm.storage.engines.sqlite.database import Database
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.sessions.index import add_words, entry_of, key_of, words_of
 from agentvm.storage.sql.sessions.listing import scope
 
@@ -60,7 +58,7 @@ class Cut(NamedTuple):
 
 
 def cut_some(
-    connection: apsw.Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
+    connection: Connection, tenant_id: TenantId | None = None, containers: Sequence[ContainerId] | None = None
 ) -> list[Cut]:
     """The next messages of a tenant's containers, or of everybody, cut into words. For a reader's thread."""
     values: dict[str, Any] = {"most": PIECE_MESSAGES}
@@ -70,7 +68,7 @@ def cut_some(
         query = _NEXT_OF.format(where=scope(tenant_id, containers, values))
     some: list[Cut] = []
     size = 0
-    for position, owner, container_id in fetch(connection, query, values):
+    for position, owner, container_id in connection.fetch(query, values):
         text = _text(connection, position)
         if some and size + len(text) > PIECE_BYTES:
             break
@@ -79,11 +77,11 @@ def cut_some(
     return some
 
 
-def put_in(connection: apsw.Connection, some: Sequence[Cut]) -> None:
+def put_in(connection: Connection, some: Sequence[Cut]) -> None:
     """Of those that are still pending: another may have been quicker, or the message may be gone. For the writer."""
     # In the order of their places: SQLite writes out what it has gathered whenever they run backwards.
     for position, words in sorted(some):
-        if fetch(connection, _DONE, (position,)) and words:
+        if connection.fetch(_DONE, (position,)) and words:
             add_words(connection, position, words)
 
 
@@ -108,8 +106,8 @@ async def take_in_all(database: Database, tenant_id: TenantId, containers: Seque
         logger.warning("search_incomplete", code=error.code, error=str(error))
 
 
-def _text(connection: apsw.Connection, position: int) -> str:
-    for (body,) in fetch(connection, _BODY, (position,)):
+def _text(connection: Connection, position: int) -> str:
+    for (body,) in connection.fetch(_BODY, (position,)):
         try:
             return entry_of(decode_message(body)).text
         except msgspec.DecodeError as error:

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import apsw
-
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.message import Message, decode_message
 from agentvm.storage.sessions import MessagePage, MessageQuery, Reader
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
@@ -61,9 +59,9 @@ Of = tuple[int, int | None]
 """A session, and what of it: what a rewind took back, or what stands."""
 
 
-def read_messages(connection: apsw.Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
+def read_messages(connection: Connection, session_key: int, wanted: MessageQuery) -> MessagePage:
     of = (session_key, None if wanted.rewind is None else _find_rewind(connection, session_key, wanted.rewind))
-    total: int = fetch(connection, _COUNT, of)[0][0]
+    total: int = connection.fetch(_COUNT, of)[0][0]
     if wanted.around is not None:
         return _around(connection, of, wanted, wanted.around, total)
     newest = wanted.order == "newest"
@@ -81,7 +79,7 @@ def read_messages(connection: apsw.Connection, session_key: int, wanted: Message
 
 
 def mark(
-    connection: apsw.Connection,
+    connection: Connection,
     session_key: int,
     reader: Reader,
     now: int,
@@ -89,37 +87,37 @@ def mark(
     cursor: str | None,
     message_id: MessageId | None,
 ) -> None:
-    last: int = fetch(connection, _LAST, (session_key,))[0][0]
+    last: int = connection.fetch(_LAST, (session_key,))[0][0]
     position = last
     if cursor is not None:
         # No further than there is something to be read.
         position = min(last, read_place(cursor, tuple[int])[0])
     elif message_id is not None:
         position = find(connection, (session_key, None), message_id)
-    answers: int = fetch(connection, _ANSWERS, (session_key,))[0][0]
+    answers: int = connection.fetch(_ANSWERS, (session_key,))[0][0]
     # Not below: those from before answers were counted are none.
-    known = max(0, answers - fetch(connection, _ANSWERS_AFTER, (session_key, position))[0][0])
+    known = max(0, answers - connection.fetch(_ANSWERS_AFTER, (session_key, position))[0][0])
     for device in dict.fromkeys(("", reader.device)):
         connection.execute(_MARK, (session_key, reader.user, device, position, known, now))
     # The mark of no device in particular is the newest, with that of this one.
     connection.execute(_DROP_MARKS, (session_key, reader.user, MARKS_MAX))
 
 
-def _find_rewind(connection: apsw.Connection, session_key: int, rewind_id: RewindId) -> int:
-    found = fetch(connection, _REWIND, (session_key, rewind_id))
+def _find_rewind(connection: Connection, session_key: int, rewind_id: RewindId) -> int:
+    found = connection.fetch(_REWIND, (session_key, rewind_id))
     if not found:
         raise NotFound(f"There is no rewind {rewind_id} of this session")
     return int(found[0][0])
 
 
-def find(connection: apsw.Connection, of: Of, message_id: MessageId) -> int:
-    found = fetch(connection, _PLACE, (*of, message_id))
+def find(connection: Connection, of: Of, message_id: MessageId) -> int:
+    found = connection.fetch(_PLACE, (*of, message_id))
     if not found:
         raise NotFound(f"There is no message {message_id} in this session")
     return int(found[0][0])
 
 
-def _around(connection: apsw.Connection, of: Of, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
+def _around(connection: Connection, of: Of, wanted: MessageQuery, message_id: MessageId, total: int) -> MessagePage:
     place = find(connection, of, message_id)
     half_bytes = wanted.max_bytes // 2
     before, more_before, cut_before = _read(connection, _BEFORE, (*of, place), wanted, wanted.limit // 2, half_bytes)
@@ -135,9 +133,9 @@ def _around(connection: apsw.Connection, of: Of, wanted: MessageQuery, message_i
 
 
 def _read(
-    connection: apsw.Connection, query: str, where: tuple[Any, ...], wanted: MessageQuery, limit: int, max_bytes: int
+    connection: Connection, query: str, where: tuple[Any, ...], wanted: MessageQuery, limit: int, max_bytes: int
 ) -> tuple[list[Row], bool, bool]:
     """The rows that fit, whether there are more, and whether that is because of their size."""
-    found = fetch(connection, query, (*where, limit + 1, max_bytes, 0 if wanted.strict else 1))
+    found = connection.fetch(query, (*where, limit + 1, max_bytes, 0 if wanted.strict else 1))
     fitting = [(position, decode_message(body)) for position, body in found[:limit] if body is not None]
     return fitting, len(found) > len(fitting), len(found[:limit]) > len(fitting)

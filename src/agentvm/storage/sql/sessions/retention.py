@@ -9,13 +9,11 @@ an event that it no longer holds is told to begin anew.
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.engines.sqlite.database import Database
 from agentvm.storage.retention import (
     NOTHING,
     Expiring,
@@ -25,7 +23,8 @@ from agentvm.storage.retention import (
     SomePlaces,
     Weight,
 )
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.connection import Connection, Database
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.dropping import FOR_GOOD
 from agentvm.storage.sql.sessions.index import COUNTED
 from agentvm.storage.sql.sessions.old_turns import find_old_turns
@@ -134,10 +133,10 @@ class SqliteRetentionStore:
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         values = {**self._cut(cut), "after": after, "limit": limit}
 
-        def read(connection: apsw.Connection) -> Some:
-            found = fetch(connection, _EXPIRING, values)
+        def read(connection: Connection) -> Some:
+            found = connection.fetch(_EXPIRING, values)
             items = tuple(
-                Expiring(decode_session(tuple(row)), bool(is_default), Weight(*fetch(connection, _SAID, (key,))[0]))
+                Expiring(decode_session(tuple(row)), bool(is_default), Weight(*connection.fetch(_SAID, (key,))[0]))
                 for key, is_default, *row in found
             )
             return Some(items, found[-1][0] if len(found) == limit else None)
@@ -147,24 +146,24 @@ class SqliteRetentionStore:
     async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
         values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
 
-        def work(connection: apsw.Connection) -> tuple[Session, ...]:
-            return tuple(decode_session(row) for row in fetch(connection, _EXPIRE, values))
+        def work(connection: Connection) -> tuple[Session, ...]:
+            return tuple(decode_session(row) for row in connection.fetch(_EXPIRE, values))
 
         return await self._database.write(work)
 
     async def revive(self, session_ids: Sequence[SessionId]) -> None:
         values = (self._tenant_id, _encode(session_ids).decode())
-        await self._database.write(lambda connection: fetch(connection, _REVIVE, values))
+        await self._database.write(lambda connection: connection.fetch(_REVIVE, values))
 
     async def rewound(self, cut: RetentionCutoffs) -> Weight:
         values = {**self._cut(cut), "rewound": cut.rewound}
-        return await self._database.read(lambda connection: Weight(*fetch(connection, _WEIGH_REWOUND, values)[0]), heavy=True)
+        return await self._database.read(lambda connection: Weight(*connection.fetch(_WEIGH_REWOUND, values)[0]), heavy=True)
 
     async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
         return await self._places(_WITH_REWOUND, before, after, limit)
 
     async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
-        def work(connection: apsw.Connection) -> Weight:
+        def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
             return NOTHING if key is None else _drop_rewound(connection, key, before, limit)
 
@@ -174,14 +173,14 @@ class SqliteRetentionStore:
         return await self._places(_WITH_OLD, before, after, limit)
 
     async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
-        def read(connection: apsw.Connection) -> tuple[OldTurn, ...]:
+        def read(connection: Connection) -> tuple[OldTurn, ...]:
             key = self._find(connection, place)
             return () if key is None else find_old_turns(connection, key, before)
 
         return await self._database.read(read)
 
     async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
-        def work(connection: apsw.Connection) -> Weight:
+        def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
             return NOTHING if key is None else _drop(connection, key, turns)
 
@@ -190,14 +189,14 @@ class SqliteRetentionStore:
     async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         values = {**self._cut(cut), "session": session_id}
 
-        def work(connection: apsw.Connection) -> Session | None:
-            for (key,) in fetch(connection, _CLEAR, values):
+        def work(connection: Connection) -> Session | None:
+            for (key,) in connection.fetch(_CLEAR, values):
                 for table in _OF_SESSION:
                     connection.execute(f"DELETE FROM {table} WHERE session_key = ?", (key,))
                 connection.execute(_CLEAR_DRAFTS, {**values, "key": key})
                 _forget_told(connection, key, None)
                 connection.execute(_CLEARED, (now, key))
-                return decode_session(fetch(connection, _READ, (key,))[0])
+                return decode_session(connection.fetch(_READ, (key,))[0])
             return None
 
         return await self._database.write(work)
@@ -205,8 +204,8 @@ class SqliteRetentionStore:
     async def _places(self, query: str, before: int, after: int, limit: int) -> SomePlaces:
         values = {"tenant": self._tenant_id, "before": before, "after": after, "limit": limit}
 
-        def read(connection: apsw.Connection) -> SomePlaces:
-            found = fetch(connection, query, values)
+        def read(connection: Connection) -> SomePlaces:
+            found = connection.fetch(query, values)
             items = tuple(Place(ContainerId(container_id), SessionId(session_id)) for _, container_id, session_id in found)
             return SomePlaces(items, found[-1][0] if len(found) == limit else None)
 
@@ -215,20 +214,20 @@ class SqliteRetentionStore:
     def _cut(self, cut: RetentionCutoffs) -> dict[str, Any]:
         return {"tenant": self._tenant_id, "sessions": cut.sessions, "archived": cut.archived}
 
-    def _find(self, connection: apsw.Connection, place: Place) -> int | None:
+    def _find(self, connection: Connection, place: Place) -> int | None:
         """None for one that is gone, or in which a turn has no end."""
         values = {"tenant": self._tenant_id, "container": place.container_id, "session": place.session_id}
-        found = fetch(connection, _KEY, values)
+        found = connection.fetch(_KEY, values)
         return int(found[0][0]) if found else None
 
 
-def _drop_rewound(connection: apsw.Connection, session_key: int, before: int, limit: int) -> Weight:
+def _drop_rewound(connection: Connection, session_key: int, before: int, limit: int) -> Weight:
     dropped: list[int] = []
-    for rewind_key, at in fetch(connection, _REWINDS, (session_key, before)):
+    for rewind_key, at in connection.fetch(_REWINDS, (session_key, before)):
         room = limit - len(dropped)
         if room <= 0:
             break
-        gone = [size for (size,) in fetch(connection, _DROP_REWOUND, (session_key, rewind_key, room))]
+        gone = [size for (size,) in connection.fetch(_DROP_REWOUND, (session_key, rewind_key, room))]
         dropped += gone
         _forget_told(connection, session_key, at)
         if len(gone) < room:
@@ -236,31 +235,31 @@ def _drop_rewound(connection: apsw.Connection, session_key: int, before: int, li
     return Weight(len(dropped), sum(dropped))
 
 
-def _drop(connection: apsw.Connection, session_key: int, turns: Sequence[OldTurn]) -> Weight:
+def _drop(connection: Connection, session_key: int, turns: Sequence[OldTurn]) -> Weight:
     weight, counted, told = NOTHING, list[int](), list[int]()
     if turns:
         # Whatever they sum up begins with what goes.
         drop_summaries(connection, session_key, 0)
     for turn in turns:
         for message_id in turn.message_ids:
-            for position, size, kind in fetch(connection, _MESSAGE, (session_key, message_id)):
+            for position, size, kind in connection.fetch(_MESSAGE, (session_key, message_id)):
                 connection.execute(_DROP_MESSAGE, (position,))
                 weight += Weight(1, size)
                 if kind in COUNTED:
                     counted.append(position)
         if turn.turn_id is not None:
-            told += [ended_at for (ended_at,) in fetch(connection, _DROP_TURN, (session_key, turn.turn_id))]
+            told += [ended_at for (ended_at,) in connection.fetch(_DROP_TURN, (session_key, turn.turn_id))]
     settle(connection, session_key, counted)
     if told:
         _forget_told(connection, session_key, max(told))
     return weight
 
 
-def _forget_told(connection: apsw.Connection, session_key: int, until: int | None) -> None:
+def _forget_told(connection: Connection, session_key: int, until: int | None) -> None:
     """Drops the log up to what was told then, or all of it. What comes after can be told as before."""
-    newest: int | None = fetch(connection, _LAST_TOLD, (session_key,))[0][0]
+    newest: int | None = connection.fetch(_LAST_TOLD, (session_key,))[0][0]
     if newest is None:
         return
-    last: int = newest if until is None else fetch(connection, _TOLD_UNTIL, (session_key, until))[0][0]
+    last: int = newest if until is None else connection.fetch(_TOLD_UNTIL, (session_key, until))[0][0]
     connection.execute(_DROP_CHUNKS, (session_key, last, newest))
     connection.execute(_EMPTY_CHUNK, (session_key, newest, last))

@@ -7,7 +7,6 @@ later one took, of all that had been said by then.
 
 from collections.abc import Sequence
 
-import apsw
 import msgspec
 
 from agentvm.errors.bounds import HistoryTooLarge
@@ -15,14 +14,14 @@ from agentvm.model.ids import MessageId
 from agentvm.model.message import Message, decode_message
 from agentvm.model.session import Rewind
 from agentvm.storage.base import Rewinding
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.sessions.index import COUNTED, entry_of
 from agentvm.storage.sql.sessions.summaries import drop_summaries
 
 MOST_LISTED = 200
 
 _LAST = "SELECT coalesce(max(position), 0) FROM all_messages WHERE session_key = ?"
-_ADD = "INSERT INTO rewinds (session_key, rewind_id, at, last) VALUES (?, ?, ?, ?)"
+_ADD = "INSERT INTO rewinds (session_key, rewind_id, at, last) VALUES (?, ?, ?, ?) RETURNING rewind_key"
 _TAKE = """
 UPDATE all_messages SET rewind_key = ? WHERE session_key = ? AND message_id = ? AND rewind_key IS NULL RETURNING position
 """
@@ -61,17 +60,16 @@ ORDER BY position
 _BODIES = "SELECT body FROM all_messages WHERE position IN (SELECT value FROM json_each(?)) ORDER BY position"
 
 
-def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewinding) -> None:
+def take_back(connection: Connection, session_key: int, rewinding: Rewinding) -> None:
     """Those of the messages that stand. To be done before what is said instead is added."""
-    last = fetch(connection, _LAST, (session_key,))[0][0]
-    connection.execute(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))
-    rewind_key = connection.last_insert_rowid()
+    last = connection.fetch(_LAST, (session_key,))[0][0]
+    rewind_key = connection.fetch(_ADD, (session_key, rewinding.rewind_id, rewinding.at, last))[0][0]
     counted: list[int] = []
     first: int | None = None
     for message_id in rewinding.message_ids:
-        for (position,) in fetch(connection, _TAKE, (rewind_key, session_key, message_id)):
+        for (position,) in connection.fetch(_TAKE, (rewind_key, session_key, message_id)):
             first = position if first is None else min(first, position)
-            counted += [position for (kind,) in fetch(connection, _KIND, (position,)) if kind in COUNTED]
+            counted += [position for (kind,) in connection.fetch(_KIND, (position,)) if kind in COUNTED]
             for leave in _LEAVE_SEARCH:
                 connection.execute(leave, (position,))
     if first is not None:
@@ -79,9 +77,9 @@ def take_back(connection: apsw.Connection, session_key: int, rewinding: Rewindin
     settle(connection, session_key, counted)
 
 
-def settle(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
+def settle(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
     """What lists show, and what is unread, after messages went; `counted` are the places of their answers and errors."""
-    said = fetch(connection, _SAID_LAST, (session_key,))
+    said = connection.fetch(_SAID_LAST, (session_key,))
     connection.execute(_SET_SAID, (_preview(said[0][0]) if said else None, len(counted), session_key))
     _lower_marks(connection, session_key, counted)
 
@@ -94,26 +92,26 @@ def _preview(body: bytes) -> str | None:
         return None
 
 
-def list_rewinds(connection: apsw.Connection, session_key: int) -> tuple[Rewind, ...]:
+def list_rewinds(connection: Connection, session_key: int) -> tuple[Rewind, ...]:
     """The latest first."""
     return tuple(
         Rewind(rewind_id=rewind_id, rewound_at=at, messages=count)
-        for rewind_id, at, count in fetch(connection, _REWINDS, (session_key, MOST_LISTED))
+        for rewind_id, at, count in connection.fetch(_REWINDS, (session_key, MOST_LISTED))
     )
 
 
 def read_as_it_stood(
-    connection: apsw.Connection, session_key: int, message_id: MessageId, max_bytes: int
+    connection: Connection, session_key: int, message_id: MessageId, max_bytes: int
 ) -> tuple[Message, ...] | None:
     """The history when that message was last a part of it, as far as so many bytes reach; None without such a message."""
-    found = fetch(connection, _REWIND_OF, (session_key, message_id))
+    found = connection.fetch(_REWIND_OF, (session_key, message_id))
     if not found:
         return None
     rewind_key, place = found[0]
     if rewind_key is None:
-        sizes = fetch(connection, _STANDING, (session_key,))
+        sizes = connection.fetch(_STANDING, (session_key,))
     else:
-        sizes = fetch(connection, _AS_IT_STOOD, (session_key, rewind_key))
+        sizes = connection.fetch(_AS_IT_STOOD, (session_key, rewind_key))
     positions: list[int] = []
     total = 0
     for position, size in sizes:
@@ -126,12 +124,12 @@ def read_as_it_stood(
             f"What was said up to {message_id} has more than {max_bytes:,} bytes; choose an earlier message, "
             "or export the session"
         )
-    return tuple(decode_message(body) for (body,) in fetch(connection, _BODIES, (msgspec.json.encode(positions).decode(),)))
+    return tuple(decode_message(body) for (body,) in connection.fetch(_BODIES, (msgspec.json.encode(positions).decode(),)))
 
 
-def _lower_marks(connection: apsw.Connection, session_key: int, counted: Sequence[int]) -> None:
+def _lower_marks(connection: Connection, session_key: int, counted: Sequence[int]) -> None:
     """Who had read what was taken back knows so many answers less, and none that comes after."""
-    last: int = fetch(connection, "SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?", (session_key,))[0][0]
-    for reader, device, place in fetch(connection, _MARKS, (session_key,)):
+    last: int = connection.fetch("SELECT coalesce(max(position), 0) FROM messages WHERE session_key = ?", (session_key,))[0][0]
+    for reader, device, place in connection.fetch(_MARKS, (session_key,)):
         known = sum(position <= place for position in counted)
         connection.execute(_LOWER_MARK, (known, last, session_key, reader, device))

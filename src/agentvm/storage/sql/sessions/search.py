@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.ids import ContainerId, MessageId, TenantId
 from agentvm.model.message import decode_message
 from agentvm.storage.sessions import Found, FoundPage, MessageSearch, Role
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.index import entry_of, key_of
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
@@ -68,12 +68,12 @@ Weighed = tuple[float, int]
 
 
 def search_messages(
-    connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: MessageSearch
+    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: MessageSearch
 ) -> FoundPage:
     after = None if wanted.after is None else read_place(wanted.after, tuple[int, float, int])
     pieces = pieces_of(wanted.text)
     if containers is None:
-        containers = [name for (name,) in fetch(connection, _CONTAINERS, (tenant_id,))]
+        containers = [name for (name,) in connection.fetch(_CONTAINERS, (tenant_id,))]
     if not pieces or not containers:
         return FoundPage((), 0, False, None)
     titles = search_titles(connection, tenant_id, containers, pieces, wanted) if after is None else ()
@@ -108,7 +108,7 @@ def _some(containers: Sequence[ContainerId]) -> Iterator[Sequence[ContainerId]]:
 
 
 def _hits(
-    connection: apsw.Connection,
+    connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId],
     pieces: Sequence[Piece],
@@ -119,7 +119,7 @@ def _hits(
     values["match"] = match_of(pieces, [key_of(tenant_id, container_id) for container_id in containers])
     # The words say whose they are; the rows are asked again, because they decide.
     where = scope(tenant_id, containers, values) + _narrow(wanted, values)
-    return _weighed(fetch(connection, _HITS.format(where=where), values)[0][0])
+    return _weighed(connection.fetch(_HITS.format(where=where), values)[0][0])
 
 
 def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
@@ -147,21 +147,21 @@ def _beyond(hits: Sequence[Weighed], after: Weighed) -> Sequence[Weighed]:
     return [hit for hit in hits if hit > now]
 
 
-def _numbers(connection: apsw.Connection, positions: Sequence[int]) -> dict[int, int]:
+def _numbers(connection: Connection, positions: Sequence[int]) -> dict[int, int]:
     """Where in its session each of them is: counted from one to the next, so that a long session is gone through once."""
     numbers: dict[int, int] = {}
     reached: dict[int, tuple[int, int]] = {}
     for position in sorted(positions):
-        for (session_key,) in fetch(connection, _SESSION_OF, (position,)):
+        for (session_key,) in connection.fetch(_SESSION_OF, (position,)):
             since, number = reached.get(session_key, (0, 0))
-            number += fetch(connection, _BETWEEN, (session_key, since, position))[0][0]
+            number += connection.fetch(_BETWEEN, (session_key, since, position))[0][0]
             numbers[position], reached[session_key] = number, (position, number)
     return numbers
 
 
-def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece], numbers: Mapping[int, int]) -> Found | None:
+def _found(connection: Connection, position: int, pieces: Sequence[Piece], numbers: Mapping[int, int]) -> Found | None:
     """None for one that went meanwhile."""
-    rows = fetch(connection, _HIT, (position,))
+    rows = connection.fetch(_HIT, (position,))
     if not rows or position not in numbers:
         return None
     *session, message_id, body, session_key = rows[0]
@@ -180,6 +180,6 @@ def _found(connection: apsw.Connection, position: int, pieces: Sequence[Piece], 
     )
 
 
-def _preview(connection: apsw.Connection, query: str, session_key: int, position: int) -> str | None:
-    rows = fetch(connection, query, (session_key, position))
+def _preview(connection: Connection, query: str, session_key: int, position: int) -> str | None:
+    rows = connection.fetch(query, (session_key, position))
     return entry_of(decode_message(rows[0][0])).preview if rows else None

@@ -9,7 +9,6 @@ the first that it may have covered, in the same transaction, and none is stored 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
 import msgspec
 
 from agentvm.model.exchange import Extent, covered_by
@@ -19,7 +18,7 @@ from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
 from agentvm.model.turn import Turn
 from agentvm.storage.base import WHOLE, Reading, Recalled
-from agentvm.storage.sql.rows import fetch
+from agentvm.storage.sql.connection import Connection
 
 MOST_LISTED = 200
 
@@ -132,7 +131,7 @@ class _Owned(msgspec.Struct, rename="camel"):
 _owned = msgspec.json.Decoder(_Owned)
 
 
-def recall(connection: apsw.Connection, scope: Scope, reading: Reading = WHOLE) -> Recalled:
+def recall(connection: Connection, scope: Scope, reading: Reading = WHOLE) -> Recalled:
     summary: Summary | None = None
     truncated = False
     beyond = frozenset[TurnId]()
@@ -146,7 +145,7 @@ def recall(connection: apsw.Connection, scope: Scope, reading: Reading = WHOLE) 
         "max_bytes": reading.max_bytes,
         "current_bytes": max(reading.max_bytes, reading.current_bytes),
     }
-    for kind, number, *row in fetch(connection, _NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
+    for kind, number, *row in connection.fetch(_NEWEST_FIRST if reading.newest else _OLDEST_FIRST, values):
         match kind:
             case "summary":
                 summary, beyond = _decode(tuple(row[:7])), frozenset(_turns.decode(row[7]))
@@ -169,32 +168,32 @@ def recall(connection: apsw.Connection, scope: Scope, reading: Reading = WHOLE) 
     )
 
 
-def read_turn(connection: apsw.Connection, scope: Scope, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
+def read_turn(connection: Connection, scope: Scope, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
     """The messages of one turn, the oldest first, as many as have so many bytes; and whether some were left out."""
     wanted: list[int] = []
     total = 0
-    sizes = fetch(connection, _TURN_SIZES, (*scope, turn.message_id))
+    sizes = connection.fetch(_TURN_SIZES, (*scope, turn.message_id))
     for position, size in sizes:
         total += size
         if total > max_bytes:
             break
         wanted.append(position)
-    bodies = fetch(connection, _BODIES, (msgspec.json.encode(wanted).decode(),))
+    bodies = connection.fetch(_BODIES, (msgspec.json.encode(wanted).decode(),))
     own = tuple(decode_message(body) for (body,) in bodies if _owned.decode(body).turn_id == turn.turn_id)
     return own, len(wanted) < len(sizes)
 
 
-def refuse(connection: apsw.Connection, scope: Scope, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
+def refuse(connection: Connection, scope: Scope, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
     for message_id, part in parts:
         connection.execute(_REFUSE, (message_id, -1 if part is None else part, provider, now, *scope))
 
 
-def list_summaries(connection: apsw.Connection, session_key: int) -> tuple[Summary, ...]:
+def list_summaries(connection: Connection, session_key: int) -> tuple[Summary, ...]:
     """The newest first."""
-    return tuple(_decode(row) for row in fetch(connection, _LIST, (session_key, MOST_LISTED)))
+    return tuple(_decode(row) for row in connection.fetch(_LIST, (session_key, MOST_LISTED)))
 
 
-def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[apsw.Connection], bool]:
+def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Recalled) -> Callable[[Connection], bool]:
     """Stores it if what it covers still stands; whether it did."""
     about = (
         summary.summary_id,
@@ -210,16 +209,16 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
     theirs = covered_by(recalled.messages, covered)
     named = msgspec.json.encode(theirs).decode()
 
-    def work(connection: apsw.Connection) -> bool:
-        found = fetch(connection, _SESSION, scope)
+    def work(connection: Connection) -> bool:
+        found = connection.fetch(_SESSION, scope)
         if not found or found[0][1]:
             return False
         key: int = found[0][0]
-        newest = fetch(connection, _NEWEST, (key,))
+        newest = connection.fetch(_NEWEST, (key,))
         if (newest[0][0] if newest else None) != seen:
             return False
         last, following = _place(connection, key, covered.last), _place(connection, key, covered.next)
-        if last is None or following is None or fetch(connection, _STANDING, (key, named)) != [(len(theirs),)]:
+        if last is None or following is None or connection.fetch(_STANDING, (key, named)) != [(len(theirs),)]:
             return False
         beyond = covered.beyond
         if newest and newest[0][9] >= following:
@@ -231,13 +230,13 @@ def store_summary(scope: Scope, summary: Summary, covered: Extent, recalled: Rec
     return work
 
 
-def drop_summaries(connection: apsw.Connection, session_key: int, position: int) -> None:
+def drop_summaries(connection: Connection, session_key: int, position: int) -> None:
     """Those that cover something from there on: it does not stand any more."""
     connection.execute(_DROP, (session_key, position))
 
 
-def _place(connection: apsw.Connection, session_key: int, message_id: str) -> int | None:
-    found = fetch(connection, _PLACE, (session_key, message_id))
+def _place(connection: Connection, session_key: int, message_id: str) -> int | None:
+    found = connection.fetch(_PLACE, (session_key, message_id))
     return int(found[0][0]) if found else None
 
 

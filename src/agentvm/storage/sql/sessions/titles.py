@@ -6,11 +6,10 @@ Titles are few and short, so they are looked through instead of being indexed: t
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import FoundTitle, MessageSearch
-from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.question import Piece
 from agentvm.storage.sql.sessions.snippet import snippet
@@ -24,7 +23,7 @@ _SESSION = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?
 
 
 def search_titles(
-    connection: apsw.Connection,
+    connection: Connection,
     tenant_id: TenantId,
     containers: Sequence[ContainerId] | None,
     pieces: Sequence[Piece],
@@ -35,7 +34,7 @@ def search_titles(
         return ()
     values: dict[str, Any] = {"most": TITLES_MAX}
     where = scope(tenant_id, containers, values) + " AND s.title IS NOT NULL" + _narrow(wanted, values)
-    rows = fetch(connection, _TITLES.format(where=where), values)
+    rows = connection.fetch(_TITLES.format(where=where), values)
     return tuple(_found(connection, key, pieces) for key in _matching(rows, pieces, wanted.limit))
 
 
@@ -73,6 +72,6 @@ def _narrow(wanted: MessageSearch, values: dict[str, Any]) -> str:
     return "".join(f" AND {term}" for term in terms_of)
 
 
-def _found(connection: apsw.Connection, session_key: int, pieces: Sequence[Piece]) -> FoundTitle:
-    session = decode_session(fetch(connection, _SESSION, (session_key,))[0])
+def _found(connection: Connection, session_key: int, pieces: Sequence[Piece]) -> FoundTitle:
+    session = decode_session(connection.fetch(_SESSION, (session_key,))[0])
     return FoundTitle(session=session, snippet=snippet(session.title or "", pieces))

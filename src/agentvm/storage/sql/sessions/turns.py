@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
 from agentvm.model.ids import ContainerId, TenantId
 from agentvm.storage.sessions import TurnPage, TurnQuery
-from agentvm.storage.sql.rows import decode_turn, fetch
+from agentvm.storage.sql.connection import Connection
+from agentvm.storage.sql.rows import decode_turn
 from agentvm.storage.sql.sessions.listing import scope
 from agentvm.storage.sql.sessions.places import read_place, write_place
 
@@ -23,7 +22,7 @@ _RANKS = {"newest": "t.accepted_at", "slowest": "coalesce(t.ended_at, max(:now, 
 
 
 def list_turns(
-    connection: apsw.Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: TurnQuery
+    connection: Connection, tenant_id: TenantId, containers: Sequence[ContainerId] | None, wanted: TurnQuery
 ) -> TurnPage:
     values: dict[str, Any] = {"now": wanted.now, "limit": wanted.limit + 1}
     by = _RANKS[wanted.order]
@@ -42,7 +41,7 @@ def list_turns(
         # All pages have the same now, or those that run would come again.
         values["now"], values["rank"], values["position"] = read_place(wanted.after, tuple[int, int, int])
         terms.append(f"({by}, t.position) < (:rank, :position)")
-    found = fetch(connection, _TURNS.format(by=by, where=" AND ".join(terms)), values)
+    found = connection.fetch(_TURNS.format(by=by, where=" AND ".join(terms)), values)
     page = found[: wanted.limit]
     following = write_place(values["now"], *page[-1][-2:]) if len(found) > len(page) > 0 else None
     return TurnPage(tuple(decode_turn(row[:-2]) for row in page), following)
