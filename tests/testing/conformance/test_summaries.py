@@ -105,6 +105,7 @@ def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
         (Forgiving, suite.check_what_a_provider_refuses_is_noted_once_and_of_one_session),
         (Restless, suite.check_without_a_summary_all_is_recalled),
         (Careless, suite.check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover),
+        (Careless, suite.check_a_nul_in_a_text_is_replaced_and_in_a_message_kept),
         (Careless, suite.check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead),
         (Stale, suite.check_a_rewind_takes_the_summaries_of_what_it_takes_back),
         (Obliging, suite.check_none_is_stored_of_what_was_taken_back_meanwhile),

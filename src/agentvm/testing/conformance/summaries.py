@@ -14,7 +14,8 @@ from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
 from agentvm.storage.base import ContainerStore, LogStore, Reading, Recalled, Rewinding, SessionWrite, Store
 from agentvm.storage.retention import Place
-from agentvm.testing.conformance.records import HOME, SESSION, image, session, turn
+from agentvm.storage.sessions import MessageSearch
+from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 
@@ -38,7 +39,7 @@ def summary(name: str, covered: Extent) -> Summary:
     return Summary(
         summary_id=SummaryId(name),
         message_id=covered.message_id,
-        text=f"北京 \u0000 {name}",
+        text=f"北京 🦀 {name}",
         tokens=7,
         model="echo/x",
         made_at=9,
@@ -156,6 +157,28 @@ async def check_a_summary_comes_back_as_it_was_with_what_it_does_not_cover(store
     assert await sum_up(log, "s2", 1)
     assert await told(log) == ("s2", ["q4", "a4"])
     assert await listed(store) == ["s2", "s1"]
+
+
+async def check_a_nul_in_a_text_is_replaced_and_in_a_message_kept(store: Store) -> None:
+    """Clients see U+FFFD for U+0000 in titles, previews, drafts and summaries; a message comes back as it was."""
+    log = await filled(store, [*exchanges(1), message("m9", "heron\0bittern")])
+    recalled = await log.recall()
+    assert recalled.messages[-1] == message("m9", "heron\0bittern")
+    covered = extent(recalled.messages, 1)
+    assert covered is not None
+    written = structs.replace(summary("s1", covered), text="e\0f")
+    assert await log.add_summary(written, covered, recalled)
+    assert (await log.recall()).summary == structs.replace(written, text="e\ufffdf")
+    tenant = store.tenant(ACME)
+    titled = await tenant.container(HOME).set_title(SESSION, "a\0b", 3)
+    assert titled is not None
+    assert (titled.title, titled.preview) == ("a\ufffdb", "heron\ufffdbittern")
+    saved = await tenant.drafts("", [HOME]).save(SESSION, "", "c\0d", 4)
+    assert saved is not None
+    assert saved.draft is not None
+    assert saved.draft.text == "c\ufffdd"
+    for text in ("heron", "bittern", "heron\0bittern"):
+        assert (await tenant.sessions(None).search(MessageSearch(text=text))).total == 1
 
 
 async def check_a_message_that_was_queued_is_not_covered_by_the_turn_ahead(store: Store) -> None:
