@@ -52,7 +52,7 @@ def test_who_is_not_let_in_is_told_how_to_give_a_key(key: str | None) -> None:
 
 def test_a_quota_that_is_used_up_says_when_it_is_renewed() -> None:
     with answering(refusing(429, "quota_exceeded", "The quota is used up", resetAt=1794787200000)) as (url, _):
-        assert "It is renewed at 2026-11-16 00:00 UTC." in avm("whoami", url=url).err
+        assert "The limit resets at 2026-11-16 00:00 UTC." in avm("whoami", url=url).err
 
 
 def test_nobody_there_says_to_start_a_server() -> None:
@@ -89,13 +89,13 @@ def test_what_is_no_agentvm_is_said_to_be_none(status: int, content: object) -> 
     with answering(lambda asked: (status, content)) as (url, _):
         done = avm("whoami", url=url, key=KEY)
     assert done.code == 1
-    assert "unlike AgentVM" in done.err
+    assert "like AgentVM" in done.err
 
 
 def test_a_list_that_is_none_is_seen() -> None:
     with answering(lambda asked: (200, {"items": 5})) as (url, _):
         done = avm("tenant", "list", url=url)
-    assert (done.code, "there is no list" in done.err) == (1, True)
+    assert (done.code, "holds no list" in done.err) == (1, True)
 
 
 def test_what_an_error_says_cannot_play_with_the_terminal() -> None:
@@ -122,14 +122,14 @@ def test_the_sockets_address_is_understood_too() -> None:
 def test_a_key_over_an_open_network_is_warned_of() -> None:
     done = avm("whoami", url="http://unknown.invalid", key=KEY)
     assert done.code == 3
-    assert done.err.startswith("Warning: your key goes over the network unencrypted")
+    assert done.err.startswith("Warning: your key is sent over the network unencrypted")
 
 
 def test_a_deletion_without_anybody_to_ask_is_wrong_usage_and_does_nothing() -> None:
     with answering(lambda asked: (200, {"slug": "acme", "keyId": "k1"})) as (url, asked):
         assert avm("key", "revoke", "k1", url=url).code == 2
         declined = avm("key", "revoke", "k1", url=url, given="n\n")
-        assert (declined.code, "Nothing was done." in declined.err) == (1, True)
+        assert (declined.code, "Cancelled; nothing was changed." in declined.err) == (1, True)
         assert {one.method for one in asked} == {"GET"}
         asked.clear()
         assert avm("key", "revoke", "k1", url=url, given="y\n").code == 0

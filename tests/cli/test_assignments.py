@@ -59,12 +59,12 @@ def test_several_secrets_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("words", "word"),
     [
-        (["llm.providers.gw", "{driver: openai, apiKey: sk-planted}"], "Give it on stdin"),
-        (["llm.provider=x", "llm.apiKey=sk-planted"], "Give it on stdin"),
+        (["llm.providers.gw", "{driver: openai, apiKey: sk-planted}"], "Provide it on stdin"),
+        (["llm.provider=x", "llm.apiKey=sk-planted"], "Provide it on stdin"),
         (["limits.steps", "5", "6"], "KEY=VALUE"),
-        (["limits.steps=5", "limits.steps=6"], "given twice"),
+        (["limits.steps=5", "limits.steps=6"], "specified twice"),
         (["limits.steps=5", "limits.step=6"], "did you mean limits.steps"),
-        (["limits.steps=5", "limits.inbox"], "Say which"),
+        (["limits.steps=5", "limits.inbox"], "requires a value"),
         (["llm.providers.gw", "{drivr: openai}"], "did you mean llm.providers.gw.driver"),
         (["llm.providers.gw", "{driver"], "not YAML"),
         (["llm.fallback", "[a"], "a list of texts"),

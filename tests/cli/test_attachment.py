@@ -36,7 +36,7 @@ async def test_a_file_goes_up_and_comes_back(tmp_path: Path) -> None:
         gone = await desk.avm("attachment", "get", reference, "-o", str(tmp_path / "none"))
         assert (gone.code, "attachment_not_found" in gone.err) == (5, True)
         assert not (tmp_path / "none").exists()
-        assert "no files" in (await desk.avm("attachment", "list", "--container", "notes")).err
+        assert "No files" in (await desk.avm("attachment", "list", "--container", "notes")).err
 
 
 def test_the_type_is_what_the_name_says() -> None:

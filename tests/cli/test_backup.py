@@ -18,7 +18,7 @@ async def test_a_file_is_written_and_the_missing_key_is_said(tmp_path: Path, cap
     assert run(["backup", str(tmp_path / "b"), "--data-dir", str(data_dir)]) == 0
     out = capsys.readouterr().out
     assert re.match(rf"Backup {tmp_path}/b: [\d,]+ bytes\.\nCheck it: \S+ restore --check {tmp_path}/b\n", out)
-    assert "without server.key" in out
+    assert "server.key is not included" in out
     (tmp_path / "scratch").mkdir()
     check_backup(tmp_path / "b", tmp_path / "scratch")
 
@@ -43,7 +43,7 @@ async def test_with_the_key_there_is_a_warning(tmp_path: Path, capsys: Said) -> 
     (data_dir / "server.key").write_text("not to be shown")
     assert run([*command, str(tmp_path / "b")]) == 0
     said = capsys.readouterr()
-    assert "Warning: The backup holds the server's key" in said.err
+    assert "Warning: The backup contains the server key" in said.err
     assert "not to be shown" not in said.out + said.err
 
 
@@ -56,11 +56,11 @@ async def test_what_cannot_be_is_explained(tmp_path: Path, capsys: Said) -> None
     assert run(["backup", str(tmp_path / "c"), "--data-dir", str(tmp_path / "none")]) == 5
     assert "There is no database in" in capsys.readouterr().err
     assert run(["backup", f"{tmp_path}/b/c/", "--data-dir", str(data_dir)]) == 1
-    assert "cannot be made" in capsys.readouterr().err
+    assert "Cannot create" in capsys.readouterr().err
     assert run(["backup"]) == 2
 
 
 def test_a_server_in_memory_has_nothing_to_back_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     monkeypatch.setenv("AVM_DATA_DIR", ":memory:")
     assert run(["backup", str(tmp_path / "b")]) == 1
-    assert "in memory" in capsys.readouterr().err
+    assert "--memory" in capsys.readouterr().err

@@ -25,18 +25,18 @@ def test_a_rewind_is_confirmed_and_says_where_to_find_what_was_taken_back() -> N
         assert avm("session", "rewind", "s", "--to", "m", "--before", "n", "--yes", url=url).code == 2
         assert asked == []
         done = avm("session", "rewind", "s", "--to", "m", "--yes", url=url)
-    assert "2 messages were taken back" in done.out
+    assert "2 messages removed" in done.out
     assert "avm session messages s --rewind r" in done.out
     assert asked[0].body == '{"messageId":"m","onBusy":"reject"}'
     with answering(lambda asked: (200, {"sessionId": "s", "messageIds": []})) as (url, _):
-        assert "nothing to take back" in avm("session", "rewind", "s", "--before", "m", "--yes", url=url).out
+        assert "nothing to remove" in avm("session", "rewind", "s", "--before", "m", "--yes", url=url).out
 
 
 def test_what_was_taken_back_is_listed() -> None:
     with answering(lambda asked: (200, {"items": [{"rewindId": "r", "rewoundAt": 1, "messages": 2}]})) as (url, _):
         assert "r " in avm("session", "rewinds", "s", url=url).out
     with answering(lambda asked: (200, {"items": []})) as (url, _):
-        assert "Nothing was taken back" in (done := avm("session", "rewinds", "s", url=url)).out + done.err
+        assert "The session was never rewound" in (done := avm("session", "rewinds", "s", url=url)).out + done.err
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_a_turn_that_fails_is_a_failure_here_too_and_one_may_choose_not_to_wait(
 
     with answering(answer) as (url, asked):
         done = avm("session", "regenerate", "s", url=url)
-        assert avm("session", "regenerate", "s", "--no-wait", url=url).out.startswith("t1 has begun")
+        assert avm("session", "regenerate", "s", "--no-wait", url=url).out.startswith("t1 has started")
         assert avm("session", "regenerate", "s", "--no-wait", "--json", url=url).json == SENT
         assert len([one for one in asked if one.method == "GET"]) == 2
     assert done.code == 1
     assert "no quota" in done.err
-    assert "ended as failed" in done.err
+    assert "not completed: failed" in done.err

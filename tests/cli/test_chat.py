@@ -182,7 +182,7 @@ async def test_ctrl_c_twice_stops_waiting_for_an_answer_that_does_not_stop(tmp_p
             with anyio.fail_after(WAIT):
                 await model.told.wait()
             keyboard.press(CTRL_C)
-            await keyboard.see("No longer waiting")
+            await keyboard.see("Stopped waiting")
             await say(keyboard, "/quit")
             assert await keyboard.wait() == 0
 
@@ -203,7 +203,7 @@ async def test_ctrl_c_at_the_prompt_leaves_the_second_time(served: Served, tmp_p
         keyboard.press(f"half a line{CTRL_C}")
         keyboard.press(f"another{CTRL_C}")
         keyboard.press(CTRL_C)
-        await keyboard.see("once more")
+        await keyboard.see("Press Ctrl-C again")
         await keyboard.see(ASKING)
         keyboard.press(CTRL_C)
         assert await keyboard.wait() == 0
@@ -278,7 +278,7 @@ async def test_a_person_is_told_which_session_goes_on(served: Served, tmp_path: 
     async with running("chat", "--url", served.url, env=env, errors=tmp_path / "errors", given="about dragons\n") as chat:
         assert await chat.wait() == 0
     async with at_terminal("chat", "--url", served.url, env=env) as keyboard:
-        await keyboard.see("Going on with “about dragons” (2 messages")
+        await keyboard.see("Continuing “about dragons” (2 messages")
         await say(keyboard, "/quit")
         assert await keyboard.wait() == 0
 
@@ -294,7 +294,7 @@ async def test_a_lost_connection_and_its_return_are_announced(tmp_path: Path) ->
     try:
         await keyboard.see("Connection lost; reconnecting…")
         async with serving(Play(), data_dir=tmp_path / "data", port=port):
-            await keyboard.see("Connected again.")
+            await keyboard.see("Reconnected.")
             await say(keyboard, "two")
             await keyboard.see("1 out")
             await keyboard.see(ASKING)
@@ -315,7 +315,7 @@ async def test_without_a_server_it_can_run_here_and_remembers(tmp_path: Path) ->
     env = environment(tmp_path)
     assert run_avm("chat", "--local", env=env, given="hello\n").stdout == "hello\n"
     async with at_terminal("chat", "--local", "--data-dir", str(tmp_path / ".agentvm"), env=env) as keyboard:
-        await keyboard.see("Going on with “hello” (2 messages")
+        await keyboard.see("Continuing “hello” (2 messages")
         await say(keyboard, "/quit")
         assert await keyboard.wait() == 0
 

@@ -73,7 +73,7 @@ async def test_a_key_that_is_revoked_ends_the_chat_with_the_reason(guarded: Runn
     async with at_terminal("chat", env=env) as keyboard:
         await keyboard.see(ASKING)
         await guarded.server.vm.tenancy.access.revoke(DEFAULT_TENANT, key_id)
-        await keyboard.see("Connection lost for good")
+        await keyboard.see("Connection closed")
         keyboard.press("hello?\r")
         await keyboard.see("Error: The server no longer accepts these credentials")
         assert await keyboard.wait() == 4

@@ -65,7 +65,7 @@ def test_a_place_where_nothing_can_be_made_is_seen_also_by_root() -> None:
     if not Path("/proc/self").exists():
         pytest.skip("/proc: not on this system")
     finding = checks.check_data_dir(Path("/proc/agentvm/data"))
-    assert (finding.status, finding.remedy) == ("fail", "Choose another one with --data-dir.")
+    assert (finding.status, finding.remedy) == ("fail", "Choose another directory with --data-dir.")
 
 
 def test_a_data_directory_in_use_is_seen(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ def test_what_a_server_would_refuse_is_seen_and_a_key_is_not_shown(config: Serve
 
 
 def test_the_model_and_its_address_are_named() -> None:
-    text = "local/smollm2-135m (embedded, no API key needed) answers by default"
+    text = "default: local/smollm2-135m (embedded, no API key needed)"
     assert checks.check_model(ServerConfig(), "local").text == text
     config = ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@127.0.0.1:9/v1?key=sk-2")
-    text = "openai/q (without an API key at http://127.0.0.1:9/v1) answers by default"
+    text = "default: openai/q (without an API key at http://127.0.0.1:9/v1)"
     assert checks.check_model(config, "openai").text == text
 
 
@@ -180,28 +180,28 @@ def test_a_running_agentvm_is_recognised(serve_as: int) -> None:
 @pytest.mark.parametrize("serve_as", [Stranger], indirect=True)
 def test_a_stranger_on_the_port_is_a_failure(serve_as: int) -> None:
     finding = checks.check_port("127.0.0.1", serve_as)
-    assert (finding.status, finding.remedy) == ("fail", "Choose another one: --port 8081")
+    assert (finding.status, finding.remedy) == ("fail", "Choose another port: --port 8081")
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_a_host_that_is_not_here_is_the_hosts_fault(host: str) -> None:
     (finding,) = checks.check_address(host, 8080)
-    assert (finding.name, finding.status, finding.remedy) == ("host", "fail", "For this machine alone: --host 127.0.0.1")
+    assert (finding.name, finding.status, finding.remedy) == ("host", "fail", "For local access only: --host 127.0.0.1")
 
 
 def test_it_says_who_reaches_the_server() -> None:
     said = [next(checks.check_address(host, 0)).text for host in ("0.0.0.0", "127.0.0.1")]
-    assert said == ["other machines reach 0.0.0.0", "only this machine reaches 127.0.0.1"]
+    assert said == ["0.0.0.0 is reachable from other machines", "127.0.0.1 is local only"]
 
 
 @pytest.mark.parametrize(
     ("config", "status", "text"),
     [
         (ServerConfig(), "ok", "off: every program"),
-        (ServerConfig(host="0.0.0.0"), "ok", "on: peers need a key"),
-        (ServerConfig(auth="on"), "ok", "on: peers need a key"),
-        (ServerConfig(auth="on", admin_key=Secret("mysecret")), "fail", "AVM_ADMIN_KEY is not a key"),
-        (ServerConfig(auth="on", server_key=Secret("zz")), "fail", "AVM_SERVER_KEY is not a server key"),
+        (ServerConfig(host="0.0.0.0"), "ok", "on: clients need an API key"),
+        (ServerConfig(auth="on"), "ok", "on: clients need an API key"),
+        (ServerConfig(auth="on", admin_key=Secret("mysecret")), "fail", "AVM_ADMIN_KEY is not a valid key"),
+        (ServerConfig(auth="on", server_key=Secret("zz")), "fail", "AVM_SERVER_KEY is not a valid server key"),
     ],
 )
 def test_it_says_whether_peers_need_a_key(config: ServerConfig, status: str, text: str) -> None:

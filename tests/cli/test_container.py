@@ -8,7 +8,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_containers_are_listed_shown_and_deleted() -> None:
     async with open_desk() as desk:
-        assert "There are no containers." in (await desk.avm("container", "list")).err
+        assert "No containers found." in (await desk.avm("container", "list")).err
         async with create_agentx(remote_runtime(desk.server.ws_url, key=Secret(desk.operator))) as agentx:
             record = await agentx.images.create(container_id="user-alice")
             agent = await agentx.images.run(record.image_id)

@@ -25,7 +25,7 @@ def test_a_healthy_state_is_not_warned_of(capsys: pytest.CaptureFixture[str]) ->
     out = capsys.readouterr().out
     assert "warn" not in out
     assert "scripted models do not need it" in out
-    assert out.endswith("AgentVM can work.\n")
+    assert out.endswith("AgentVM is ready.\n")
 
 
 async def test_the_server_that_runs_is_asked_and_what_another_shell_has_set_does_not_matter(
@@ -39,7 +39,7 @@ async def test_the_server_that_runs_is_asked_and_what_another_shell_has_set_does
         out = capsys.readouterr().out
         assert f"runs at {server.url}" in out
         assert "warn" not in out
-        assert out.endswith("AgentVM runs and is well.\n")
+        assert out.endswith("AgentVM is healthy.\n")
         assert await anyio.to_thread.run_sync(run, ["doctor", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["ok"]
         # Flags ask how another would run.

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_draft_is_kept_shown_listed_and_removed() -> None:
     async with open_desk() as desk:
         session_id = (await desk.server.agentx.images.create(container_id="c1")).session_id
-        assert "It is kept." in await desk.ok("session", "draft", "set", session_id, "one\ntwo", "--device", "phone")
+        assert "Draft saved." in await desk.ok("session", "draft", "set", session_id, "one\ntwo", "--device", "phone")
         assert "one\ntwo" in await desk.ok("session", "draft", "show", session_id)
         assert "one two" in await desk.ok("session", "draft", "list")
         (found,) = await desk.record("session", "draft", "show", session_id)
@@ -15,5 +15,5 @@ async def test_a_draft_is_kept_shown_listed_and_removed() -> None:
         assert (late.code, "changed meanwhile" in late.err) == (1, True)
         moment = str(found["updatedAt"])
         assert await desk.ok("session", "draft", "set", session_id, "x", "--device", "phone", "--if-updated-at", moment)
-        assert "It is removed." in await desk.ok("session", "draft", "remove", session_id, "--device", "phone")
-        assert "There are no drafts." in (await desk.avm("session", "draft", "show", session_id)).err
+        assert "Draft removed." in await desk.ok("session", "draft", "remove", session_id, "--device", "phone")
+        assert "No drafts found." in (await desk.avm("session", "draft", "show", session_id)).err

@@ -10,7 +10,7 @@ logger = get_logger("agentvm.tests.cli_errors")
 
 async def test_what_went_wrong_is_listed_by_kind() -> None:
     async with open_desk() as desk:
-        assert (await desk.avm("errors", "--tenant", "default")).err == "Nothing went wrong.\n"
+        assert (await desk.avm("errors", "--tenant", "default")).err == "No errors found.\n"
         for turn_id in ("u1", "u2"):
             with concerning(tenant_id="default", turn_id=turn_id):
                 logger.warning("turn_failed", code="timeout")

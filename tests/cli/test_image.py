@@ -33,7 +33,7 @@ async def test_an_upgrade_shows_what_is_new() -> None:
     async with open_desk() as desk:
         made = await desk.record("image", "create", "Helper", "--system", "resource://prompts/assistant")
         assert made["image"]["systemPromptRef"] == "resource://prompts/assistant"
-        assert "Nothing to upgrade" in await desk.ok("image", "upgrade", "Helper", "--dry-run")
+        assert "The image is up to date" in await desk.ok("image", "upgrade", "Helper", "--dry-run")
         assert not (await desk.record("image", "upgrade", "last"))["applied"]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.cli.inline import SPAN_CHARS_MAX, Run, parse, render
+from agentvm.cli.inline import SPAN_CHARACTERS_MAX, StyledText, parse, render
 
 
 def shown(text: str) -> str:
@@ -64,12 +64,12 @@ def test_a_front_that_can_still_change_is_waited_for(text: str) -> None:
 def test_a_decided_front_is_not_waited_for() -> None:
     front = parse("**b** ", "", "", final=False)
     assert front is not None
-    assert (front.length, front.runs) == (5, (Run("b", "1"),))
+    assert (front.length, front.runs) == (5, (StyledText("b", "1"),))
     assert parse("[a] ", "", "", final=False) is not None
     assert parse("word", "", "", final=False) is not None
 
 
 def test_markup_that_is_never_closed_holds_nothing_back_for_long() -> None:
-    front = parse("**" + "b" * SPAN_CHARS_MAX, "", "", final=False)
+    front = parse("**" + "b" * SPAN_CHARACTERS_MAX, "", "", final=False)
     assert front is not None
-    assert front.runs == (Run("**", ""),)
+    assert front.runs == (StyledText("**", ""),)

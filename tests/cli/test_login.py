@@ -48,7 +48,7 @@ async def test_a_server_that_asks_for_no_key_is_stored_without_one(tmp_path: Pat
     config = ServerConfig(port=0, data_dir=None, grace=0)
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         done = await at(tmp_path, "login", server.url)
-        assert (done.code, "No key is needed" in done.out) == (0, True)
+        assert (done.code, "No API key is required" in done.out) == (0, True)
         assert (await at(tmp_path, "tenant", "list")).code == 0
 
 
@@ -120,7 +120,7 @@ async def test_at_a_terminal_the_key_is_asked_for_and_not_echoed(tmp_path: Path)
         async with at_terminal("login", desk.server.url, env=environment(tmp_path)) as keyboard:
             await keyboard.see("Your key: ")
             keyboard.press(f"{desk.operator}\n")
-            assert desk.operator not in await keyboard.see("Stored in")
+            assert desk.operator not in await keyboard.see("stored in")
             assert await keyboard.wait() == 0
         done = await at(tmp_path / ".config", "whoami")
         assert (done.code, desk.server.url in done.out) == (0, True)

@@ -42,7 +42,7 @@ async def test_the_newest_are_printed_last_and_found_by_what_they_are_about() ->
         assert "broken code=x" in await desk.ok("logs", "--level", "error", "--event", "broken", "--since", "1h")
         found = await desk.ok("logs", "--grep", "COUNTED", "--turn", "u1", "--json")
         assert json.loads(found)["turnId"] == "u1"
-        assert (await desk.avm("logs", "--turn", "none")).err == "Nothing was logged.\n"
+        assert (await desk.avm("logs", "--turn", "none")).err == "No log entries found.\n"
 
 
 def test_an_entry_is_one_line_with_its_time_its_facts_and_where_it_broke() -> None:
@@ -65,9 +65,9 @@ def test_nothing_in_an_entry_is_obeyed_by_the_terminal() -> None:
 
 def test_colours_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     with click.Context(command.logs, color=True):
-        command._print(ENTRY, Show())
+        command._print_all([ENTRY], Show())
     assert "\x1b[33m" in capsys.readouterr().out
-    command._print(ENTRY, Show())
+    command._print_all([ENTRY], Show())
     assert "\x1b" not in capsys.readouterr().out
 
 
@@ -87,7 +87,7 @@ def test_who_follows_is_shown_each_line_and_told_when_the_server_ends_it() -> No
     with answering(lambda asked: (200, lines)) as (url, asked):
         done = avm("logs", "--follow", "--level", "warning", "-n", "5", "--json", url=url)
     assert [json.loads(line)["event"] for line in done.out.splitlines()] == ["turn_failed", "next"]
-    assert "ended" in done.err
+    assert "closed the stream" in done.err
     assert asked[0].path == "/v1/logs?follow=true&limit=5&level=warning"
 
 

@@ -8,6 +8,7 @@ from tests.cli.program import WAIT, environment, run_avm
 
 from agentvm.cli import main
 from agentvm.errors import ConfigInvalid, DataDirInUse, NotFound
+from agentvm.version import VERSION
 
 LOADED_BY_HELP = """
 import sys
@@ -106,7 +107,7 @@ def test_a_data_directory_in_use_is_told_with_the_flag_that_helps(
 ) -> None:
     error = DataDirInUse("Use remote_runtime()", details={"fact": "It is in use.", "dataDir": "x"})
     assert run_broken(break_with, error) == 1
-    said = "Error: It is in use. Stop that server, or give this one a directory of its own with --data-dir.\n"
+    said = "Error: It is in use. Stop that server, or use another directory with --data-dir.\n"
     assert capsys.readouterr().err == said
 
 
@@ -144,3 +145,8 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     main.run(["look"])
     assert seen == [None, False]
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["version"]) == 0
+    assert capsys.readouterr().out == f"AgentVM {VERSION}\n"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentvm.cli.options import MAX_KEY_FILE, configure, given_key, loop_options
+from agentvm.cli.options import KEY_FILE_CHARACTERS_MAX, configure, given_key, loop_options
 from agentvm.errors import ConfigInvalid
 
 
@@ -64,7 +64,7 @@ def test_the_key_comes_from_the_environment_or_from_a_file_which_goes_first(
     assert (from_variable.reveal(), from_file.reveal()) == ("avm_1", "avm_2")
 
 
-@pytest.mark.parametrize("text", ["", " \n", "avm_1\navm_2", "avm_1 avm_2", "клю́ч", "a" * (MAX_KEY_FILE + 1)])
+@pytest.mark.parametrize("text", ["", " \n", "avm_1\navm_2", "avm_1 avm_2", "клю́ч", "a" * (KEY_FILE_CHARACTERS_MAX + 1)])
 def test_a_file_that_holds_no_key_is_refused_without_showing_what_is_in_it(text: str, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(text)
     with pytest.raises(ConfigInvalid) as refused:

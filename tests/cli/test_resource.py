@@ -34,7 +34,7 @@ async def test_what_is_published_is_listed_found_and_shown(tmp_path: Path) -> No
             assert part in shown
         found = await desk.record("resource", "show", "resource://prompts/sales@1.0.0")
         assert found["content"] == {"text": "Sell {{what}}.\n"}
-        assert (await desk.avm("resource", "search", "nothingofthatname")).err == "Nothing was found.\n"
+        assert (await desk.avm("resource", "search", "nothingofthatname")).err == "No resources found.\n"
 
 
 async def test_more_than_a_page_is_listed_and_a_search_says_that_there_is_more(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_more_than_a_page_is_listed_and_a_search_says_that_there_is_more(t
             await publish(desk, tmp_path, f"p{number}", description="common")
         assert len(await desk.record("resource", "list", "--scope", "own")) == 3
         done = await desk.avm("resource", "search", "common", "--limit", "2")
-        assert done.err == "2 of 3; more with --limit.\n"
+        assert done.err == "2 of 3 results; use --limit for more.\n"
 
 
 def test_every_page_of_a_list_is_asked_for() -> None:
@@ -74,10 +74,10 @@ async def test_an_archive_goes_from_one_server_to_another(tmp_path: Path) -> Non
     async with open_desk() as desk, open_desk() as other:
         await publish(desk, tmp_path)
         said = await desk.ok("resource", "export", "prompts/sales", "-o", str(archive))
-        assert said == f"resource://prompts/sales is in {archive}, {archive.stat().st_size:,} bytes.\n"
+        assert said == f"resource://prompts/sales is exported to {archive}: {archive.stat().st_size:,} bytes.\n"
         planned = await other.avm("resource", "import", str(archive), "--dry-run")
         assert planned.out.splitlines()[1].split() == ["resource://prompts/sales@1.0.0", "created"]
-        assert "Nothing was imported" in planned.err
+        assert "nothing was imported" in planned.err
         assert await other.record("resource", "list", "--scope", "own") == []
         await other.ok("resource", "import", str(archive))
         (again,) = await other.record("resource", "import", str(archive))
@@ -118,12 +118,12 @@ async def test_tags_point_and_versions_are_withdrawn_and_come_back(tmp_path: Pat
         await desk.ok("resource", "push", str(folder), "--bump", "major")
         assert (
             await desk.ok("resource", "tag", "prompts/sales", "stable", "1.0.0")
-            == "resource://prompts/sales@stable is 1.0.0.\n"
+            == "resource://prompts/sales@stable is now 1.0.0.\n"
         )
         table = (await desk.ok("resource", "versions", "prompts/sales")).splitlines()
         assert [line.split()[:3] for line in table[1:]] == [["2.0.0", "latest", "published"], ["1.0.0", "stable", "published"]]
         await desk.ok("resource", "yank", "prompts/sales", "2.0.0")
-        assert "withdrawn" in await desk.ok("resource", "versions", "prompts/sales")
+        assert "yanked" in await desk.ok("resource", "versions", "prompts/sales")
         assert (await desk.record("resource", "show", "prompts/sales"))["version"]["version"] == "1.0.0"
         warned = await desk.avm("resource", "resolve", "prompts/sales@2.0.0")
         assert (warned.out, "withdrawn" in warned.err) == ("New.\n", True)
@@ -152,8 +152,8 @@ async def test_what_others_use_is_not_deleted_without_force(tmp_path: Path) -> N
         (("show", "nothing"), 1, "is no resource URI"),
         (("show", "prompts/nothing"), 5, "Resource not found"),
         (("show", "prompts/assistant@^7"), 5, "Resource not found"),
-        (("resolve", "prompts/assistant", "--arg", "x"), 2, "must be like name=Ada"),
-        (("resolve", "prompts/assistant", "--arg", "x:={"), 2, "must be JSON"),
+        (("resolve", "prompts/assistant", "--arg", "x"), 2, "use for example name=Ada"),
+        (("resolve", "prompts/assistant", "--arg", "x:={"), 2, "is not valid JSON"),
         (("tag", "prompts/x", "stable"), 2, "VERSION"),
         (("tag", "prompts/x", "stable", "1.0.0", "--remove"), 2, "VERSION"),
         (("delete", "prompts/assistant", "--yes"), 4, "ships with the server"),

@@ -45,7 +45,7 @@ async def test_folders_are_pushed_in_the_order_they_need_each_other_and_then_lef
             "created    resource://prompts/sales@1.0.0",
             "created    resource://agents/seller@1.0.0",
         ]
-        assert "Nothing was sent" in planned.err
+        assert "Dry run: nothing was published" in planned.err
         assert await desk.record("resource", "list", "--scope", "own") == []
         assert set((await pushed(desk, tmp_path)).values()) == {"created"}
         assert set((await pushed(desk, tmp_path)).values()) == {"unchanged"}
@@ -171,9 +171,9 @@ async def test_a_mark_before_the_text_is_no_part_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("folders", "said"),
     [
-        ({}, "There is no resource.json in"),
+        ({}, "No resource.json found in"),
         ({"a": ("x", "1"), "b": ("x", "2")}, "are both resource://prompts/x"),
-        ({"a": ("x", "{{> resource://prompts/y}}"), "b": ("y", "{{> resource://prompts/x}}")}, "in a circle: resource://prompts/"),
+        ({"a": ("x", "{{> resource://prompts/y}}"), "b": ("y", "{{> resource://prompts/x}}")}, "Circular references: resource://prompts/"),
     ],
 )  # fmt: skip
 async def test_folders_that_cannot_be_are_explained(folders: dict[str, tuple[str, str]], said: str, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ async def test_what_is_pulled_is_what_was_pushed(tmp_path: Path) -> None:
         await pushed(desk, source)
         target = tmp_path / "target"
         said = await desk.ok("resource", "pull", "knowledge/docs@^2", str(target))
-        assert said == f"knowledge/docs@2.0.0 is in {target}.\n"
+        assert said == f"knowledge/docs@2.0.0 is written to {target}.\n"
         assert (target / "documents/guide.md").read_text() == "# Guide\n\nRead it.\n"
         assert (target / "documents/logo.bin").read_bytes() == b"\x89PNG\0"
         written = json.loads((target / "resource.json").read_text())
@@ -212,7 +212,7 @@ async def test_a_pull_takes_the_name_for_the_folder_and_overwrites_no_other(
         assert (await desk.record("resource", "pull", "prompts/translator-zh"))["folder"] == "translator-zh"
         assert "译者" in (tmp_path / "translator-zh/prompt.md").read_text()
         refused = await desk.avm("resource", "pull", "prompts/assistant", "translator-zh")
-        assert (refused.code, "holds prompts/translator-zh already" in refused.err) == (1, True)
+        assert (refused.code, "already contains prompts/translator-zh" in refused.err) == (1, True)
         assert (await desk.avm("resource", "pull", "prompts/nothing")).code == 5
 
 

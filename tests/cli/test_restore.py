@@ -18,7 +18,7 @@ async def test_a_backup_is_restored_and_says_how_to_start(tmp_path: Path, capsys
     said = capsys.readouterr()
     assert f"Restored to {tmp_path}/new: agentvm.db as of 2025-11-13 02:13 UTC" in said.out
     assert f"serve --data-dir {tmp_path}/new" in said.out
-    assert "Warning: there is no server.key" in said.err
+    assert "Warning: no server.key" in said.err
     assert await message_ids(tmp_path / "new") == ["m0", "m1", "m2"]
 
 
@@ -32,7 +32,7 @@ async def test_what_was_there_is_replaced_by_force_and_kept(tmp_path: Path, caps
     assert "is not empty" in capsys.readouterr().err
     assert run(["restore", str(backup), "--data-dir", str(data_dir), "--force"]) == 0
     said = capsys.readouterr()
-    assert f"What was there before is in {data_dir}/replaced-1" in said.out
+    assert f"The replaced files are in {data_dir}/replaced-1" in said.out
     assert said.err == ""
     assert run(["restore", str(backup), "--data-dir", str(data_dir), "--force", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -48,17 +48,17 @@ async def test_a_backup_of_another_server_key_needs_trust(tmp_path: Path, capsys
     assert run(check) == 1
     assert "another server key" in capsys.readouterr().err
     assert run([*check, "--trust"]) == 0
-    assert "Nothing shows" in capsys.readouterr().out
+    assert "authenticity of the backup was not checked" in capsys.readouterr().out
     assert run(["restore", str(tmp_path / "b"), "--data-dir", str(data_dir), "--force"]) == 1
     assert "--trust" in capsys.readouterr().err
     assert run(["restore", str(tmp_path / "b"), "--data-dir", str(data_dir), "--force", "--trust"]) == 0
-    assert "Nothing shows" in capsys.readouterr().err
+    assert "authenticity of the backup was not checked" in capsys.readouterr().err
 
 
 async def test_a_backup_can_be_only_checked(tmp_path: Path, capsys: Said) -> None:
     backup = back_up(await fill(tmp_path / "data"), tmp_path / "b")
     assert run(["restore", "--check", str(backup)]) == 0
-    assert "is sound: agentvm.db" in capsys.readouterr().out
+    assert "is valid: agentvm.db" in capsys.readouterr().out
     assert run(["restore", "--check", str(backup), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["manifest"]["format"] == 1
     backup.write_bytes(backup.read_bytes()[:-10])

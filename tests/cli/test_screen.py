@@ -1,6 +1,6 @@
 import pytest
 
-from agentvm.cli.conversation import Listed
+from agentvm.cli.chat_session import SessionChoice
 from agentvm.cli.markdown import Markdown
 from agentvm.cli.screen import Screen, clean, one_line
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
@@ -32,12 +32,12 @@ def end(**data: object) -> tuple[str, dict[str, object]]:
     return "turn_response", {"outcome": "completed", "usage": USAGE, "duration": 1234, "model": "m", **data}
 
 
-def listed(label: str, *, current: bool = False) -> Listed:
+def listed(label: str, *, current: bool = False) -> SessionChoice:
     session_id, image_id, container_id = SessionId("s"), ImageId("i"), ContainerId("c")
     session = Session(
         session_id=session_id, image_id=image_id, container_id=container_id, title=None, created_at=0, updated_at=0
     )
-    return Listed(session=session, label=label, current=current)
+    return SessionChoice(session=session, label=label, current=current)
 
 
 def test_an_answer_goes_to_stdout_and_what_it_cost_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,12 +70,12 @@ def test_an_interrupted_turn_and_estimated_usage_say_so(capsys: pytest.CaptureFi
 
 def test_a_person_sees_what_is_going_on_until_the_answer_begins(capsys: pytest.CaptureFixture[str]) -> None:
     show(Screen(live=True), ("conversation_queued", {}), ("message_start", {}), ("text_delta", {"text": "Hi"}))
-    assert capsys.readouterr().out == "waiting for the message before…\r\x1b[Kthinking…\r\x1b[KHi"
+    assert capsys.readouterr().out == "waiting for the previous message…\r\x1b[Kthinking…\r\x1b[KHi"
 
 
 def test_a_person_sees_that_another_provider_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     show(Screen(live=True), ("provider_fallback", {"from": "a/m", "to": "b/\x1b[2Jm"}), ("text_delta", {"text": "Hi"}))
-    assert capsys.readouterr().out == "a/m does not answer; asking b/[2Jm…\r\x1b[KHi"
+    assert capsys.readouterr().out == "a/m does not answer; switching to b/[2Jm…\r\x1b[KHi"
 
 
 def test_errors_are_red_and_notices_dim(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ def test_the_list_of_sessions_is_numbered(capsys: pytest.CaptureFixture[str]) ->
     assert first.startswith("*  1  ")
     assert first.endswith("  Dragons")
     assert second.startswith("   2  ")
-    assert second.endswith("  (nothing said yet)")
+    assert second.endswith("  (empty)")
 
 
 def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,4 +149,4 @@ def test_a_history_reads_like_the_chat_did(capsys: pytest.CaptureFixture[str]) -
     )
     assert not screen.failed
     screen.history(())
-    assert capsys.readouterr().err == "Nothing was said yet.\n"
+    assert capsys.readouterr().err == "The session has no messages.\n"

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_secret_comes_from_the_input_and_is_never_shown() -> None:
     async with open_desk() as desk:
-        assert await desk.ok("secret", "set", "A_KEY", given="s3cret\n") == "The secret A_KEY is set.\n"
+        assert await desk.ok("secret", "set", "A_KEY", given="s3cret\n") == "The secret A_KEY is stored.\n"
         assert "s3cret" not in await desk.ok("secret", "list")
         (one,) = await desk.record("secret", "list")
         assert one["name"] == "A_KEY"

@@ -23,7 +23,7 @@ from agentvm.model.secret import Secret
 from agentvm.testing import answers
 from agentvm.testing.provider import Answer, ScriptedProvider, Wait, open_provider
 
-OFF = "Authentication is OFF: every program on this machine can read every conversation. Turn it on with --auth on.\n"
+OFF = "Authentication is OFF: every program on this machine can read every session. Turn it on with --auth on.\n"
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ async def test_it_says_where_it_listens_and_what_answers(tmp_path: Path) -> None
         assert said == [
             f"AgentVM 0.1.0 listening on {url}",
             f"WebSocket: {url.replace('http', 'ws', 1)}/ws",
-            "Model: scripted (repeats what you say)",
+            "Model: scripted (echoes messages)",
             f"Data: {tmp_path / '.agentvm'}",
         ]
         async with httpx2.AsyncClient(trust_env=False) as web:
@@ -136,7 +136,7 @@ def test_other_machines_and_missing_weights_are_warned_of(tmp_path: Path, capsys
     announce(ServerConfig(host="0.0.0.0", data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
     said = capsys.readouterr()
     assert "Model: local/smollm2-135m (embedded, no API key needed)\nData: in memory\n" in said.out
-    assert "Authentication: on; peers need a key\n" in said.out
+    assert "Authentication: on; clients need an API key\n" in said.out
     assert "OFF" not in said.err
     assert said.err.endswith("Run: avm model pull\n")
 
@@ -157,7 +157,7 @@ def test_the_first_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_first_key(None, None, to_terminal=True)
     assert capsys.readouterr().out == ""
     show_first_key(Secret("avm_key"), None, to_terminal=False)
-    assert "shown this once: avm_key\n" in capsys.readouterr().out
+    assert "shown once: avm_key\n" in capsys.readouterr().out
 
 
 def test_the_first_key_is_in_a_file_where_its_output_may_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,9 +169,9 @@ def test_the_first_key_is_in_a_file_where_its_output_may_be_kept(tmp_path: Path,
     assert (tmp_path / "operator.key").read_text() == "avm_key\n"
     assert (tmp_path / "operator.key").stat().st_mode & 0o777 == 0o600
     show_first_key(Secret("avm_key"), tmp_path, to_terminal=True)
-    assert "shown this once: avm_key\n" in capsys.readouterr().out
+    assert "shown once: avm_key\n" in capsys.readouterr().out
     show_first_key(Secret("avm_key"), tmp_path / "absent", to_terminal=False)
-    assert "shown this once: avm_key\n" in capsys.readouterr().out
+    assert "shown once: avm_key\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 from tests.cli.desk import avm
 from tests.cli.fake_server import answering
 
-from agentvm.cli.additions import added
+from agentvm.cli.derived_fields import with_derived_fields
 
 ONE = {
     "sessionId": "sess_1", "imageId": "img_1", "containerId": "c1", "title": "Trip", "createdAt": 1, "updatedAt": 2,
@@ -32,7 +32,7 @@ def test_what_was_said_is_found_and_shown_as_text() -> None:
     assert done.code == 0
     assert "a 上海 <b>" in done.out
     assert "sess_1 msg_1" in done.out
-    assert as_json.json == added([{"kind": "message", **HIT}])
+    assert as_json.json == with_derived_fields([{"kind": "message", **HIT}])
     assert "role=user" in asked[0].path
 
 
@@ -67,7 +67,7 @@ def test_messages_of_every_kind_are_shown() -> None:
 def test_a_session_is_changed(arguments: tuple[str, ...], body: str) -> None:
     with answering(lambda asked: (200, ONE)) as (url, asked):
         assert avm("session", *arguments, url=url).code == 0
-        assert avm("session", *arguments, "--json", url=url).json == added(ONE)
+        assert avm("session", *arguments, "--json", url=url).json == with_derived_fields(ONE)
     assert asked[0].body == body
 
 
@@ -97,15 +97,15 @@ def test_titles_are_found_too_and_shown_before_what_was_said() -> None:
 
 def test_a_session_is_marked_as_read() -> None:
     with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, asked):
-        assert avm("session", "mark-read", "s", url=url).out == "s is read.\n"
-        assert avm("session", "mark-read", "s", "--json", url=url).json == added({**ONE, "unread": 0})
+        assert avm("session", "mark-read", "s", url=url).out == "s is marked as read.\n"
+        assert avm("session", "mark-read", "s", "--json", url=url).json == with_derived_fields({**ONE, "unread": 0})
     assert (asked[0].method, asked[0].body) == ("POST", "{}")
     assert asked[0].path.endswith("/v1/sessions/s/read")
 
 
 def test_the_old_name_of_mark_read_still_works_and_is_not_listed() -> None:
     with answering(lambda asked: (200, {**ONE, "unread": 0})) as (url, _):
-        assert avm("session", "read", "s", url=url).out == "s is read.\n"
+        assert avm("session", "read", "s", url=url).out == "s is marked as read.\n"
         listed = avm("session", "--help", url=url).out.partition("Commands:")[2]
     assert [line.split()[0] for line in listed.splitlines() if "read" in line.split()[:1] or "mark-read" in line] == [
         "mark-read"
@@ -122,7 +122,7 @@ def test_a_deletion_is_confirmed_and_can_be_undone() -> None:
         assert avm("session", "delete", "s", url=url).code != 0
         assert asked == []
         assert "avm session restore s" in avm("session", "delete", "s", "--yes", url=url).out
-        assert avm("session", "restore", "s", url=url).out == "s is back.\n"
+        assert avm("session", "restore", "s", url=url).out == "s is restored.\n"
         assert avm("session", "show", "s", url=url).code == 0
 
 
@@ -133,7 +133,7 @@ def test_what_a_session_came_to_is_made_and_listed() -> None:
     }  # fmt: skip
     with answering(lambda asked: (200, made)) as (url, asked):
         done = avm("session", "compact", "sess_1", url=url)
-        assert avm("session", "compact", "sess_1", "--json", url=url).json == added(made)
+        assert avm("session", "compact", "sess_1", "--json", url=url).json == with_derived_fields(made)
     assert done.out.splitlines()[0] == "They met."
     assert "\x1b" not in done.out
     assert asked[0].path.endswith("/v1/sessions/sess_1/compact")
@@ -143,4 +143,4 @@ def test_what_a_session_came_to_is_made_and_listed() -> None:
     assert "msg_9" in listed.out
     assert "They met. They" in listed.out
     with answering(lambda asked: (200, {"items": []})) as (url, asked):
-        assert "Nothing was summed up yet." in avm("session", "summaries", "sess_1", url=url).err
+        assert "The session has no summaries." in avm("session", "summaries", "sess_1", url=url).err

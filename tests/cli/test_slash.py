@@ -1,29 +1,29 @@
 import pytest
 
-from agentvm.cli.slash import COMMANDS, HELP, Spoken, Suggestion, read, suggest
+from agentvm.cli.slash import COMMANDS, HELP, ParsedLine, Suggestion, parse_line, suggest
 
 
 @pytest.mark.parametrize(
     ("line", "means"),
     [
-        (" hello \n", Spoken(message="hello")),
-        ("", Spoken()),
-        ("//etc/hosts", Spoken(message="/etc/hosts")),
-        ("/etc/hosts\nsays what?", Spoken(message="/etc/hosts\nsays what?")),
-        ("/quit", Spoken(command="quit")),
-        ("/exit", Spoken(command="quit")),
-        ("/title  My holidays ", Spoken(command="title", argument="My holidays")),
-        ("/edit two\nlines", Spoken(command="edit", argument="two\nlines")),
-        ("/fork", Spoken(command="fork")),
-        ("/fork 2", Spoken(command="fork", argument="2")),
-        ("/", Spoken(wrong="there is no command /; /help lists them")),
-        ("/retry now", Spoken(wrong="/retry stands alone, without 'now'")),
-        ("/attach", Spoken(wrong="/attach needs a file, as in /attach photo.png")),
-        ("/search", Spoken(wrong="/search needs words, as in /search dragons")),
+        (" hello \n", ParsedLine(message="hello")),
+        ("", ParsedLine()),
+        ("//etc/hosts", ParsedLine(message="/etc/hosts")),
+        ("/etc/hosts\nsays what?", ParsedLine(message="/etc/hosts\nsays what?")),
+        ("/quit", ParsedLine(command="quit")),
+        ("/exit", ParsedLine(command="quit")),
+        ("/title  My holidays ", ParsedLine(command="title", argument="My holidays")),
+        ("/edit two\nlines", ParsedLine(command="edit", argument="two\nlines")),
+        ("/fork", ParsedLine(command="fork")),
+        ("/fork 2", ParsedLine(command="fork", argument="2")),
+        ("/", ParsedLine(error="unknown command /; /help lists the commands")),
+        ("/retry now", ParsedLine(error="/retry takes no argument")),
+        ("/attach", ParsedLine(error="/attach needs a file, as in /attach photo.png")),
+        ("/search", ParsedLine(error="/search needs words, as in /search dragons")),
     ],
 )
-def test_a_line_is_a_message_or_a_command(line: str, means: Spoken) -> None:
-    assert read(line) == means
+def test_a_line_is_a_message_or_a_command(line: str, means: ParsedLine) -> None:
+    assert parse_line(line) == means
 
 
 def test_help_has_a_line_for_every_command() -> None:

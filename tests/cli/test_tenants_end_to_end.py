@@ -76,7 +76,7 @@ async def test_what_is_used_is_billed_paid_from_the_wallet_and_agrees_with_the_p
         assert sum(line["amount"] for line in lines) == wallet["balance"]
         export = tmp_path / "export.json"
         export.write_text(json.dumps(await desk.record("usage", "--by", "day,model", "--tenant", "acme")))
-        assert (await desk.ok("usage", "reconcile", str(export))).endswith("Everything is explained.\n")
+        assert (await desk.ok("usage", "reconcile", str(export))).endswith("Every difference is explained.\n")
 
 
 async def test_an_empty_wallet_refuses_until_money_is_paid_in(tmp_path: Path) -> None:

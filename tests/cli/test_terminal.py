@@ -8,15 +8,15 @@ from tests.support.serving import Play
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
 from agentvm.cli.chat import part_of
-from agentvm.cli.chat_commands import Surroundings
-from agentvm.cli.conversation import Conversation
+from agentvm.cli.chat_commands import ChatBackend
+from agentvm.cli.chat_session import ChatSession
 from agentvm.cli.screen import Screen
 from agentvm.cli.slash import HELP, KEYS
 from agentvm.cli.terminal import Terminal
 
 Line = str | Callable[[], str]
 Chat = Callable[..., int]
-NOWHERE = Surroundings(part_of=lambda file, container_id: part_of(file, None, None, container_id))
+NOWHERE = ChatBackend(part_of=lambda file, container_id: part_of(file, None, None, container_id))
 
 
 class Typed(io.StringIO):
@@ -49,7 +49,7 @@ def chat(portal: BlockingPortal, agentx: AgentX, monkeypatch: pytest.MonkeyPatch
     """Types lines into one chat whose answers go into a file; returns its exit code."""
 
     def run(*lines: Line) -> int:
-        conversation = Conversation(agentx, container_id="c1")
+        conversation = ChatSession(agentx, container_id="c1")
         portal.call(conversation.open, None)
         monkeypatch.setattr("sys.stdin", Typed(lines))
         return Terminal(portal, conversation, Screen(live=False), NOWHERE, live=False).run()
@@ -95,12 +95,12 @@ def test_nothing_is_read_after_leaving(chat: Chat, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("command", "error"),
     [
-        ("/fly", "there is no command /fly; /help lists them"),
-        ("/resume 9", "there is no session number 9; /sessions lists them"),
+        ("/fly", "unknown command /fly; /help lists the commands"),
+        ("/resume 9", "session 9 does not exist; /sessions lists them"),
         ("/resume", "/resume needs a number, as in /resume 2; /sessions lists them"),
         ("/resume x", "/resume needs a number, as in /resume 2; /sessions lists them"),
         ("/title", "/title needs a text, as in /title Holidays"),
-        ("/new age", "/new stands alone, without 'age'"),
+        ("/new age", "/new takes no argument"),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong_and_the_chat_goes_on(
@@ -114,13 +114,13 @@ def test_a_wrong_command_says_what_is_wrong_and_the_chat_goes_on(
 
 def test_a_session_without_a_word_can_be_resumed_and_named(chat: Chat, capsys: pytest.CaptureFixture[str]) -> None:
     assert chat("/resume 1") == 0
-    assert capsys.readouterr().err == "Going on with a session in which nothing was said yet; /history shows it.\n"
+    assert capsys.readouterr().err == "Continuing an empty session; /history shows it.\n"
 
 
 def test_one_message_is_sent_whole_and_its_slashes_are_text(
     portal: BlockingPortal, agentx: AgentX, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    conversation = Conversation(agentx, container_id="c1")
+    conversation = ChatSession(agentx, container_id="c1")
     portal.call(conversation.open, None)
     terminal = Terminal(portal, conversation, Screen(live=False), NOWHERE, live=False)
     assert terminal.answer("/help me\nwith this") == 0

@@ -107,7 +107,7 @@ def test_what_else_happened_is_told_beside_the_text() -> None:
     assert done.out == ""
     assert done.err.splitlines() == [
         '[calculator {"x":1}]',
-        "[calculator gave 42]",
+        "[calculator returned 42]",
         "[calculator failed: no]",
         "[b/1 instead of a/1: provider_overloaded]",
         "[failed: broken]",
@@ -150,4 +150,4 @@ def test_a_turn_whose_log_is_gone_is_shown_by_its_bill() -> None:
     assert "stages" not in done.out
     assert "p/m, attempt 2" in done.out
     assert "calculator: no" in done.out
-    assert "no longer kept" in done.err
+    assert "were removed" in done.err

@@ -31,7 +31,7 @@ async def bill(desk: Desk, **change: int) -> str:
 
 async def test_usage_is_summed_by_what_one_asks_for() -> None:
     async with open_desk() as desk:
-        assert "Nothing was used." in (await desk.avm("usage", "--by", "model")).err
+        assert "No usage found." in (await desk.avm("usage", "--by", "model")).err
         await desk.ok("user", "create", "爱丽丝")
         key = (await desk.ok("key", "create", "k", "--user", "爱丽丝")).strip()
         await talk(desk, "hello there", key)
@@ -57,7 +57,7 @@ def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
 def test_calls_that_are_estimated_or_unpriced_are_said_to_be() -> None:
     row = {"calls": 9, "estimatedCalls": 2, "unpricedCalls": 1, "inputTokens": 1, "outputTokens": 1, "cost": 0, "price": 0}
     with answering(lambda asked: (200, {"items": [row]})) as (url, _):
-        assert avm("usage", url=url).err == "2 of the calls are estimated.\n1 of the calls are without a known price.\n"
+        assert avm("usage", url=url).err == "2 calls estimated.\n1 call without a known price.\n"
         assert avm("usage", "--json", url=url).err == ""
 
 
@@ -69,7 +69,7 @@ async def test_a_bill_that_agrees_is_exit_code_0(tmp_path: Path) -> None:
         export.write_text(await bill(desk))
         said = await desk.ok("usage", "reconcile", str(export))
         assert "equal" in said
-        assert said.endswith("Everything is explained.\n")
+        assert said.endswith("Every difference is explained.\n")
         report = await desk.record("usage", "reconcile", str(export))
         assert (report["explained"], [group["verdict"] for group in report["groups"]]) == (True, ["equal"])
 
@@ -83,7 +83,7 @@ async def test_a_bill_that_says_more_is_explained_as_far_as_can_be_and_exit_code
         assert done.code == 1
         assert "provider has more: NOT EXPLAINED" in done.out
         assert "calls made outside AgentVM" in done.out
-        assert done.out.endswith("1 of 1 are not explained.\n")
+        assert done.out.endswith("1 of 1 group not explained.\n")
 
 
 async def test_the_operators_bill_is_for_all_tenants_and_a_tenant_has_its_own(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_the_operators_bill_is_for_all_tenants_and_a_tenant_has_its_own(tm
         await desk.ok("usage", "reconcile", str(export), "--tenant", "acme")
         assert (await desk.avm("usage", "reconcile", str(export), "--tenant", "default")).code == 1
         left_out = await desk.avm("usage", "reconcile", str(export), "--driver", "anthropic")
-        assert (left_out.code, "Left out: 1 calls of scripted" in left_out.out) == (1, True)
+        assert (left_out.code, "Not on this bill: 1 call of scripted" in left_out.out) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -119,4 +119,4 @@ def test_a_ledger_of_another_form_is_not_guessed_at(tmp_path: Path) -> None:
     (tmp_path / "bill.csv").write_text(f"{HEADER}\n{today},m,1,1\n")
     with answering(lambda asked: (200, {"items": [{"key": 5}]})) as (url, _):
         done = avm("usage", "reconcile", str(tmp_path / "bill.csv"), url=url)
-    assert (done.code, "another form" in done.err) == (1, True)
+    assert (done.code, "unknown format" in done.err) == (1, True)

@@ -3,7 +3,7 @@ from tests.cli.desk import open_desk
 from tests.cli.fake_server import Asked, answering
 
 from agentvm.cli.api import Api
-from agentvm.cli.user import find_user
+from agentvm.cli.names import USER, find
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def test_a_user_is_made_changed_and_deleted() -> None:
 async def test_containers_are_bound_and_taken_away() -> None:
     async with open_desk() as desk:
         await desk.ok("user", "create", "alice")
-        assert (await desk.ok("user", "bind", "alice", "team-notes")).startswith("alice reaches team-notes")
+        assert (await desk.ok("user", "bind", "alice", "team-notes")).startswith("alice has access to team-notes")
         assert (await desk.record("user", "show", "alice"))["containers"] == ["user-alice", "team-notes"]
         assert "Containers     user-alice team-notes\n" in await desk.ok("user", "show", "alice")
         await desk.ok("user", "unbind", "alice", "team-notes")
@@ -44,7 +44,7 @@ async def test_what_cannot_be_done_is_explained() -> None:
     async with open_desk() as desk:
         assert (await desk.avm("user", "create", "x", "--role", "king")).code == 2
         assert (await desk.avm("user", "update", "x")).code == 2
-        assert "There is no such user (not_found" in (await desk.avm("user", "show", "nobody")).err
+        assert "no such user (not_found" in (await desk.avm("user", "show", "nobody")).err
         await desk.ok("user", "create", "alice")
         assert "conflict" in (await desk.avm("user", "create", "alice")).err
 
@@ -58,4 +58,4 @@ def test_a_user_is_found_by_the_name_people_know_on_whatever_page_it_is() -> Non
         return 200, {"items": [{"userId": "usr_1", "externalId": "alice"}], "next": "alice"}
 
     with answering(answer) as (url, _), Api(url, None) as api:
-        assert find_user(api, "bob")["userId"] == "usr_2"
+        assert find(api, USER, "bob")["userId"] == "usr_2"

@@ -7,14 +7,14 @@ import sys
 
 
 def program() -> str:
-    """What the reader has to type for `avm`: as this process was started, or by its name where the shell finds the same one.
+    """The command that starts `avm` in this shell: its name if it is on the path, else the path of this process.
 
-    Only what is printed here may say it: a remote client's reader has another shell.
+    For messages of the CLI only: a remote client has another shell.
     """
     started = sys.argv[0]
     if os.path.basename(started) not in ("avm", "avm.exe"):
         return "avm"
-    found = shutil.which("avm")
-    if found is not None and os.path.realpath(found) == os.path.realpath(started):
+    on_path = shutil.which("avm")
+    if on_path is not None and os.path.realpath(on_path) == os.path.realpath(started):
         return "avm"
     return shlex.quote(started)

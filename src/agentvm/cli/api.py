@@ -1,9 +1,10 @@
-"""API — asks a running server over HTTP, for the commands about tenants. The one place where its errors become messages."""
+"""API — HTTP requests to a running server, and the only place that turns its errors into messages."""
 
 import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, ParamSpec
 from urllib.parse import quote, urlsplit
@@ -12,10 +13,11 @@ import click
 import httpx2
 import msgspec
 
-from agentvm.cli.exit_codes import DENIED, FAILED, NETWORK, NOT_FOUND, QUOTA
+from agentvm.cli.exit_codes import ExitCode
 from agentvm.cli.options import (
     KEY_REMEDY,
     given_key,
+    json_option,
     key_file_option,
     profile_option,
     server_address,
@@ -29,38 +31,37 @@ from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.version import VERSION
 
-TIMEOUT = 30.0
-"""Seconds until a server that says nothing is given up."""
-LONG = 600.0
-"""The same for what is large."""
-PAGE = 1000
-"""Items asked for at once."""
-_MAX_SHOWN = 500
-_EXIT_CODES = {401: DENIED, 402: QUOTA, 403: DENIED, 404: NOT_FOUND, 429: QUOTA}
-"""By the status of an answer; any other is `FAILED`."""
+TIMEOUT_SECONDS = 30.0
+LONG_TIMEOUT_SECONDS = 600.0
+"""The timeout of model calls, uploads and downloads."""
+PAGE_MAX = 1000
+"""Items per page of most lists."""
+_MESSAGE_CHARACTERS_MAX = 500
+_EXIT_CODES = {401: ExitCode.DENIED, 402: ExitCode.QUOTA, 403: ExitCode.DENIED, 404: ExitCode.NOT_FOUND, 429: ExitCode.QUOTA}
+"""Exit codes by HTTP status; any other is `FAILED`."""
 
 P = ParamSpec("P")
 Query = dict[str, str | int | None]
 
 
 class RequestFailed(click.ClickException):
-    """The server refused, or could not be asked. `code` is its stable code, where it gave one."""
+    """The server refused the request or did not answer. `code` is its error code, if it sent one."""
 
-    def __init__(self, message: str, code: str | None = None, *, exit_code: int = FAILED) -> None:
+    def __init__(self, message: str, code: str | None = None, *, exit_code: int = ExitCode.FAILED) -> None:
         super().__init__(message)
         self.code = code
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it of the class, and reads it of the instance.
 
 
 class Unreachable(RequestFailed):
-    """Nobody answers there."""
+    """No server answers at the address."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=NETWORK)
+        super().__init__(message, exit_code=ExitCode.NETWORK)
 
 
 class Api:
-    """A server, for as long as a command runs. `tenant` is the one an operator asks about."""
+    """The HTTP API of one server, open while a command runs. `tenant` is sent with every request."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Api:
         key: Secret | None,
         *,
         tenant: str | None = None,
-        timeout: float = TIMEOUT,
+        timeout: float = TIMEOUT_SECONDS,
         progress: Progress = SILENT,
     ) -> None:
         self.url = url
@@ -79,9 +80,9 @@ class Api:
         if key is not None:
             headers["Authorization"] = f"Bearer {key.reveal()}"
         address = urlsplit(url)
-        # A proxy from the environment is for the world, not for a server on this machine.
+        # Proxies from the environment are not for a server on this machine.
         local = is_loopback(address.hostname or "")
-        # Every certificate authority is loaded for TLS, which takes longer than all the rest of a command. Here is none.
+        # Loading the certificate authorities takes longer than the rest of a command; plain HTTP needs none.
         verify = not (local and address.scheme == "http")
         self._client = httpx2.Client(base_url=url, headers=headers, timeout=timeout, trust_env=not local, verify=verify)
 
@@ -92,53 +93,55 @@ class Api:
         self._client.close()
 
     def get(self, *path: str, **query: str | int | None) -> Item:
-        return _object(self.ask("GET", path, query))
+        return _object(self.request("GET", path, query))
 
     def get_bytes(self, *path: str, **query: str | int | None) -> bytes:
-        """What is no JSON."""
-        return self.ask("GET", path, query)
+        """The body of a response that is not JSON."""
+        return self.request("GET", path, query)
 
-    def pages(self, *path: str, cursor: str = "after", following: str = "next", **query: str | int | None) -> Iterator[Item]:
-        """Every item of a list, page by page; `cursor` is the parameter that takes what the member `following` says."""
-        query = {"limit": PAGE, **query}
+    def pages(
+        self,
+        *path: str,
+        cursor: str = "after",
+        at_most: int | None = None,
+        page: int = PAGE_MAX,
+        query: Query | None = None,
+        **more: str | int | None,
+    ) -> Iterator[Item]:
+        """Every item of a list, page by page, up to `at_most`. `cursor` is the parameter of lists without `nextCursor`."""
+        query = {"limit": page if at_most is None else min(at_most, page), **(query or {}), **more}
+        return islice(self._pages(path, cursor, query), at_most)
+
+    def _pages(self, path: tuple[str, ...], cursor: str, query: Query) -> Iterator[Item]:
         while True:
             page = self.get(*path, **query)
-            items, next_page = page.get("items"), page.get(following)
+            items = page.get("items")
             if not isinstance(items, list):
-                raise RequestFailed(f"{self.url} answers unlike AgentVM: there is no list in its answer.")
+                raise RequestFailed(f"{self.url} does not answer like AgentVM: its response holds no list.")
             yield from items
-            if next_page is None:
+            following = page.get("nextCursor", page.get("next"))
+            if following is None:
                 return
-            query[cursor] = next_page
+            query["cursor" if "nextCursor" in page else cursor] = following
 
     def lines(self, *path: str, **query: str | int | None) -> Iterator[Item]:
-        """Each line of an answer that goes on, as it comes; those that are empty only show that it lives."""
-        with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query)) as answer:
-            if not answer.is_success:
-                answer.read()
-                raise _failure(answer, self.url)
-            for line in answer.iter_lines():
+        """Each line of a streamed response as it arrives, without the empty lines that keep the connection open."""
+        with self._explained(), self._client.stream("GET", _url_path(path), params=self._params(query)) as response:
+            self._check_streamed(response)
+            for line in response.iter_lines():
                 if line.strip():
                     yield _object(line.encode())
 
-    def post(self, *path: str, body: Item | bytes, **query: str | int | None) -> Item:
-        return _object(self.ask("POST", path, query, body))
-
-    def post_patiently(self, *path: str, body: Item) -> Item:
-        """For what takes as long as a model does."""
-        return _object(self.ask("POST", path, {}, body, timeout=LONG))
+    def post(self, *path: str, body: Item | bytes, timeout: float | None = None, **query: str | int | None) -> Item:
+        return _object(self.request("POST", path, query, body, timeout=timeout))
 
     def put(self, *path: str, body: Item) -> Item:
-        return _object(self.ask("PUT", path, {}, body))
+        return _object(self.request("PUT", path, {}, body))
 
-    def delete(self, *path: str, **query: str | int | None) -> None:
-        self.ask("DELETE", path, query)
+    def delete(self, *path: str, **query: str | int | None) -> Item:
+        return _object(self.request("DELETE", path, query))
 
-    def delete_dryly(self, *path: str) -> Item:
-        """Counts all that a deletion would erase."""
-        return _object(self.ask("DELETE", path, {"dryRun": "true"}))
-
-    def ask(
+    def request(
         self,
         method: str,
         path: tuple[str, ...],
@@ -147,47 +150,55 @@ class Api:
         *,
         timeout: float | None = None,
     ) -> bytes:
-        """The body of a good answer; `RequestFailed` for any other. Bytes go as they are, anything else as JSON."""
+        """The body of a successful response; `RequestFailed` for any other. Bytes are sent unchanged, a dict as JSON."""
         content = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         with self._explained():
-            patience = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
-            where, wanted = _place(path), self._wanted(query)
-            answer = self._client.request(method, where, params=wanted, content=content, timeout=patience)
-        if answer.is_success:
-            return answer.content
-        raise _failure(answer, self.url)
+            limit = httpx2.USE_CLIENT_DEFAULT if timeout is None else timeout
+            path_text, params = _url_path(path), self._params(query)
+            response = self._client.request(method, path_text, params=params, content=content, timeout=limit)
+        if response.is_success:
+            return response.content
+        raise _failure(response, self.url)
 
     def download(self, target: BinaryIO, *path: str, **query: str | int | None) -> int:
-        """What is too large to hold goes into the file as it comes; how many bytes. A transfer that breaks off is a failure."""
+        """Writes a response to a file as it arrives; returns its size in bytes. A broken transfer is a failure."""
         size = 0
-        # On the same terminal it would stand in the middle of what is printed.
+        # A progress line on the terminal that receives the data would be part of the data.
         progress = SILENT if target.isatty() else self._progress
-        with self._explained(), self._client.stream("GET", _place(path), params=self._wanted(query), timeout=LONG) as answer:
-            if not answer.is_success:
-                answer.read()
-                raise _failure(answer, self.url)
-            length = answer.headers.get("content-length", "")
-            whole = int(length) if length.isdigit() and "content-encoding" not in answer.headers else None
-            for chunk in answer.iter_bytes():
+        params = self._params(query)
+        with (
+            self._explained(),
+            self._client.stream("GET", _url_path(path), params=params, timeout=LONG_TIMEOUT_SECONDS) as response,
+        ):
+            self._check_streamed(response)
+            length = response.headers.get("content-length", "")
+            total = int(length) if length.isdigit() and "content-encoding" not in response.headers else None
+            for chunk in response.iter_bytes():
                 target.write(chunk)
                 size += len(chunk)
-                progress("Receiving", size, whole)
+                progress("Receiving", size, total)
         progress.clear()
         return size
 
     def upload(self, source: BinaryIO, *path: str, media_type: str | None = None, **query: str | int | None) -> Item:
-        """Sends a file as it is read."""
+        """Sends a file block by block."""
         headers = {} if media_type is None else {"Content-Type": media_type}
-        wanted = self._wanted(query)
-        blocks = read_blocks(source, self._progress)
+        params, blocks = self._params(query), read_blocks(source, self._progress)
         with self._explained():
-            answer = self._client.post(_place(path), params=wanted, content=blocks, headers=headers, timeout=LONG)
+            response = self._client.post(
+                _url_path(path), params=params, content=blocks, headers=headers, timeout=LONG_TIMEOUT_SECONDS
+            )
         self._progress.clear()
-        if not answer.is_success:
-            raise _failure(answer, self.url)
-        return _object(answer.content)
+        if not response.is_success:
+            raise _failure(response, self.url)
+        return _object(response.content)
 
-    def _wanted(self, query: Query) -> dict[str, str | int]:
+    def _check_streamed(self, response: httpx2.Response) -> None:
+        if not response.is_success:
+            response.read()
+            raise _failure(response, self.url)
+
+    def _params(self, query: Query) -> dict[str, str | int]:
         return {name: value for name, value in {"tenant": self.tenant, **query}.items() if value is not None}
 
     @contextmanager
@@ -196,72 +207,84 @@ class Api:
             yield
         except httpx2.TimeoutException:
             raise RequestFailed(
-                f"{self.url} did not answer in time. Try again; if it stays so, look at the server's log.", exit_code=NETWORK
+                f"{self.url} did not answer in time. Try again; if it persists, see the server's log.",
+                exit_code=ExitCode.NETWORK,
             ) from None
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise Unreachable(f"Cannot connect to {self.url}: {error}\n{server_remedy(self.url)}".rstrip()) from None
 
 
-def asks_server(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:
-    """Gives a command its server and its way to answer, and the options that say which: all of them have the same."""
+def server_command(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:
+    """Adds the options that select the server and the output format; the command gets both as objects."""
 
     @url_option
     @profile_option
     @key_file_option
-    @click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+    @json_option
     @functools.wraps(command)
-    def run(*args: P.args, **given: P.kwargs) -> Any:
-        url, key_file, as_json = (given.pop(name) for name in ("url", "key_file", "as_json"))
-        tenant = given.pop("tenant", None)
-        wanted = url if isinstance(url, str) else None
-        address = server_address(wanted)
-        key = given_key(key_file if isinstance(key_file, Path) else None, wanted)
+    def run(*args: P.args, **options: P.kwargs) -> Any:
+        url, key_file, as_json = (options.pop(name) for name in ("url", "key_file", "as_json"))
+        tenant = options.pop("tenant", None)
+        url = url if isinstance(url, str) else None
+        address = server_address(url)
+        key = given_key(key_file if isinstance(key_file, Path) else None, url)
         if key is not None:
             warn_of_open_network(address)
-        named = tenant if isinstance(tenant, str) else None
-        with Api(address, key, tenant=named, progress=at_terminal(quiet=bool(as_json))) as api:
+        tenant = tenant if isinstance(tenant, str) else None
+        with Api(address, key, tenant=tenant, progress=at_terminal(quiet=bool(as_json))) as api:
             # Late: it needs what is above.
             from agentvm.cli.names import resolve_all
 
-            resolve_all(api, given)
-            return command(api, Show(bool(as_json)), *args, **given)
+            resolve_all(api, options)
+            return command(api, Show(bool(as_json)), *args, **options)
 
     return run
 
 
+def tenant_command(command: Callable[Concatenate[Api, Show, P], Any]) -> Callable[..., Any]:
+    """A `server_command` with the option --tenant."""
+    return tenant_option(server_command(command))
+
+
+def body_of(**fields: object) -> Item:
+    """A request body with the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def warn_of_open_network(address: str) -> None:
-    """To be called before a key is sent there."""
+    """Warns before a key is sent to an address without TLS."""
     if address.startswith("http://") and not is_loopback(urlsplit(address).hostname or ""):
-        click.echo("Warning: your key goes over the network unencrypted; use https.", err=True)
+        click.echo("Warning: your key is sent over the network unencrypted; use https.", err=True)
 
 
 tenant_option = click.option(
     "--tenant",
     envvar="AVM_TENANT",
-    help="Id, slug or name of the tenant, for the operator, who is not asking about their own (AVM_TENANT).",
+    help="Tenant (id, slug or name). Operators only; default: your own (AVM_TENANT).",
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, without changing anything.")
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ends the command unless a person, or `--yes`, says so."""
+    """Ends the command unless the user or `--yes` confirms it."""
     if yes:
         return
     try:
-        agreed = click.confirm(question, err=True)
+        confirmed = click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise click.UsageError("There is nobody to ask. If you are sure, give --yes.") from None
-    if not agreed:
-        raise click.ClickException("Nothing was done.")
+        raise click.UsageError("Not a terminal, cannot confirm. Use --yes.") from None
+    if not confirmed:
+        raise click.ClickException("Cancelled; nothing was changed.")
 
 
-def _place(path: tuple[str, ...]) -> str:
+def _url_path(path: tuple[str, ...]) -> str:
     for part in path:
         if part in ("", ".", ".."):
-            # In a path they would mean something else.
-            raise click.UsageError(f"{part!r} is the name of nothing.")
+            # In a path these would mean another resource.
+            raise click.UsageError(f"{part!r} is not a valid name.")
     return "/v1/" + "/".join(quote(part, safe="") for part in path)
 
 
@@ -271,25 +294,26 @@ def _object(content: bytes) -> Item:
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.DecodeError:
-        raise RequestFailed("The server answers unlike AgentVM: is something else at that address?") from None
+        raise RequestFailed("The server does not answer like AgentVM. Is it the right address?") from None
 
 
-def _failure(answer: httpx2.Response, url: str) -> RequestFailed:
+def _failure(response: httpx2.Response, url: str) -> RequestFailed:
     try:
-        error = msgspec.json.decode(answer.content, type=dict[str, dict[str, Any]])["error"]
+        error = msgspec.json.decode(response.content, type=dict[str, dict[str, Any]])["error"]
     except (msgspec.DecodeError, KeyError):
-        return RequestFailed(f"{url} answered {answer.status_code} and is unlike AgentVM. Is it the right address?")
-    code, message = plain(error.get("code") or answer.status_code), plain(error.get("message") or "refused")[:_MAX_SHOWN]
+        return RequestFailed(f"{url} responded with {response.status_code}, not like AgentVM. Is it the right address?")
+    code = plain(error.get("code") or response.status_code)
+    message = plain(error.get("message") or "refused")[:_MESSAGE_CHARACTERS_MAX]
     request = f", request {plain(error['requestId'])[:100]}" if error.get("requestId") else ""
     remedy = _remedy(code, error.get("details"))
     text = f"{message} ({code}{request})" + (f"\n{remedy}" if remedy else "")
-    return RequestFailed(text, code, exit_code=_EXIT_CODES.get(answer.status_code, FAILED))
+    return RequestFailed(text, code, exit_code=_EXIT_CODES.get(response.status_code, ExitCode.FAILED))
 
 
 def _remedy(code: str, details: object) -> str:
-    """What to do, where the message itself does not say it."""
+    """The next step for errors whose message does not name one."""
     if code == Unauthenticated.code:
         return KEY_REMEDY
     if code == QuotaExceeded.code and isinstance(details, dict) and isinstance(details.get("resetAt"), int):
-        return f"It is renewed at {when(details['resetAt'])} UTC."
+        return f"The limit resets at {when(details['resetAt'])} UTC."
     return ""

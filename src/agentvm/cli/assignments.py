@@ -1,8 +1,8 @@
-"""Assignments — what `avm config set` was given: one setting, or several that are only right together.
+"""Assignments — the arguments of `avm config set`: one setting, or several that are changed together.
 
     KEY VALUE        KEY=VALUE ...        GROUP '{name: value, ...}'
 
-A secret is never an argument: its value is absent, or `-`, and is read from stdin or asked for.
+A secret is never an argument: its value is absent or `-`, and is read from stdin or a prompt.
 """
 
 import sys
@@ -19,7 +19,7 @@ STDIN = "-"
 
 
 def read_assignments(words: Sequence[str]) -> Item:
-    """The new values by key. `UsageError` for what no server would take."""
+    """The new values by key. `UsageError` for an invalid setting or value."""
     changes: Item = {}
     secrets: list[str] = []
     for key, value in _flat(_pairs(words)):
@@ -27,16 +27,14 @@ def read_assignments(words: Sequence[str]) -> Item:
         if setting is None:
             raise click.UsageError(f"{key}: {_unknown(key)}")
         if key in changes or key in secrets:
-            raise click.UsageError(f"{key} is given twice.")
+            raise click.UsageError(f"{key} is specified twice.")
         if setting.about.secret:
             if value not in (None, STDIN):
-                raise click.UsageError(f"{key} is secret, and everybody on a machine can list arguments. Give it on stdin.")
+                raise click.UsageError(f"{key} is a secret, and other users can list arguments. Provide it on stdin.")
             secrets.append(key)
             continue
         if value is None:
-            raise click.UsageError(
-                f"{key} must be {expects(setting)}. Say which. To take a change back: avm config unset {key}"
-            )
+            raise click.UsageError(f"{key} requires a value: {expects(setting)}. To undo a change: avm config unset {key}")
         try:
             changes[key] = plain(convert(setting, value, text=True))
         except Unfit as error:
@@ -50,50 +48,50 @@ def _pairs(words: Sequence[str]) -> list[tuple[str, str | None]]:
         return [(first, others[0] if others else None)]
     split = [word.partition("=") for word in words]
     if not all(sign or find(key) is not None for key, sign, _ in split):
-        # The word is not shown: it may be a secret in the wrong place.
-        raise click.UsageError("Several settings are written KEY=VALUE, with a space between them; one of these is not.")
+        # The word is not printed: it may be a secret.
+        raise click.UsageError("Several settings must be written as KEY=VALUE, separated by spaces.")
     return [(key, value if sign else None) for key, sign, value in split]
 
 
 def _is_pair(word: str) -> bool:
-    """Whether it is a second setting rather than a value that holds a `=`."""
+    """Whether the word is a second setting rather than a value that contains `=`."""
     key, sign, _ = word.partition("=")
     return bool(sign) and (find(key) is not None or is_group(key))
 
 
 def _flat(pairs: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, object]]:
-    """With the members of an object in the place of a group."""
+    """The pairs, with the fields of an object in place of a group."""
     for key, text in pairs:
         if find(key) is not None or not is_group(key):
             yield key, text
             continue
         try:
-            members = parse_value(text or "")
+            fields = parse_value(text or "")
         except Unreadable as error:
             raise click.UsageError(f"{key}: {error.text}") from None
-        if not isinstance(members, Mapping):
+        if not isinstance(fields, Mapping):
             raise click.UsageError(f"{key}: {_unknown(key)}")
-        yield from _members(f"{key}.", members)
+        yield from _flat_fields(f"{key}.", fields)
 
 
-def _members(prefix: str, members: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for name, value in members.items():
+def _flat_fields(prefix: str, fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in fields.items():
         key = prefix + name
         if find(key) is None and is_group(key) and isinstance(value, Mapping):
-            yield from _members(f"{key}.", value)
+            yield from _flat_fields(f"{key}.", value)
         else:
             yield key, value
 
 
 def _unknown(key: str) -> str:
-    return "it holds settings; name one of them, or write {name: value, ...}" if is_group(key) else unknown(key)
+    return "this is a group; use the key of a setting, or {name: value, ...}" if is_group(key) else unknown(key)
 
 
 def _read_secrets(keys: Sequence[str]) -> Item:
-    """One is all of stdin; of several, each is a line, in the order in which they were named."""
+    """Reads all of stdin for one secret, or a line for each of several, in their order."""
     if len(keys) < 2 or sys.stdin.isatty():
         return {key: read_value(key) for key in keys}
     lines = sys.stdin.read().splitlines()
     if len(lines) != len(keys) or not all(lines):
-        raise click.UsageError(f"Give {len(keys)} lines on stdin, one for each of: {', '.join(keys)}.")
+        raise click.UsageError(f"Provide {len(keys)} lines on stdin, one for each of: {', '.join(keys)}.")
     return dict(zip(keys, lines, strict=True))

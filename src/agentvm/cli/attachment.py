@@ -1,4 +1,4 @@
-"""avm attachment — files that messages refer to: uploaded once, named by what they hold."""
+"""avm attachment — files that messages refer to: uploaded once, addressed by their digest."""
 
 import mimetypes
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import BinaryIO, cast
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
-from agentvm.cli.carrying import to_file
+from agentvm.cli.api import Api, confirm, tenant_command, yes_option
 from agentvm.cli.table import Columns, Item, Show, moment, plain
+from agentvm.cli.transfer import check_absent, force_option, write_atomically
 
 EXAMPLES = """\b
 Examples:
-  avm attachment add photo.png --container notes       prints the reference to put into a message
+  avm attachment add photo.png --container notes       prints the reference for messages
   avm attachment list --container notes
   avm attachment get attachment:sha256:… -o photo.png --container notes
 """
@@ -24,88 +24,77 @@ COLUMNS: Columns = {
     "BYTES": "size",
     "ADDED (UTC)": moment("createdAt"),
 }
-UNKNOWN = "application/octet-stream"
-container_option = click.option("--container", help="Container of the file; may be left out if you have only one.")
+DEFAULT_MEDIA_TYPE = "application/octet-stream"
+container_option = click.option("--container", help="Container of the file; optional if you have only one.")
 
 
 @click.group(epilog=EXAMPLES)
 def attachment() -> None:
-    """Upload, list and fetch files that messages refer to."""
+    """Upload, list and download files of messages."""
 
 
 @attachment.command("add", epilog=EXAMPLES)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @container_option
-@click.option("--name", help="Its name for people; else that of the file.")
-@click.option("--type", "media_type", help="Its media type, like image/png; else what its name says.")
-@tenant_option
-@asks_server
+@click.option("--name", help="Display name (default: the file name).")
+@click.option("--type", "media_type", help="Media type, like image/png (default: by the file name).")
+@tenant_command
 def add(api: Api, show: Show, file: Path, container: str | None, name: str | None, media_type: str | None) -> None:
-    """Upload a file, and print the reference to it.
+    """Upload a file and print its reference.
 
-    What no message refers to goes after a day.
+    A file that no message refers to is deleted after a day.
     """
-    made = upload(api, file, container, name=name, media_type=media_type)
-    if show.as_json:
-        show.json(made)
-    else:
-        click.echo(plain(made["attachment"]))
+    uploaded = upload(api, file, container, name=name, media_type=media_type)
+    show.done(plain(uploaded["attachment"]), uploaded)
 
 
 @attachment.command("list")
 @container_option
-@tenant_option
-@asks_server
+@tenant_command
 def list_attachments(api: Api, show: Show, container: str | None) -> None:
-    """List the files of a container, the newest first."""
-    show.items(api.pages("attachments", container=container), COLUMNS, none="There are no files.")
+    """List the files of a container, newest first."""
+    show.items(api.pages("attachments", container=container), COLUMNS, none="No files found.")
 
 
 @attachment.command("get", epilog=EXAMPLES)
 @click.argument("reference", metavar="REF")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else stdout.")
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Output file (default: stdout).")
+@force_option
 @container_option
-@tenant_option
-@asks_server
+@tenant_command
 def get(api: Api, show: Show, reference: str, output: Path | None, force: bool, container: str | None) -> None:
-    """Fetch a file."""
+    """Download a file."""
     if output is None:
         api.download(cast("BinaryIO", click.open_file("-", "wb")), "attachments", reference, container=container)
         return
-    if output.exists() and not force:
-        raise click.ClickException(f"{output} is there already. Choose another name, or give --force to replace it.")
-    size = to_file(output, lambda file: api.download(file, "attachments", reference, container=container))
-    if show.as_json:
-        show.json({"path": str(output), "bytes": size})
-    else:
-        click.echo(f"Wrote {output}: {size:,} bytes.")
+    check_absent(output, force=force)
+    size = write_atomically(output, lambda file: api.download(file, "attachments", reference, container=container))
+    show.done(f"Wrote {output}: {size:,} bytes.", {"path": str(output), "bytes": size})
 
 
 @attachment.command("delete")
 @click.argument("reference", metavar="REF")
 @yes_option
 @container_option
-@tenant_option
-@asks_server
+@tenant_command
 def delete(api: Api, show: Show, reference: str, yes: bool, container: str | None) -> None:
-    """Delete a file to which no message refers."""
-    confirm(f"Delete {plain(reference)}? It cannot be brought back.", yes=yes)
+    """Delete a file that no message refers to."""
+    confirm(f"Delete {plain(reference)}? This cannot be undone.", yes=yes)
     api.delete("attachments", reference, container=container)
     show.done(f"{plain(reference)} is deleted.")
 
 
 def upload(api: Api, file: Path, container: str | None, *, name: str | None = None, media_type: str | None = None) -> Item:
-    """As the server tells of it."""
-    kind = media_type or media_type_of(file)
+    """Uploads a file and returns its record."""
+    media_type = media_type or media_type_of(file)
     try:
         with file.open("rb") as source:
-            return api.upload(source, "attachments", media_type=kind, container=container, name=name or file.name)
+            return api.upload(source, "attachments", media_type=media_type, container=container, name=name or file.name)
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be read: {error.strerror}") from None
+        raise click.ClickException(f"Cannot read {file}: {error.strerror}") from None
 
 
 def media_type_of(file: Path) -> str:
-    """What the name says."""
-    found, encoding = mimetypes.guess_type(file.name)
-    return UNKNOWN if found is None or encoding is not None else found
+    """The media type by the file name."""
+    media_type, encoding = mimetypes.guess_type(file.name)
+    return DEFAULT_MEDIA_TYPE if media_type is None or encoding is not None else media_type

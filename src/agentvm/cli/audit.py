@@ -1,10 +1,8 @@
-"""avm audit — what was done in a tenant, by whom, and whether it was refused."""
-
-from itertools import islice
+"""avm audit — the audit log of a tenant: actions, actors and results."""
 
 import click
 
-from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
+from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.names import KEY, USER, names_of
 from agentvm.cli.table import Columns, Show, moment
 
@@ -26,24 +24,22 @@ COLUMNS: Columns = {
 
 @click.group(epilog=EXAMPLES)
 def audit() -> None:
-    """See what was done in a tenant."""
+    """Show the audit log of a tenant."""
 
 
 @audit.command("list", epilog=EXAMPLES)
-@click.option("--action", help="Only this kind, such as key.create.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The newest so many.")
-@tenant_option
-@asks_server
+@click.option("--action", help="Only this action, such as key.create.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Maximum number.")
+@tenant_command
 def list_entries(api: Api, show: Show, action: str | None, limit: int) -> None:
-    """List what was done, newest first."""
-    entries = api.pages("audit", cursor="before", action=action, limit=min(limit, PAGE))
-    found = list(islice(entries, limit))
+    """List audit entries, newest first."""
+    entries = list(api.pages("audit", cursor="before", at_most=limit, action=action))
     if not show.as_json:
         names = {**names_of(api, USER), **names_of(api, KEY)}
-        found = [{**item, **{member: _named(item.get(member), names) for member in ("actor", "target")}} for item in found]
-    show.items(found, COLUMNS, none="Nothing was done.")
+        entries = [{**item, **{field: _named(item.get(field), names) for field in ("actor", "target")}} for item in entries]
+    show.items(entries, COLUMNS, none="No audit entries found.")
 
 
 def _named(text: object, names: dict[object, object]) -> str:
-    """Ids of users and keys, each with the name it has for people."""
+    """The ids of users and keys, each followed by its name."""
     return "/".join(f"{part} ({names[part]})" if names.get(part) else part for part in str(text or "").split("/"))

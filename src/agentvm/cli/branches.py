@@ -1,77 +1,75 @@
-"""avm session fork, rewind, edit, regenerate — what was said, said otherwise."""
+"""avm session fork, rewind, edit, regenerate — branches of a session."""
 
 import time
 
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
 from agentvm.cli.names import IMAGE, NamedOption, session_argument
-from agentvm.cli.table import Columns, Item, Show, lines, moment, plain
+from agentvm.cli.table import Columns, Item, Show, counted, lines, moment, plain
 
 EXAMPLES = """\b
 Examples:
-  avm session fork sess_… --message msg_…           a new session that begins as this one did
-  avm session rewind sess_… --before msg_…          take back that message and what came after it
+  avm session fork sess_… --message msg_…           a new session with the messages up to that one
+  avm session rewind sess_… --before msg_…          remove that message and all later ones
   avm session edit sess_… msg_… "In metres, please"
-  avm session regenerate sess_…                     another answer to what was asked last
-  avm session rewinds sess_…                        what was taken back
+  avm session regenerate sess_…                     another answer to the last question
+  avm session rewinds sess_…                        the removed messages
 """
 
 REWINDS: Columns = {"REWIND": "rewindId", "AT (UTC)": moment("rewoundAt"), "MESSAGES": "messages"}
-PAUSE = 0.3
-"""Seconds between two looks at a turn."""
+POLL_INTERVAL_SECONDS = 0.3
+"""Pause between two requests for the state of a turn."""
 
-interrupt_option = click.option("--interrupt", is_flag=True, help="Stop a turn that runs, instead of giving up.")
+interrupt_option = click.option(
+    "--interrupt",
+    "on_busy",
+    flag_value="interrupt",
+    default="reject",
+    help="Interrupt a running turn instead of failing.",
+)
 wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the answer.")
 
 
 @click.command("fork", epilog=EXAMPLES)
 @session_argument
-@click.option("--message", help="Up to and with that message; also one that was taken back.")
-@click.option("--image", cls=NamedOption, kind=IMAGE, help="For that image of the same container.")
-@click.option("--title", help="Its title.")
-@tenant_option
-@asks_server
+@click.option("--message", help="Last message to copy; a rewound one is allowed.")
+@click.option("--image", cls=NamedOption, entity=IMAGE, help="Image of the new session, in the same container.")
+@click.option("--title", help="Title of the new session.")
+@tenant_command
 def fork(api: Api, show: Show, session_id: str, message: str | None, image: str | None, title: str | None) -> None:
-    """Begin a new session with what was said in another."""
-    made = api.post("sessions", session_id, "fork", body=_given(messageId=message, imageId=image, title=title))
-    if show.as_json:
-        show.json(made)
-    else:
-        show.done(f"{made['sessionId']} begins as {plain(session_id)} did. To go on: avm chat --session {made['sessionId']}")
+    """Copy a session up to a message into a new session."""
+    copy = api.post("sessions", session_id, "fork", body=body_of(messageId=message, imageId=image, title=title))
+    new_id = copy["sessionId"]
+    show.done(f"{new_id} is a copy of {plain(session_id)}. To continue: avm chat --session {new_id}", copy)
 
 
 @click.command("rewind", epilog=EXAMPLES)
 @session_argument
-@click.option("--to", "last", metavar="MESSAGE", help="The last message that stays.")
-@click.option("--before", metavar="MESSAGE", help="The first message that is taken back.")
+@click.option("--to", "last", metavar="MESSAGE", help="Last message to keep.")
+@click.option("--before", metavar="MESSAGE", help="First message to remove.")
 @interrupt_option
 @yes_option
-@tenant_option
-@asks_server
-def rewind(api: Api, show: Show, session_id: str, last: str | None, before: str | None, interrupt: bool, yes: bool) -> None:
-    """Take back the end of a session; it is kept."""
+@tenant_command
+def rewind(api: Api, show: Show, session_id: str, last: str | None, before: str | None, on_busy: str, yes: bool) -> None:
+    """Remove the end of a session. The messages can still be viewed."""
     if (last is None) == (before is None):
-        raise click.UsageError("Give --to, the last message that stays, or --before, the first that is taken back.")
-    confirm(f"Take back the end of {plain(session_id)}?", yes=yes)
-    made = api.post("sessions", session_id, "rewind", body=_given(messageId=last, before=before, onBusy=_busy(interrupt)))
-    if show.as_json:
-        show.json(made)
-    elif "rewindId" in made:
-        show.done(f"{len(made['messageIds'])} messages were taken back. To see them: "
-                  f"avm session messages {plain(session_id)} --rewind {made['rewindId']}")  # fmt: skip
-    else:
-        show.done("There was nothing to take back.")
+        raise click.UsageError("Use --to (the last message to keep) or --before (the first to remove).")
+    confirm(f"Remove the end of {plain(session_id)}?", yes=yes)
+    rewound = api.post("sessions", session_id, "rewind", body=body_of(messageId=last, before=before, onBusy=on_busy))
+    if "rewindId" not in rewound:
+        show.done("There is nothing to remove.", rewound)
+        return
+    view = f"avm session messages {plain(session_id)} --rewind {rewound['rewindId']}"
+    show.done(f"{counted(len(rewound['messageIds']), 'message')} removed. To view: {view}", rewound)
 
 
 @click.command("rewinds", epilog=EXAMPLES)
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def rewinds(api: Api, show: Show, session_id: str) -> None:
-    """List what was taken back of a session, the latest first."""
-    found = api.get("sessions", session_id, "rewinds").get("items", ())
-    show.items(iter(found), REWINDS, none="Nothing was taken back.")
+    """List the rewinds of a session, newest first."""
+    show.items(api.get("sessions", session_id, "rewinds").get("items", ()), REWINDS, none="The session was never rewound.")
 
 
 @click.command("edit", epilog=EXAMPLES)
@@ -80,62 +78,49 @@ def rewinds(api: Api, show: Show, session_id: str) -> None:
 @click.argument("text")
 @interrupt_option
 @wait_option
-@tenant_option
-@asks_server
-def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, interrupt: bool, no_wait: bool) -> int:
-    """Say something else in place of a message.
+@tenant_command
+def edit(api: Api, show: Show, session_id: str, message_id: str, text: str, on_busy: str, no_wait: bool) -> int:
+    """Replace a message and get a new answer.
 
-    What came after it is taken back.
+    All later messages are removed; they can still be viewed.
     """
-    body = _given(messageId=message_id, content=text, onBusy=_busy(interrupt))
+    body = body_of(messageId=message_id, content=text, onBusy=on_busy)
     return _answer(api, show, api.post("sessions", session_id, "edit", body=body), no_wait)
 
 
 @click.command("regenerate", epilog=EXAMPLES)
 @session_argument
-@click.option("--message", help="The answer to be made anew; by default the last.")
+@click.option("--message", help="Answer to regenerate (default: the last).")
 @interrupt_option
 @wait_option
-@tenant_option
-@asks_server
-def regenerate(api: Api, show: Show, session_id: str, message: str | None, interrupt: bool, no_wait: bool) -> int:
-    """Have an answer made anew; the old one is taken back."""
-    body = _given(messageId=message, onBusy=_busy(interrupt))
+@tenant_command
+def regenerate(api: Api, show: Show, session_id: str, message: str | None, on_busy: str, no_wait: bool) -> int:
+    """Regenerate an answer. The old one is kept and can be viewed."""
+    body = body_of(messageId=message, onBusy=on_busy)
     return _answer(api, show, api.post("sessions", session_id, "regenerate", body=body), no_wait)
 
 
 COMMANDS = (fork, rewind, rewinds, edit, regenerate)
 
 
-def _answer(api: Api, show: Show, sent: Item, no_wait: bool) -> int:
-    """The text of the answer, once there is one; else what began."""
-    turn_id = sent["turnId"]
+def _answer(api: Api, show: Show, accepted: Item, no_wait: bool) -> int:
+    """Prints the answer once the turn has ended, and returns the exit code."""
+    turn_id = accepted["turnId"]
     if no_wait:
-        if show.as_json:
-            show.json(sent)
-        else:
-            show.done(f"{turn_id} has begun. To see what comes of it: avm turn show {turn_id}")
+        show.done(f"{turn_id} has started. To see its result: avm turn show {turn_id}", accepted)
         return 0
     while "outcome" not in (turn := api.get("turns", turn_id)):
-        time.sleep(PAUSE)
-    newest = api.get("sessions", sent["sessionId"], "messages", order="newest", limit=200)["items"]
-    said = [one for one in reversed(newest) if one.get("turnId") == turn_id]
+        time.sleep(POLL_INTERVAL_SECONDS)
+    newest = api.get("sessions", accepted["sessionId"], "messages", order="newest", limit=200)["items"]
+    messages = [message for message in reversed(newest) if message.get("turnId") == turn_id]
     if show.as_json:
-        show.json(said)
-    for one in () if show.as_json else said:
-        if one["subtype"] == "assistant":
-            click.echo(lines("".join(part.get("text", "") for part in one["content"])))
-        elif one["subtype"] == "error":
-            click.echo(plain(one["content"]), err=True)
+        show.json(messages)
+    for message in () if show.as_json else messages:
+        if message["subtype"] == "assistant":
+            click.echo(lines("".join(part.get("text", "") for part in message["content"])))
+        elif message["subtype"] == "error":
+            click.echo(plain(message["content"]), err=True)
     if turn["outcome"] != "completed":
-        click.echo(f"The turn ended as {turn['outcome']}.", err=True)
+        click.echo(f"The turn was not completed: {turn['outcome']}.", err=True)
         return 1
     return 0
-
-
-def _busy(interrupt: bool) -> str:
-    return "interrupt" if interrupt else "reject"
-
-
-def _given(**members: object) -> Item:
-    return {name: value for name, value in members.items() if value is not None}

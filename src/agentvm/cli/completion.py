@@ -1,4 +1,4 @@
-"""avm completion — the script with which a shell completes the names of commands and options."""
+"""avm completion — shell completion scripts."""
 
 import click
 from click.shell_completion import get_completion_class
@@ -16,11 +16,11 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
-    """Print the script that completes commands in a shell.
+    """Print a shell completion script.
 
-    The shell then asks avm itself, so that the script stays right when avm is upgraded.
+    The script calls avm for completions, so it stays valid after an upgrade.
     """
-    found = get_completion_class(shell)
-    if found is None:
-        raise click.UsageError(f"{shell} cannot be completed for.")
-    click.echo(found(avm, {}, "avm", COMPLETE_VARIABLE).source())
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
+        raise click.UsageError(f"{shell} is not supported.")
+    click.echo(completion_class(avm, {}, "avm", COMPLETE_VARIABLE).source())

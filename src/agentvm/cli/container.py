@@ -1,17 +1,17 @@
-"""avm container — which containers there are, what is in them, and how they go."""
+"""avm container — list, show and delete containers."""
 
 import click
 
-from agentvm.cli.api import Api, asks_server, tenant_option, yes_option
-from agentvm.cli.deleting import COLUMNS as OWNED
-from agentvm.cli.deleting import delete_for_good, dry_run_option
+from agentvm.cli.api import Api, dry_run_option, tenant_command, yes_option
+from agentvm.cli.deletion import COLUMNS as OWNED
+from agentvm.cli.deletion import delete_permanently
 from agentvm.cli.table import Columns, Show, moment, plain
 
-EXAMPLES = """\\b
+EXAMPLES = """\b
 Examples:
   avm container list
-  avm container show user-alice                        what is in it
-  avm container delete user-alice --dry-run            what would go
+  avm container show user-alice                        with counts of its data
+  avm container delete user-alice --dry-run            shows what would be deleted
   avm container delete user-alice
 """
 
@@ -30,29 +30,29 @@ def container() -> None:
 
 
 @container.command("list")
-@tenant_option
-@asks_server
+@tenant_command
 def list_containers(api: Api, show: Show) -> None:
-    """List the containers that you may reach, the oldest first."""
-    show.items(api.pages("containers"), COLUMNS, none="There are no containers.")
+    """List the containers you have access to, oldest first."""
+    show.items(api.pages("containers"), COLUMNS, none="No containers found.")
 
 
 @container.command("show")
 @click.argument("name", metavar="CONTAINER")
-@tenant_option
-@asks_server
+@tenant_command
 def show_container(api: Api, show: Show, name: str) -> None:
-    """Show a container, and count what is in it."""
-    found = api.get("containers", name)
-    show.record(found if show.as_json else {**found, **found["owned"]}, DETAILS)
+    """Show a container and count its data."""
+    item = api.get("containers", name)
+    show.record(item if show.as_json else {**item, **item["owned"]}, DETAILS)
 
 
 @container.command("delete", epilog=EXAMPLES)
 @click.argument("name", metavar="CONTAINER")
 @dry_run_option
 @yes_option
-@tenant_option
-@asks_server
+@tenant_command
 def delete_container(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
-    """Delete a container with all that is in it, for good. What was used stays in the ledger."""
-    delete_for_good(api, show, f"the container {plain(name)}", ("containers", name), dry_run=dry_run, yes=yes)
+    """Delete a container and its data permanently.
+
+    Its usage stays in the ledger.
+    """
+    delete_permanently(api, show, f"the container {plain(name)}", ("containers", name), dry_run=dry_run, yes=yes)

@@ -1,6 +1,7 @@
-"""avm doctor — what is configured, what is missing, and what to do about it."""
+"""avm doctor — checks a running server, or the installation, and names remedies."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -8,7 +9,15 @@ from typing import Literal
 import click
 
 from agentvm.cli.checks import Finding, check_python, examine, examine_running
-from agentvm.cli.options import auth_option, configure, given_key, key_file_option, server_options
+from agentvm.cli.options import (
+    auth_option,
+    configure,
+    given_key,
+    json_option,
+    key_file_option,
+    parse_address,
+    server_options,
+)
 from agentvm.config import ServerConfig
 from agentvm.errors import ConfigInvalid
 from agentvm.server.announcement import running_server
@@ -17,9 +26,9 @@ COLORS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 EXAMPLES = """\b
 Examples:
-  avm doctor                                  how the server is, or as `avm serve` would run
-  avm doctor --port 9000 --model anthropic    as it would run with these flags
-  avm doctor --json                           for programs
+  avm doctor                                  the running server, or the settings of `avm serve`
+  avm doctor --port 9000 --model anthropic    the installation with these flags
+  avm doctor --json                           for scripts
 """
 
 
@@ -27,7 +36,7 @@ Examples:
 @server_options
 @auth_option
 @key_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def doctor(
     host: str | None,
     port: int | None,
@@ -39,19 +48,19 @@ def doctor(
     key_file: Path | None,
     as_json: bool,
 ) -> int:
-    """Check the installation and say what to do.
+    """Check the server or the installation and name remedies.
 
-    Where a server runs on the data directory, it is asked how it is. Flags ask how another would run.
+    Checks the server at AVM_URL, or the one that runs on the data directory; with flags, or without a server, the installation.
     """
     try:
         loaded = configure(config=config, host=host, port=port, data_dir=data_dir, model=model, auth=auth, settings=settings)
     except ConfigInvalid as error:
-        # Without settings nothing else can be looked at.
-        findings = [Finding(name="config", status="fail", text=str(error), remedy="See docs/config.md for what can be set.")]
+        # The other checks need valid settings.
+        findings = [Finding("config", "fail", str(error), "See docs/config.md for all settings.")]
         running = None
     else:
         flags = (host, port, model, config, auth, *settings)
-        running = None if any(flag is not None for flag in flags) else ask_server(loaded, key_file)
+        running = None if any(flag is not None for flag in flags) else check_server(loaded, key_file)
         findings = list(examine(loaded)) if running is None else [check_python(), *running]
     failed = any(finding.status == "fail" for finding in findings)
     if as_json:
@@ -64,22 +73,23 @@ def doctor(
     return 1 if failed else 0
 
 
-def ask_server(loaded: ServerConfig, key_file: Path | None) -> list[Finding] | None:
-    """The answer of the server that runs on the data directory; None when there is none."""
+def check_server(loaded: ServerConfig, key_file: Path | None) -> list[Finding] | None:
+    """The findings of the server at AVM_URL, or of the one on the data directory; None without a server."""
+    if remote := os.environ.get("AVM_URL"):
+        return examine_running(parse_address(remote), None, given_key(key_file, remote))
     url = None if loaded.data_dir is None else running_server(loaded.data_dir)
     if url is None or loaded.data_dir is None:
         return None
-    told = examine_running(url, loaded.data_dir.expanduser().absolute(), given_key(key_file, url))
-    return None if told is None else list(told)
+    return examine_running(url, loaded.data_dir.expanduser().absolute(), given_key(key_file, url))
 
 
 def verdict(findings: list[Finding], *, failed: bool, running: bool) -> str:
     if not running:
-        return "Something must be done before AgentVM can work." if failed else "AgentVM can work."
+        return "AgentVM is not ready: see the failed checks." if failed else "AgentVM is ready."
     if failed:
-        return "AgentVM runs, and something must be done."
+        return "AgentVM runs with failed checks."
     warned = any(finding.status == "warn" for finding in findings)
-    return "AgentVM runs; mind what is warned of." if warned else "AgentVM runs and is well."
+    return "AgentVM runs with warnings." if warned else "AgentVM is healthy."
 
 
 def show(finding: Finding, width: int) -> None:

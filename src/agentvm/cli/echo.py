@@ -1,7 +1,6 @@
-"""Echo — keys that are pressed while an answer is written do not appear in it.
+"""Echo — suppresses terminal echo during a chat, so that typed keys do not appear in an answer.
 
-The terminal echoes nothing for as long as a chat runs; the editor of the prompt shows what is typed there itself. Keys from
-between two prompts are dropped: a message that nobody saw being written must not be sent.
+The prompt's editor shows its own input. Keys typed between two prompts are discarded: an unseen message must not be sent.
 """
 
 import sys
@@ -14,7 +13,7 @@ if sys.platform != "win32":
 
     @contextmanager
     def without_echo(stream: TextIO) -> Iterator[None]:
-        """Echo is off, and on again at the end, whatever happens. A stream that is no terminal is left alone."""
+        """Turns echo off and restores it at the end. A stream that is not a terminal is unchanged."""
         try:
             before = termios.tcgetattr(stream.fileno())
         except (OSError, termios.error):
@@ -27,11 +26,11 @@ if sys.platform != "win32":
             yield
         finally:
             with suppress(termios.error):
-                # Fails only when the terminal is gone.
+                # Fails only when the terminal is closed.
                 termios.tcsetattr(stream.fileno(), termios.TCSADRAIN, before)
 
     def drop_typed(stream: TextIO) -> None:
-        """Forgets keys that nobody has read yet."""
+        """Discards unread keys."""
         with suppress(OSError, termios.error):
             termios.tcflush(stream.fileno(), termios.TCIFLUSH)
 
@@ -39,8 +38,8 @@ else:
 
     @contextmanager
     def without_echo(stream: TextIO) -> Iterator[None]:
-        """A Windows console echoes only while somebody reads a line."""
+        """Does nothing: a Windows console echoes only while a line is read."""
         yield
 
     def drop_typed(stream: TextIO) -> None:
-        """Nothing is kept there."""
+        """Does nothing: a Windows console keeps no keys."""

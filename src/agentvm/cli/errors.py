@@ -1,10 +1,10 @@
-"""avm errors — what went wrong on a server, by kind."""
+"""avm errors — errors of a server, grouped by kind."""
 
 import click
 
-from agentvm.cli.api import Api, asks_server, tenant_option
+from agentvm.cli.api import Api, tenant_command
+from agentvm.cli.options import since_option, until_option
 from agentvm.cli.table import Columns, Show, moment
-from agentvm.cli.when import past
 
 EXAMPLES = """\b
 Examples:
@@ -26,15 +26,11 @@ COLUMNS: Columns = {
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--since", type=past, help="Not before: 2h, 2026-11-15 or 2026-11-15T10:00.")
-@click.option("--until", type=past, help="Before that.")
-@click.option("--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Those seen last, so many.")
-@tenant_option
-@asks_server
+@since_option
+@until_option
+@click.option("--limit", type=click.IntRange(1, 1_000), default=100, show_default=True, help="Maximum number.")
+@tenant_command
 def errors(api: Api, show: Show, since: int | None, until: int | None, limit: int) -> None:
-    """See what went wrong, by kind.
-
-    What was seen last is first.
-    """
-    found = api.get("errors", since=since, until=until, limit=limit)
-    show.items(found.get("items", []), COLUMNS, none="Nothing went wrong.")
+    """List errors by kind, latest first."""
+    groups = api.get("errors", since=since, until=until, limit=limit)
+    show.items(groups.get("items", []), COLUMNS, none="No errors found.")

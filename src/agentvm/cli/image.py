@@ -1,14 +1,13 @@
-"""avm image — what agents run from: built, listed, shown, upgraded and deleted."""
-
-from itertools import islice
+"""avm image — build, list, upgrade and delete the images that agents run from."""
 
 import click
 import msgspec
 
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import Api, body_of, confirm, dry_run_option, tenant_command, yes_option
 from agentvm.cli.names import IMAGE, find, image_argument
-from agentvm.cli.resource import Argument
-from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
+from agentvm.cli.options import container_option
+from agentvm.cli.resource import VariableType
+from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
 
 EXAMPLES = """\b
 Examples:
@@ -27,7 +26,7 @@ COLUMNS: Columns = {
     "CONTAINER": "containerId",
     "DEFINITION": lambda item: item.get("definitionRef") or item.get("definitionName"),
     "SESSION": "sessionId",
-    "CHANGED (UTC)": moment("updatedAt"),
+    "UPDATED (UTC)": moment("updatedAt"),
 }
 DETAILS: Columns = {
     "Image": "imageId",
@@ -40,7 +39,7 @@ DETAILS: Columns = {
     "System prompt": "systemPrompt",
     "from": "systemPromptRef",
     "Tools": listed("toolRefs"),
-    "Built from": lambda item: " ".join(str(one.get("uri")) for one in item.get("lock") or ()),
+    "Built from": lambda item: " ".join(str(locked.get("uri")) for locked in item.get("lock") or ()),
     "Digest": "digest",
     "Created (UTC)": moment("createdAt"),
     "Updated (UTC)": moment("updatedAt"),
@@ -48,27 +47,32 @@ DETAILS: Columns = {
 CHANGES: Columns = {"REFERENCE": "uri", "FROM": "from", "TO": "to"}
 
 
+def check_name(ctx: click.Context, argument: click.Parameter, name: str) -> str:
+    if not name.strip():
+        raise click.BadParameter("the name is empty")
+    return name
+
+
 @click.group(epilog=EXAMPLES)
 def image() -> None:
-    """Build, list, upgrade and delete what agents run from."""
+    """Build, list, upgrade and delete images of agents."""
 
 
 @image.command("create", epilog=EXAMPLES)
-@click.argument("name")
-@click.option("--container", help="Container of the image (your own, or default).")
-@click.option("--description", help="A line about it.")
+@click.argument("name", callback=check_name)
+@click.option("--container", help="Container of the image (default: your own, or `default`).")
+@click.option("--description", help="Description in one line.")
 @click.option("--system", "system_prompt", metavar="TEXT", help="System prompt, or the resource:// URI of one.")
-@click.option("--model", help="Model that answers: <driver>/<model> (the server's default).")
+@click.option("--model", help="Model: <driver>/<model> (default: the server's).")
 @click.option("--definition", help="Name of a definition, or the resource:// URI of an agent.")
-@click.option("--tool", "tools", multiple=True, help="Tool it may use, a name or a resource:// URI; repeatable.")
-@click.option("--knowledge", multiple=True, metavar="URI", help="Knowledge base it may look into; repeatable.")
-@click.option("--sandbox", metavar="URI", help="Sandbox its tools run in.")
-@click.option("--var", "variables", type=Argument(), multiple=True, help="A variable of its prompts: name=Ada; repeatable.")
-@click.option("--temperature", type=click.FloatRange(0, 2), help="How freely the model chooses its words.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Tokens of one answer.")
-@click.option("--thinking", type=click.IntRange(min=1), help="Tokens that the model may think with.")
-@tenant_option
-@asks_server
+@click.option("--tool", "tools", multiple=True, help="Tool: a name or a resource:// URI; repeatable.")
+@click.option("--knowledge", multiple=True, metavar="URI", help="Knowledge base; repeatable.")
+@click.option("--sandbox", metavar="URI", help="Sandbox of its tools.")
+@click.option("--var", "variables", type=VariableType(), multiple=True, help="Prompt variable: name=Ada; repeatable.")
+@click.option("--temperature", type=click.FloatRange(0, 2), help="Sampling temperature.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum tokens of an answer.")
+@click.option("--thinking", type=click.IntRange(min=1), help="Token budget for thinking.")
+@tenant_command
 def create_image(
     api: Api,
     show: Show,
@@ -79,88 +83,81 @@ def create_image(
     variables: tuple[tuple[str, object], ...],
     **config: object,
 ) -> None:
-    """Build an image, with a session to talk in."""
-    several = {"tools": tools or None, "knowledge": knowledge or None, "variables": dict(variables) or None}
-    given = {_camel(name): value for name, value in {**config, **several}.items() if value is not None}
-    made = api.post("images", body={"config": given, **({} if container is None else {"container": container})})
+    """Build an image with a session to chat in."""
+    config |= {"tools": tools or None, "knowledge": knowledge or None, "variables": dict(variables) or None}
+    body = body_of(config=body_of(**{_camel_case(name): value for name, value in config.items()}), container=container)
+    built = api.post("images", body=body)
     if show.as_json:
-        show.json(made)
+        show.json(built)
         return
-    _warn(made)
-    built: Item = made.get("image", {})
-    show.record(built, DETAILS)
-    click.echo(f"To talk to it: avm chat --session {plain(built.get('sessionId'))}", err=True)
+    _print_warnings(built)
+    record: Item = built.get("image", {})
+    show.record(record, DETAILS)
+    click.echo(f"To chat with it: avm chat --session {plain(record.get('sessionId'))}", err=True)
 
 
 @image.command("list", epilog=EXAMPLES)
-@click.option("--container", help="Only of that container.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
-@tenant_option
-@asks_server
+@container_option
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Maximum number.")
+@tenant_command
 def list_images(api: Api, show: Show, container: str | None, limit: int) -> None:
-    """List images, by container, the newest of each first."""
-    pages = api.pages("images", cursor="cursor", following="nextCursor", limit=min(limit, 1000), container=container)
-    found = list(islice(pages, limit + 1))
-    show.items(found[:limit], COLUMNS, none="There are no images.")
-    if len(found) > limit and not show.as_json:
-        click.echo(f"There are more than {limit}; see them with --limit or --container.", err=True)
+    """List images by container, newest first."""
+    images = list(api.pages("images", at_most=limit + 1, container=container))
+    show.items(images[:limit], COLUMNS, none="No images found.")
+    if len(images) > limit and not show.as_json:
+        click.echo(f"There are more than {limit}; use --limit or --container.", err=True)
 
 
 @image.command("show")
 @image_argument
-@tenant_option
-@asks_server
+@tenant_command
 def show_image(api: Api, show: Show, image_id: str) -> None:
-    """Show an image."""
+    """Show the details of an image."""
     show.record(api.get("images", image_id), DETAILS)
 
 
 @image.command("upgrade", epilog=EXAMPLES)
 @image_argument
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
-@tenant_option
-@asks_server
+@dry_run_option
+@tenant_command
 def upgrade_image(api: Api, show: Show, image_id: str, dry_run: bool) -> None:
-    """Follow the references of an image anew, to the newest versions that they allow."""
-    done = api.post("images", image_id, "upgrade", body={"dryRun": dry_run})
+    """Update an image to the newest versions its references allow."""
+    upgrade = api.post("images", image_id, "upgrade", body={"dryRun": dry_run})
     if show.as_json:
-        show.json(done)
+        show.json(upgrade)
         return
-    _warn(done)
-    changes: list[Item] = done.get("changes", [])
-    if not changes:
-        show.done("Nothing to upgrade: every reference is at the newest version it allows.")
+    _print_warnings(upgrade)
+    if not upgrade.get("changes"):
+        show.done("The image is up to date.")
         return
-    show.items(changes, CHANGES, none="")
-    for name, difference in sorted(done.get("diff", {}).items()):
+    show.items(upgrade["changes"], CHANGES, none="")
+    for name, difference in sorted(upgrade.get("diff", {}).items()):
         click.echo(f"{plain(name)}: {_brief(difference.get('before'))} -> {_brief(difference.get('after'))}")
-    show.done("The image is upgraded." if done.get("applied") else "Nothing was changed: that is what would be.")
+    show.done("The image is upgraded." if upgrade.get("applied") else "Dry run: nothing was changed.")
 
 
 @image.command("delete")
 @click.argument("name", metavar="IMAGE")
 @yes_option
-@tenant_option
-@asks_server
+@tenant_command
 def delete_image(api: Api, show: Show, name: str, yes: bool) -> None:
-    """Delete an image with its sessions, and all that was said in them."""
-    found = find(api, IMAGE, name)
-    image_id, called = str(found["imageId"]), plain(found.get("name"))
-    confirm(f"Delete the image {called} ({plain(image_id)}) with all of its sessions? It cannot be undone.", yes=yes)
-    api.delete("images", image_id)
-    show.done(f"The image {called} ({plain(image_id)}) is deleted.")
+    """Delete an image with its sessions and messages."""
+    item = find(api, IMAGE, name)
+    described = f"the image {plain(item.get('name'))} ({plain(item['imageId'])})"
+    confirm(f"Delete {described} with all of its sessions? This cannot be undone.", yes=yes)
+    api.delete("images", str(item["imageId"]))
+    show.done(f"T{described[1:]} is deleted.")
 
 
-def _warn(answer: Item) -> None:
-    for warned in answer.get("warnings") or ():
-        click.echo(f"Warning: {plain(warned)}", err=True)
+def _print_warnings(response: Item) -> None:
+    for warning in response.get("warnings") or ():
+        click.echo(f"Warning: {plain(warning)}", err=True)
 
 
 def _brief(value: object) -> str:
-    text = plain(value if isinstance(value, str) else msgspec.json.encode(value).decode())
-    return text if len(text) <= _PROMPT_CHARACTERS_MAX else f"{text[:_PROMPT_CHARACTERS_MAX]}…"
+    return shortened(plain(value if isinstance(value, str) else msgspec.json.encode(value).decode()), _PROMPT_CHARACTERS_MAX)
 
 
-def _camel(name: str) -> str:
+def _camel_case(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)

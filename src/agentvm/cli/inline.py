@@ -1,7 +1,7 @@
 """Inline — the markup within a line of Markdown: strong, emphasis, code, links, escapes. Pure.
 
-`parse` reads the front of a line that may still grow. It says what the front is as soon as nothing that follows can change it,
-and None before that. What turns out not to be markup is text.
+`parse` reads the start of a line that may still grow. It returns a segment as soon as no later text can change it, and None
+before that. Unclosed markup is text.
 """
 
 import re
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 BOLD, DIM, ITALIC, LINK_STYLE, STRIKE, CODE = "1", "2", "3", "4", "9", "36"
 
-SPAN_CHARS_MAX = 500
-"""Markup that is not closed within so many characters is text: an answer must not be held back for it."""
+SPAN_CHARACTERS_MAX = 500
+"""Longer unclosed markup is text, so that the answer is not delayed."""
 
 _PLAIN = re.compile(r"[^\\`*_~\[]+")
 _TICKS = re.compile(r"`+")
@@ -20,35 +20,35 @@ _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Text in one style: codes for a terminal, joined by `;`, or none."""
+class StyledText:
+    """Text in one style: terminal codes joined by `;`, or empty."""
 
     text: str
     style: str
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """The first `length` characters of a line, and how they look."""
+class Segment:
+    """The first `length` characters of a line, rendered."""
 
     length: int
-    runs: tuple[Run, ...]
+    runs: tuple[StyledText, ...]
 
 
-def render(text: str, style: str = "", before: str = "") -> tuple[Run, ...]:
-    """A whole text; `before` is the character that it follows."""
-    runs: list[Run] = []
+def render(text: str, style: str = "", before: str = "") -> tuple[StyledText, ...]:
+    """Renders a complete text; `before` is the preceding character."""
+    runs: list[StyledText] = []
     while text:
-        front = parse(text, style, before, final=True)
-        assert front is not None, "a whole line can be parsed"
-        runs += front.runs
-        before, text = text[front.length - 1], text[front.length :]
+        segment = parse(text, style, before, final=True)
+        assert segment is not None, "a complete line can be parsed"
+        runs += segment.runs
+        before, text = text[segment.length - 1], text[segment.length :]
     return tuple(runs)
 
 
-def parse(text: str, style: str, before: str, *, final: bool) -> Front | None:
-    """The front of a text that is not empty; None if it depends on what follows, which it never does when `final`."""
-    final = final or len(text) > SPAN_CHARS_MAX
+def parse(text: str, style: str, before: str, *, final: bool) -> Segment | None:
+    """The first segment of a non-empty text; None if it depends on later text, never when `final`."""
+    final = final or len(text) > SPAN_CHARACTERS_MAX
     match text[0]:
         case "\\":
             return _escaped(text, style, final)
@@ -59,37 +59,37 @@ def parse(text: str, style: str, before: str, *, final: bool) -> Front | None:
         case "[":
             return _link(text, style, final)
         case _:
-            found = _PLAIN.match(text)
-            return _literal(text, found.end() if found else 1, style)
+            plain = _PLAIN.match(text)
+            return _literal(text, plain.end() if plain else 1, style)
 
 
-def _literal(text: str, length: int, style: str) -> Front:
-    return Front(length, (Run(text[:length], style),))
+def _literal(text: str, length: int, style: str) -> Segment:
+    return Segment(length, (StyledText(text[:length], style),))
 
 
-def _escaped(text: str, style: str, final: bool) -> Front | None:
+def _escaped(text: str, style: str, final: bool) -> Segment | None:
     if len(text) == 1:
         return _literal(text, 1, style) if final else None
     if text[1] in _PUNCTUATION:
-        return Front(2, (Run(text[1], style),))
+        return Segment(2, (StyledText(text[1], style),))
     return _literal(text, 1, style)
 
 
-def _code(text: str, style: str, final: bool) -> Front | None:
+def _code(text: str, style: str, final: bool) -> Segment | None:
     opening = _run_at(text, 0)
-    for found in _TICKS.finditer(text, opening):
-        if found.end() == len(text) and not final:
-            # The run of backticks may go on.
+    for ticks in _TICKS.finditer(text, opening):
+        if ticks.end() == len(text) and not final:
+            # More backticks may follow.
             return None
-        if found.end() - found.start() == opening:
-            code = text[opening : found.start()]
+        if ticks.end() - ticks.start() == opening:
+            code = text[opening : ticks.start()]
             if code.startswith(" ") and code.endswith(" ") and code.strip():
                 code = code[1:-1]
-            return Front(found.end(), (Run(code, _with(style, CODE)),))
+            return Segment(ticks.end(), (StyledText(code, _with(style, CODE)),))
     return _literal(text, opening, style) if final else None
 
 
-def _emphasis(text: str, style: str, before: str, final: bool) -> Front | None:
+def _emphasis(text: str, style: str, before: str, final: bool) -> Segment | None:
     marker, opening = text[0], _run_at(text, 0)
     if opening == len(text):
         return _literal(text, opening, style) if final else None
@@ -105,7 +105,7 @@ def _emphasis(text: str, style: str, before: str, final: bool) -> Front | None:
         if (closing == opening or inner) and _closes(marker, text[end - 1], after):
             length = end + closing
             content = text[opening : length - opening]
-            return Front(length, render(content, _with(style, _style_of(marker, opening)), marker))
+            return Segment(length, render(content, _with(style, _style_of(marker, opening)), marker))
         end += closing
     return _literal(text, opening, style) if final else None
 
@@ -115,7 +115,7 @@ def _opens(marker: str, length: int, before: str, after: str) -> bool:
         return False
     if marker == "_":
         return not before.isalnum()
-    # As in 2*3*4: nobody stresses a number within a number.
+    # As in 2*3*4.
     return not (marker == "*" and length == 1 and before.isdigit() and after.isdigit())
 
 
@@ -129,20 +129,20 @@ def _style_of(marker: str, length: int) -> str:
     return {1: ITALIC, 2: BOLD}.get(length, f"{BOLD};{ITALIC}")
 
 
-def _link(text: str, style: str, final: bool) -> Front | None:
-    if found := _LINK.match(text):
-        label, address = found[1], found[2]
+def _link(text: str, style: str, final: bool) -> Segment | None:
+    if link := _LINK.match(text):
+        label, address = link[1], link[2]
         runs = render(label, _with(style, LINK_STYLE), "[")
         if address and address != label:
-            runs = (*runs, Run(f" ({address})", _with(style, DIM)))
-        return Front(found.end(), runs)
+            runs = (*runs, StyledText(f" ({address})", _with(style, DIM)))
+        return Segment(link.end(), runs)
     if not final and _LINK_BEGUN.fullmatch(text):
         return None
     return _literal(text, 1, style)
 
 
 def _run_at(text: str, start: int) -> int:
-    """How often the character at `start` is repeated."""
+    """The number of repetitions of the character at `start`."""
     end = start
     while end < len(text) and text[end] == text[start]:
         end += 1

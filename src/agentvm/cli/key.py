@@ -1,4 +1,4 @@
-"""avm key — makes, lists, renews and ends API keys. A key is shown once, alone on stdout, so that a script can keep it."""
+"""avm key — create, list, rotate and revoke API keys. A key is printed once, alone on stdout, so that a script can store it."""
 
 import secrets
 import time
@@ -7,22 +7,21 @@ from pathlib import Path
 import anyio
 import click
 
-from agentvm.cli.api import Api, asks_server, confirm, tenant_option, yes_option
-from agentvm.cli.names import KEY, USER, find, names_of
+from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
+from agentvm.cli.names import KEY, find, named_users, user_option
 from agentvm.cli.options import config_option, configure, data_dir_option
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
-from agentvm.cli.user import find_user
-from agentvm.cli.when import future, span
+from agentvm.cli.times import duration, future
 from agentvm.tenants.keys import make_key, parse_key
 
 EXAMPLES = """\b
 Examples:
-  AVM_ADMIN_KEY=$(avm key new) avm serve --auth on     with an operator's key of your own
-  avm key create laptop --user alice                   alice's own key, shown once
+  AVM_ADMIN_KEY=$(avm key new) avm serve --auth on     with an operator key of your own
+  avm key create laptop --user alice                   a key of alice, printed once
   avm key create backup --permission sessions:read --permission sessions:export --expires 30d
-  avm key rotate laptop --grace 1h                     a new key; the old one ends in an hour
-  avm key revoke laptop                                ends at once, with its connections
-  avm key operator --data-dir ./data                   when the operator's key is lost; the server must not run
+  avm key rotate laptop --grace 1h                     a new key; the old one expires in an hour
+  avm key revoke laptop                                invalid at once; its connections are closed
+  avm key operator --data-dir ./data                   replaces a lost operator key; stop the server first
 """
 
 COLUMNS: Columns = {
@@ -39,14 +38,14 @@ COLUMNS: Columns = {
 
 @click.group(epilog=EXAMPLES)
 def key() -> None:
-    """Make, list, renew and end API keys."""
+    """Create, list, rotate and revoke API keys."""
 
 
 @key.command("new")
 def new_key() -> None:
-    """Print a new key for AVM_ADMIN_KEY, without asking any server.
+    """Print a new key for AVM_ADMIN_KEY, without a server.
 
-    The server takes it as the operator's when it is started with it.
+    A server that is started with it accepts it as the operator's key.
     """
     click.echo(make_key(secrets.randbits)[1].reveal())
 
@@ -56,28 +55,25 @@ def new_key() -> None:
 @data_dir_option
 @config_option
 def operator_key(name: str, data_dir: Path | None, config: Path | None) -> None:
-    """Make an operator's key in a data directory whose server does not run, and print it, this once.
+    """Create an operator key in the data directory of a stopped server.
 
-    For whoever has lost the first one, or never saw it.
+    Replaces an operator key that was lost. It is printed once.
     """
     # Late: it loads the database, which the other commands leave to the server.
-    from agentvm.cli.operator import make_operator_key
+    from agentvm.cli.operator_key import create_operator_key
 
-    made = anyio.run(make_operator_key, configure(config=config, data_dir=data_dir), name)
-    click.echo("The operator's key. It is shown this once; keep it: it can do everything.", err=True)
-    click.echo(made.reveal())
+    secret = anyio.run(create_operator_key, configure(config=config, data_dir=data_dir), name)
+    click.echo("The operator's key. It is shown once and has every permission; store it safely:", err=True)
+    click.echo(secret.reveal())
 
 
 @key.command("create", epilog=EXAMPLES)
 @click.argument("name")
-@click.option("--user", help="Id or external id of the user whose key it is; without it, nobody's.")
-@click.option(
-    "--permission", "permissions", multiple=True, help="What it may do; repeatable (what the user's role may, or a member)."
-)
-@click.option("--container", "containers", multiple=True, help="Container it may reach, * and ? allowed; repeatable.")
-@click.option("--expires", type=future, metavar="TIME", help="When it ends: 30d, 2026-11-15 (never).")
-@tenant_option
-@asks_server
+@user_option("User of the key: id or external id (default: none).")
+@click.option("--permission", "permissions", multiple=True, help="Permission; repeatable (default: those of the role).")
+@click.option("--container", "containers", multiple=True, help="Container it may access; * and ? match; repeatable.")
+@click.option("--expires", type=future, metavar="TIME", help="Expiry: 30d, 2026-11-15 (default: never).")
+@tenant_command
 def create_key(
     api: Api,
     show: Show,
@@ -87,72 +83,59 @@ def create_key(
     containers: tuple[str, ...],
     expires: int | None,
 ) -> None:
-    """Make a key and print it, this once."""
-    body: Item = {"name": name}
-    if user is not None:
-        body["userId"] = find_user(api, user)["userId"]
-    if permissions:
-        body["permissions"] = permissions
-    if containers:
-        body["containers"] = containers
-    if expires is not None:
-        body["expiresAt"] = expires
-    _show_once(api.post("auth", "keys", body=body), show)
+    """Create a key and print it once."""
+    body = body_of(name=name, userId=user, permissions=permissions or None, containers=containers or None, expiresAt=expires)
+    _print_once(api.post("auth", "keys", body=body), show)
 
 
 @key.command("list")
-@click.option("--user", help="Only keys of this user: id or external id.")
-@tenant_option
-@asks_server
+@user_option("Only keys of this user: id or external id.")
+@tenant_command
 def list_keys(api: Api, show: Show, user: str | None) -> None:
-    """List keys, newest first; never the keys themselves."""
-    user_id = None if user is None else str(find_user(api, user)["userId"])
-    names = {} if show.as_json else names_of(api, USER)
-    keys = api.pages("auth", "keys", userId=user_id)
-    named = ({**item, "user": names.get(item.get("userId"), item.get("userId"))} for item in keys)
-    show.items(keys if show.as_json else named, COLUMNS, none="There are no keys.")
+    """List keys without their secrets, newest first."""
+    keys = api.pages("auth", "keys", userId=user)
+    show.items(keys if show.as_json else named_users(api, keys), COLUMNS, none="No keys found.")
 
 
 @key.command("rotate")
-@click.argument("key_id", metavar="KEY")
-@click.option("--grace", type=span, default="0s", metavar="SPAN", help="How long the old key stays good: 1h, 7d (not at all).")
-@tenant_option
-@asks_server
-def rotate_key(api: Api, show: Show, key_id: str, grace: int) -> None:
-    """Make a new key with the rights of an old one, and end that. KEY is its id or its name."""
-    _show_once(api.post("auth", "keys", str(_find(api, key_id)["keyId"]), "rotate", body={"graceSeconds": grace}), show)
+@click.argument("name", metavar="KEY")
+@click.option("--grace", type=duration, default="0s", metavar="SPAN", help="How long the old key stays valid: 1h, 7d (0s).")
+@tenant_command
+def rotate_key(api: Api, show: Show, name: str, grace: int) -> None:
+    """Replace a key (id or name) by a new one with the same permissions."""
+    _print_once(api.post("auth", "keys", str(_find(api, name)["keyId"]), "rotate", body={"graceSeconds": grace}), show)
 
 
 @key.command("revoke")
-@click.argument("key_id", metavar="KEY")
+@click.argument("name", metavar="KEY")
 @yes_option
-@tenant_option
-@asks_server
-def revoke_key(api: Api, show: Show, key_id: str, yes: bool) -> None:
-    """End a key at once, with its connections. KEY is its id or its name."""
-    found = _find(api, key_id)
-    key_id, called = str(found["keyId"]), plain(found.get("name"))
-    confirm(f"Revoke the key {plain(key_id)} ({called})? Whoever uses it is cut off, and it cannot be undone.", yes=yes)
-    api.delete("auth", "keys", key_id)
-    show.done(f"The key {plain(key_id)} ({called}) is revoked.")
+@tenant_command
+def revoke_key(api: Api, show: Show, name: str, yes: bool) -> None:
+    """Revoke a key (id or name) at once and close its connections."""
+    item = _find(api, name)
+    described = f"{plain(item['keyId'])} ({plain(item.get('name'))})"
+    confirm(f"Revoke the key {described}? Its connections are closed. This cannot be undone.", yes=yes)
+    api.delete("auth", "keys", str(item["keyId"]))
+    show.done(f"The key {described} is revoked.")
 
 
-def _find(api: Api, named: str) -> Item:
-    """By id, name, a unique beginning of the id, or the key itself, of which then only the id is sent."""
-    parsed = parse_key(named)
-    return find(api, KEY, named if parsed is None else parsed.key_id)
+def _find(api: Api, name: str) -> Item:
+    """The key with this id, name or unique id prefix. Of a complete key only the id is sent to the server."""
+    parsed = parse_key(name)
+    return find(api, KEY, name if parsed is None else parsed.key_id)
 
 
 def state_of(item: Item) -> str:
     if item.get("revokedAt") is not None:
         return "revoked"
-    ends = item.get("expiresAt")
-    return "expired" if isinstance(ends, int) and ends <= time.time_ns() // 1_000_000 else "active"
+    expires = item.get("expiresAt")
+    return "expired" if isinstance(expires, int) and expires <= time.time_ns() // 1_000_000 else "active"
 
 
-def _show_once(made: Item, show: Show) -> None:
+def _print_once(created: Item, show: Show) -> None:
     if show.as_json:
-        show.json(made)
+        show.json(created)
         return
-    click.echo(f"The key {plain(made.get('keyId'))} ({plain(made.get('name'))}). It is shown this once; keep it:", err=True)
-    click.echo(plain(made.get("key")))
+    name = f"{plain(created.get('keyId'))} ({plain(created.get('name'))})"
+    click.echo(f"The key {name}. It is shown once; store it safely:", err=True)
+    click.echo(plain(created.get("key")))

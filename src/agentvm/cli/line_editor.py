@@ -1,7 +1,7 @@
-"""Line editor — the prompt of a chat in a terminal: messages of several lines, pastes as they are, history, completion.
+"""Line editor — the prompt of a chat in a terminal: multi-line messages, pastes, history and completion.
 
-Only a chat in a terminal imports this file: prompt-toolkit takes a while to load. It runs an event loop of its own in the
-calling thread, which is the main one, and knows nothing of the loop in which the connection lives.
+Imported only by a chat in a terminal, since prompt-toolkit is slow to load. It runs its own event loop in the main thread,
+separate from the loop of the connection.
 """
 
 import sys
@@ -27,7 +27,7 @@ MENU_LINES = 6
 
 
 class ChatCompleter(Completer):
-    """Commands and what they take; file names behind `/attach`."""
+    """Completes commands, their arguments, and file names after `/attach`."""
 
     def __init__(self, suggest: Callable[[str], Iterable[Suggestion]]) -> None:
         self._suggest = suggest
@@ -39,12 +39,12 @@ class ChatCompleter(Completer):
             path = line.removeprefix(ATTACH)
             yield from self._paths.get_completions(Document(path, len(path)), complete_event)
             return
-        for one in self._suggest(line):
-            yield Completion(one.text, start_position=-one.length, display_meta=one.note)
+        for suggestion in self._suggest(line):
+            yield Completion(suggestion.text, start_position=-suggestion.length, display_meta=suggestion.note)
 
 
 class LineEditor:
-    """Asks for one message at a time. What was said before is in its history, and on no disk."""
+    """Prompts for one message at a time. The history is in memory only."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class LineEditor:
         """If true, Ctrl-C only clears the typed text."""
         output = output or create_output(sys.stdout)
         if isinstance(output, Vt100_Output):
-            # Asking where the cursor is would be answered into the input, long after the prompt is gone on a slow line.
+            # On a slow line the reply to a cursor position request would end up in the input.
             output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_bindings(lambda: self._clears and bool(self._session.default_buffer.text)),
             completer=ChatCompleter(suggest),
-            # Only then room is kept below the prompt for the list.
+            # Space for the menu is reserved only for commands.
             complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith(MARK)),
             reserve_space_for_menu=MENU_LINES,
             history=self._history,
@@ -75,21 +75,21 @@ class LineEditor:
         )
 
     def ask(self, prompt: str, prefilled: str = "") -> str:
-        """The message. `EOFError` for Ctrl-D and `KeyboardInterrupt` for Ctrl-C on an empty one; otherwise Ctrl-C clears it.
+        """Reads a message. On an empty line Ctrl-D raises `EOFError`, Ctrl-C `KeyboardInterrupt`; else Ctrl-C clears it.
 
-        What was `prefilled` is not cleared but given up, with `KeyboardInterrupt`.
+        A `prefilled` text is not cleared: Ctrl-C raises `KeyboardInterrupt`.
         """
         clear_typeahead(self._input)
         self._clears = not prefilled
         return self._session.prompt(prompt, default=prefilled)
 
     def remember(self, messages: Sequence[str]) -> None:
-        """What the up key brings back, the oldest first."""
+        """Adds messages to the history, oldest first."""
         for text in messages:
             self._history.append_string(text)
 
     def show_above(self, show: Callable[[], None]) -> bool:
-        """Calls `show`, from any thread, with the prompt out of the way; False when nobody is asked anything."""
+        """Calls `show` above the prompt, from any thread; False without an open prompt."""
         app = self._session.app
         loop, context = app.loop, app.context
         if loop is None or context is None or not app.is_running:
@@ -97,7 +97,7 @@ class LineEditor:
         try:
             loop.call_soon_threadsafe(lambda: run_in_terminal(show), context=context)
         except RuntimeError:
-            # The prompt was answered meanwhile, and its loop is closed.
+            # The prompt has ended and its loop is closed.
             return False
         return True
 

@@ -1,4 +1,4 @@
-"""avm login, avm logout — a server and a key, stored for the commands that follow. A key is never an argument."""
+"""avm login, avm logout — profiles with a server and an API key. A key is never an argument."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ from agentvm.model.secret import Secret
 
 EXAMPLES = """\b
 Examples:
-  avm login                                            the server of this machine; asks for the key
+  avm login                                            the local server; prompts for the key
   avm login https://agents.example.org --profile work
   avm login https://agents.example.org < key.txt       for scripts
   avm session list --profile work
@@ -30,58 +30,60 @@ _KEY_CHARACTERS_MAX = 65_536
 @key_file_option
 @profile_option
 def login(url: str | None, key_file: Path | None) -> None:
-    """Store a server and your key for the commands that follow.
+    """Store a server and your API key in a profile.
 
-    Both are tried first: what the server does not accept is not stored. The key comes from stdin, or is asked for.
+    The key is checked first. It is read from stdin or a prompt.
     """
     name = profiles.check_name(profile_name())
-    known = profiles.load_all().get(name)
-    address = login_address(url, None if known is None else known.url)
+    stored = profiles.load_all().get(name)
+    address = login_address(url, None if stored is None else stored.url)
     key: Secret | None = None
     try:
-        who = _who(address, None)
+        identity = _identity(address, None)
     except RequestFailed as error:
         if error.code != Unauthenticated.code:
             raise
         key = _read_key() if key_file is None else given_key(key_file)
         warn_of_open_network(address)
-        who = _who(address, key)
+        identity = _identity(address, key)
     path = profiles.save(name, profiles.Profile(url=address, key=key))
-    click.echo(f"{_describe(who)} at {address}. Stored in {path} as the profile {name}.")
+    click.echo(f"{_describe(identity)} at {address}. Profile {name} stored in {path}.")
     for variable in ("AVM_URL", "AVM_KEY"):
         if os.environ.get(variable):
-            click.echo(f"{variable} is set, and goes before the profile: unset it, or give --profile {name}.", err=True)
+            click.echo(f"{variable} is set and takes precedence over the profile: unset it, or use --profile {name}.", err=True)
 
 
 @click.command()
 @profile_option
 def logout() -> None:
-    """Forget a server and a key that were stored.
+    """Remove a stored profile.
 
-    The key itself stays in force; `avm key revoke` ends it.
+    The key stays valid; `avm key revoke` revokes it.
     """
     name = profiles.check_name(profile_name())
     if not profiles.remove(name):
-        raise NotFound(f"There is no profile {name}. To store one: {program()} login")
-    click.echo(f"The profile {name} is removed. Its key stays in force until it is revoked.")
+        raise NotFound(f"Profile not found: {name}. To create one: {program()} login")
+    click.echo(f"The profile {name} is removed. Its key stays valid until it is revoked.")
 
 
-def _who(address: str, key: Secret | None) -> Item:
+def _identity(address: str, key: Secret | None) -> Item:
     with Api(address, key) as api:
         return api.get("auth", "whoami")
 
 
 def _read_key() -> Secret:
     if sys.stdin.isatty():
-        return check_key(str(click.prompt("Your key", hide_input=True, err=True)), "What you typed")
+        return check_key(str(click.prompt("Your key", hide_input=True, err=True)), "The typed key")
     text = sys.stdin.read(_KEY_CHARACTERS_MAX)
     if not text.strip():
-        raise click.UsageError("This server asks for a key. Give it on stdin or with --key-file, or run this in a terminal.")
+        raise click.UsageError(
+            "This server requires an API key. Provide it on stdin or with --key-file, or run this command in a terminal."
+        )
     return check_key(text, "The input")
 
 
-def _describe(who: Item) -> str:
-    if who.get("auth") == "off":
-        return "No key is needed"
-    user, tenant = who.get("user"), plain(who.get("tenant"))
-    return f"You are {plain(user)} of {tenant}" if user else f"Your key is of {tenant}"
+def _describe(identity: Item) -> str:
+    if identity.get("auth") == "off":
+        return "No API key is required"
+    user, tenant = identity.get("user"), plain(identity.get("tenant"))
+    return f"Logged in as {plain(user)} of {tenant}" if user else f"Logged in to {tenant}"

@@ -1,23 +1,22 @@
-"""avm logs — what a server has logged: the newest entries, or each as it comes."""
+"""avm logs — log entries of a server: the newest, or each as it is written."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from itertools import islice
 
 import click
 import msgspec
 
-from agentvm.cli.additions import added
-from agentvm.cli.api import PAGE, Api, Query, asks_server, tenant_option
+from agentvm.cli.api import PAGE_MAX, Api, tenant_command
+from agentvm.cli.derived_fields import with_derived_fields
 from agentvm.cli.names import SESSION, TURN, NamedOption
+from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.table import Item, Show, plain
-from agentvm.cli.when import past
 
 EXAMPLES = """\b
 Examples:
-  avm logs                                  the newest 100
-  avm logs --follow --level warning         each warning as it comes
-  avm logs --turn turn_7                    what was said about one turn
+  avm logs                                  the newest 100 entries
+  avm logs --follow --level warning         new warnings and errors as they are written
+  avm logs --turn turn_7                    entries about one turn
   avm logs --since 2h --grep timeout --json
 """
 
@@ -26,51 +25,39 @@ _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("-f", "--follow", is_flag=True, help="Go on with each entry as it comes.")
-@click.option(
-    "--level", type=click.Choice(["debug", "info", "warning", "error", "critical"]), help="The least important that is shown."
-)
-@click.option("--since", type=past, help="Not before: 2h, 2026-11-15 or 2026-11-15T10:00.")
-@click.option("--until", type=past, help="Before that.")
-@click.option("--request", help="About this request.")
-@click.option("--turn", cls=NamedOption, kind=TURN, help="About this turn.")
-@click.option("--session", cls=NamedOption, kind=SESSION, help="About this session.")
-@click.option("--container", help="About this container.")
-@click.option("--event", help="Of this name.")
-@click.option("--grep", "text", metavar="TEXT", help="With this text, in whatever case.")
-@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True, help="The newest so many.")
-@tenant_option
-@asks_server
-def logs(api: Api, show: Show, /, follow: bool, lines: int, **wanted: str | int | None) -> None:
-    """See what the server has logged, and follow it.
-
-    The newest is last.
-    """
+@click.option("-f", "--follow", is_flag=True, help="Print new entries as they are written.")
+@click.option("--level", type=click.Choice(["debug", "info", "warning", "error", "critical"]), help="Minimum level.")
+@since_option
+@until_option
+@click.option("--request", help="Only this request.")
+@click.option("--turn", cls=NamedOption, entity=TURN, help="Only this turn.")
+@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@container_option
+@click.option("--event", help="Only this event.")
+@click.option("--grep", "text", metavar="TEXT", help="Only entries that contain TEXT, ignoring case.")
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of lines.")
+@tenant_command
+def logs(api: Api, show: Show, /, follow: bool, lines: int, **query: str | int | None) -> None:
+    """Show and follow the server log, newest last."""
     if follow:
-        for entry in api.lines("logs", follow="true", limit=min(lines, PAGE), **wanted):
-            _print(entry, show)
-        click.echo("The server has ended it. To go on, run the same command again.", err=True)
+        _print_all(api.lines("logs", follow="true", limit=min(lines, PAGE_MAX), **query), show)
+        click.echo("The server closed the stream. Run the command again to continue.", err=True)
         return
-    query: Query = {"limit": min(lines, PAGE), **wanted}
-    newest = list(islice(api.pages("logs", cursor="before", following="next", **query), lines))
+    newest = list(api.pages("logs", cursor="before", at_most=lines, query=query))
     if not newest and not show.as_json:
-        click.echo("Nothing was logged.", err=True)
+        click.echo("No log entries found.", err=True)
     _print_all(reversed(newest), show)
 
 
 def _print_all(entries: Iterable[Item], show: Show) -> None:
+    """Prints one line per entry, also as JSON, so that a program can read a stream."""
     for entry in entries:
-        _print(entry, show)
-
-
-def _print(entry: Item, show: Show) -> None:
-    """One line each: JSON too, so that it can be read while it grows."""
-    if show.as_json:
-        click.echo(msgspec.json.encode(added(entry)).decode())
-        return
-    level = str(entry.get("level", ""))
-    shown = click.style(f"{plain(level).upper():<8}", fg=_COLOURS.get(level))
-    click.echo(f"{_time(entry.get('at'))} {shown} {click.style(plain(entry.get('event')), bold=True)}{_facts(entry)}")
+        if show.as_json:
+            click.echo(msgspec.json.encode(with_derived_fields(entry)).decode())
+            continue
+        level = str(entry.get("level", ""))
+        label = click.style(f"{plain(level).upper():<8}", fg=_COLOURS.get(level))
+        click.echo(f"{_time(entry.get('at'))} {label} {click.style(plain(entry.get('event')), bold=True)}{_facts(entry)}")
 
 
 def _time(at: object) -> str:
@@ -81,7 +68,7 @@ def _time(at: object) -> str:
 
 
 def _facts(entry: Item) -> str:
-    """Names and values come from others: nothing of them is obeyed by the terminal."""
+    """The fields of an entry as ` name=value` pairs, with control characters escaped."""
     facts = entry.get("facts")
     pairs = dict(facts) if isinstance(facts, dict) else {}
     raised = entry.get("raised")
@@ -94,6 +81,5 @@ def _facts(entry: Item) -> str:
 
 
 def _value(value: object) -> str:
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    shown = plain(text)
-    return f'"{shown}"' if isinstance(value, str) and (" " in shown or not shown) else shown
+    text = plain(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return f'"{text}"' if isinstance(value, str) and (" " in text or not text) else text

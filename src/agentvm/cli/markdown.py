@@ -1,7 +1,7 @@
-"""Markdown — answers for people at a terminal, rendered as they arrive.
+"""Markdown — renders streamed answers in a terminal.
 
-Text is taken character by character, so that the result never depends on how it was cut into deltas. Words are wrapped;
-code and tables are left as they are. Line breaks stay where the model put them.
+Text is processed character by character, so that the result does not depend on the deltas. Words are wrapped; code, tables and
+line breaks are kept.
 """
 
 import re
@@ -19,14 +19,14 @@ _FENCE = re.compile(r"(`{3,}|~{3,})")
 _HEADING = re.compile(r"#{1,6} ")
 _RULE_BEGUN = re.compile(r"([-*_])(?: *\1)* *")
 _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)]) ")
-# What may still become a fence, a heading, an item of a list or a quote.
+# The start of a possible fence, heading, list item or quote.
 _UNDECIDED = re.compile(r"`+[^`]*|~+.*|#{1,6}|[-*+_]|\d{1,9}[.)]?|>")
 
 
 class Markdown:
-    """Renders one text after the other; `feed` and `finish` return what is to be written.
+    """Renders one text after another; `feed` and `finish` return the output.
 
-    Without styles, as NO_COLOR wants it, the markup within lines stays as it was written.
+    Without styles (NO_COLOR) inline markup is kept.
     """
 
     def __init__(self, width: Callable[[], int], *, styled: bool) -> None:
@@ -37,7 +37,7 @@ class Markdown:
 
     @property
     def at_line_start(self) -> bool:
-        """Whether what was fed so far ends with a whole line."""
+        """Whether the text so far ends with a complete line."""
         return self._lines.at_line_start and not self._pending
 
     def feed(self, text: str) -> str:
@@ -50,7 +50,7 @@ class Markdown:
         return self._lines.take()
 
     def finish(self) -> str:
-        """Ends the text, but not its line: the caller does. What is fed next is another text, on a line of its own."""
+        """Ends the text without a line break, which the caller writes; the next `feed` starts a new text."""
         self._continue(final=True)
         self._lines.forget_line()
         self._reset()
@@ -72,10 +72,10 @@ class Markdown:
         self._lines.new_line()
         self._start_line()
 
-    # --- how a line begins
+    # --- start of a line
 
     def _begin(self, *, final: bool) -> None:
-        """Decides what kind of line this is, as soon as its first characters say so."""
+        """Determines the kind of a line from its first characters."""
         if self._fence:
             self._begin_in_fence(final)
             return
@@ -137,7 +137,7 @@ class Markdown:
         self._style = style if self._styled else ""
         self._continue(final=final)
 
-    # --- how it goes on
+    # --- rest of a line
 
     def _verbatim(self, *, final: bool) -> None:
         self._lines.put_verbatim(self._pending, self._style)

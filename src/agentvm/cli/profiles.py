@@ -1,4 +1,4 @@
-"""Profiles — the servers and keys that `avm login` has stored in the user's own directory, for nobody else to read."""
+"""Profiles — servers and API keys stored by `avm login`, in a file that only the user can read."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Profile(Record):
-    """A server, and the key to ask it with; no key for a server that asks for none."""
+    """A server and its API key; no key for a server without authentication."""
 
     url: str
     key: Secret | None = None
@@ -36,7 +36,7 @@ class _File(Record):
 
 
 def directory() -> Path:
-    """Where this user's settings of programs are."""
+    """The configuration directory of the user."""
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / "agentvm"
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "agentvm"
@@ -44,58 +44,62 @@ def directory() -> Path:
 
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise click.BadParameter(f"{name!r} is no name for a profile; use letters, digits, dots, hyphens and underscores.")
+        raise click.BadParameter(f"{name!r} is not a valid profile name; use letters, digits, dots, hyphens and underscores.")
     return name
 
 
 def load_all() -> dict[str, Profile]:
-    """Every profile by its name. `ConfigInvalid` for a file that cannot be used."""
+    """All profiles by name. `ConfigInvalid` for an unreadable file."""
     path = directory() / FILE_NAME
     try:
         with path.open("rb") as file:
             if sys.platform != "win32" and os.fstat(file.fileno()).st_mode & 0o077:
-                click.echo(f"Warning: others can read the keys in {path}. Keep them out: chmod 600 {path}", err=True)
+                click.echo(f"Warning: other users can read the keys in {path}. Run: chmod 600 {path}", err=True)
             stored = msgspec.json.decode(file.read(_FILE_BYTES_MAX), type=_File)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise ConfigInvalid(f"Cannot read the profiles in {path}: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # Not shown: it holds keys.
-        raise ConfigInvalid(f"{path} is damaged. Remove it, and log in again: avm login") from None
+        # The content is not printed: it contains keys.
+        raise ConfigInvalid(f"{path} is damaged. Remove it and log in again: avm login") from None
     return {
-        name: Profile(url=one.url, key=None if one.key is None else Secret(one.key)) for name, one in stored.profiles.items()
+        name: Profile(url=profile.url, key=None if profile.key is None else Secret(profile.key))
+        for name, profile in stored.profiles.items()
     }
 
 
 def save(name: str, profile: Profile) -> Path:
-    """Stores a profile in place of the one of that name; the file it is in."""
+    """Stores a profile under its name and returns the path of the file."""
     return _write({**load_all(), name: profile})
 
 
 def remove(name: str) -> bool:
-    """Whether there was one."""
-    found = load_all()
-    if found.pop(name, None) is None:
+    """Removes a profile; False if it does not exist."""
+    profiles = load_all()
+    if profiles.pop(name, None) is None:
         return False
-    _write(found)
+    _write(profiles)
     return True
 
 
-def _write(found: dict[str, Profile]) -> Path:
-    """All at once, readable by the user alone from the first byte on."""
+def _write(profiles: dict[str, Profile]) -> Path:
+    """Replaces the file atomically; only the user can read it at any time."""
     path = directory() / FILE_NAME
-    kept = {name: _Stored(url=one.url, key=None if one.key is None else one.key.reveal()) for name, one in found.items()}
-    content = msgspec.json.format(msgspec.json.encode(_File(profiles=kept)), indent=2)
+    stored = {
+        name: _Stored(url=profile.url, key=None if profile.key is None else profile.key.reveal())
+        for name, profile in profiles.items()
+    }
+    content = msgspec.json.format(msgspec.json.encode(_File(profiles=stored)), indent=2)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE_NAME}.")
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{FILE_NAME}.")
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
-            os.replace(aside, path)
+            os.replace(temporary, path)
         finally:
-            Path(aside).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigInvalid(f"Cannot write the profiles to {path}: {error.strerror}") from None
     return path

@@ -1,8 +1,8 @@
-"""avm provider — how the providers of models are that a server asks."""
+"""avm provider — health of the model providers of a server."""
 
 import click
 
-from agentvm.cli.api import Api, asks_server
+from agentvm.cli.api import Api, server_command
 from agentvm.cli.table import Columns, Show, moment
 
 EXAMPLES = """\b
@@ -20,21 +20,21 @@ COLUMNS: Columns = {
     "SINCE (UTC)": moment("since"),
     "CALLS": "calls",
     "FAILURES": "failures",
-    "IN A ROW": "consecutiveFailures",
+    "CONSECUTIVE": "consecutiveFailures",
     "LAST ERROR": "lastError",
     "LAST SUCCESS (UTC)": moment("lastSuccessAt"),
-    "NOT ASKED BEFORE (UTC)": moment("retryAt"),
+    "NEXT RETRY (UTC)": moment("retryAt"),
     "ADDRESS": "baseUrl",
 }
 
 
 @click.group(epilog=EXAMPLES)
 def provider() -> None:
-    """See how the providers of models are."""
+    """Show model provider health."""
 
 
 @provider.command("list", epilog=EXAMPLES)
-@asks_server
+@server_command
 def list_providers(api: Api, show: Show) -> None:
-    """List the providers that the server asks with its own keys, and whether they answer."""
-    show.items(api.pages("providers"), COLUMNS, none="There are no providers.")
+    """List the server's model providers and their health."""
+    show.items(api.pages("providers"), COLUMNS, none="No providers found.")

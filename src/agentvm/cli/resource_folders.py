@@ -1,7 +1,7 @@
-"""Folders of resources at a server: `avm resource push` and `pull`.
+"""Resource folders — `avm resource push` and `pull`.
 
-A folder is compared with what the server has by digest, so what is unchanged is not sent. What a folder refers to is pushed
-before it. Nothing is sent before every folder is read, compared and found to be in order, with everything that it refers to.
+Folders and published versions are compared by digest, so unchanged ones are not sent. A folder is pushed after the folders it
+refers to. Nothing is sent until every folder and all of its references have been validated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Literal
 
 import click
 
-from agentvm.cli.api import Api, RequestFailed, Unreachable
+from agentvm.cli.api import Api, RequestFailed, Unreachable, body_of
 from agentvm.cli.table import Item
 from agentvm.errors import AgentVMError
 from agentvm.errors.resource import ResourceExists, ResourceNotFound
@@ -31,14 +31,14 @@ from agentvm.resources.folder import (
 )
 
 Outcome = Literal["created", "revised", "described", "unchanged"]
-_BATCH = 100
-"""References that the server is asked about at a time."""
-_ABOUT = ("description", "tags", "visibility")
+_REFERENCES_MAX = 100
+"""References per resolve request."""
+_METADATA = ("description", "tags", "visibility")
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A resource on this machine."""
+    """A resource in a local folder."""
 
     path: Path
     item: FolderItem
@@ -50,58 +50,58 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class There:
-    """The same resource at the server."""
+class RemoteResource:
+    """A resource on the server."""
 
     versions: Mapping[str, str]
     """Digests by version."""
-    about: Item
+    metadata: Item
     latest: str | None
 
 
 def read_all(root: Path) -> list[Folder]:
-    """Every folder below, each after those it refers to."""
+    """All folders below `root`, each after the folders it refers to."""
     folders: dict[str, Folder] = {}
     needs: dict[str, list[str]] = {}
-    wrong: list[str] = []
+    problems: list[str] = []
     for path in find_folders(root):
         try:
             folder, uris = _read_one(path)
         except click.ClickException as error:
-            wrong.append(error.message)
+            problems.append(error.message)
             continue
         if folder.uri in folders:
-            wrong.append(f"{path} and {folders[folder.uri].path} are both {folder.uri}; one of them must go.")
+            problems.append(f"{path} and {folders[folder.uri].path} are both {folder.uri}; remove one of them.")
         folders[folder.uri] = folder
         needs[folder.uri] = [str(ResourceUri(type=uri.type, name=uri.name)) for uri in uris if uri.owner is None]
-    _refuse(wrong)
+    _refuse(problems)
     if not folders:
-        raise click.ClickException(f"There is no {MANIFEST} in {root} or below it.")
-    graph = {uri: [one for one in others if one in folders] for uri, others in needs.items()}
+        raise click.ClickException(f"No {MANIFEST} found in {root} or below.")
+    graph = {uri: [other for other in others if other in folders] for uri, others in needs.items()}
     try:
         return [folders[uri] for uri in TopologicalSorter(graph).static_order()]
     except CycleError as error:
-        raise click.ClickException(f"These refer to each other in a circle: {' -> '.join(error.args[1])}") from None
+        raise click.ClickException(f"Circular references: {' -> '.join(error.args[1])}") from None
 
 
 def push_all(api: Api, folders: list[Folder], bump: Bump | None, *, dry_run: bool) -> Iterator[Item]:
-    """What becomes of each, as it becomes so."""
-    planned, wrong = [], []
+    """Pushes the folders in order and yields the outcome of each."""
+    planned, problems = [], []
     for folder in folders:
         try:
             planned.append((folder, *_Push(api, folder, bump, dry_run=True).run()))
         except click.ClickException as error:
             if isinstance(error, Unreachable):
                 raise
-            wrong.append(error.message)
-    # Of what is wrong itself it is not known what it would be for the others.
-    _refuse(wrong or list(_unmet(api, planned)))
+            problems.append(error.message)
+    # References to an invalid folder cannot be checked.
+    _refuse(problems or list(_unmet(api, planned)))
     for folder, outcome, version in planned:
-        pushed = _Push(api, folder, bump, dry_run=dry_run)
+        push = _Push(api, folder, bump, dry_run=dry_run)
         if not dry_run:
-            outcome, version = pushed.run()
+            outcome, version = push.run()
         item: Item = {"uri": f"{folder.uri}@{version}", "outcome": outcome, "folder": str(folder.path), "digest": folder.digest}
-        yield item | ({"warnings": pushed.warnings} if pushed.warnings else {})
+        yield item | ({"warnings": push.warnings} if push.warnings else {})
 
 
 def _read_one(path: Path) -> tuple[Folder, list[ResourceUri]]:
@@ -115,29 +115,29 @@ def _read_one(path: Path) -> tuple[Folder, list[ResourceUri]]:
         raise click.ClickException(f"{path}: {error}") from None
 
 
-def _refuse(wrong: list[str]) -> None:
-    if wrong:
-        raise click.ClickException("\n".join(wrong))
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise click.ClickException("\n".join(problems))
 
 
 def _unmet(api: Api, planned: Sequence[tuple[Folder, Outcome, str]]) -> Iterator[str]:
-    """The references that neither what is pushed nor what the server has will answer."""
-    made = {folder.uri: _as_version(version, folder.digest) for folder, _, version in planned}
-    asked: list[tuple[Folder, str]] = []
+    """Error messages for references that neither the pushed folders nor the server resolve."""
+    versions = {folder.uri: _as_version(version, folder.digest) for folder, _, version in planned}
+    unresolved: list[tuple[Folder, str]] = []
     for folder, outcome, _ in planned:
         if outcome in ("created", "revised"):
-            asked += [(folder, uri) for uri in folder.item.references().values() if not _is_met(parse_uri(uri), made)]
-    for start in range(0, len(asked), _BATCH):
-        some = asked[start : start + _BATCH]
-        found = api.post("resources", "resolve", body={"uris": [uri for _, uri in some], "expand": "none"})
-        for (folder, _), item in zip(some, found["items"], strict=True):
+            unresolved += [(folder, uri) for uri in folder.item.references().values() if not _is_met(parse_uri(uri), versions)]
+    for start in range(0, len(unresolved), _REFERENCES_MAX):
+        batch = unresolved[start : start + _REFERENCES_MAX]
+        response = api.post("resources", "resolve", body={"uris": [uri for _, uri in batch], "expand": "none"})
+        for (folder, _), item in zip(batch, response["items"], strict=True):
             if error := item.get("error"):
                 yield f"{folder.path}: {error['message']}"
 
 
-def _is_met(uri: ResourceUri, made: Mapping[str, ResourceVersion]) -> bool:
-    found = made.get(str(ResourceUri(type=uri.type, name=uri.name)))
-    return found is not None and select([found], {}, uri.selector) is not None
+def _is_met(uri: ResourceUri, versions: Mapping[str, ResourceVersion]) -> bool:
+    version = versions.get(str(ResourceUri(type=uri.type, name=uri.name)))
+    return version is not None and select([version], {}, uri.selector) is not None
 
 
 def _as_version(version: str, digest: str) -> ResourceVersion:
@@ -153,22 +153,22 @@ def _as_version(version: str, digest: str) -> ResourceVersion:
 
 
 def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = False) -> tuple[Path, FolderItem]:
-    """Writes a resource into a folder. One that holds another resource, or other files without `force`, is left alone."""
+    """Writes a resource into a folder. A folder with another resource, or with changed files without `force`, is refused."""
     named = str(ResourceUri(type=uri.type, owner=uri.owner, name=uri.name))
     data = api.get_bytes("resources", named, "export", version=uri.selector, deps="false")
     item = item_of(read_archive(data))
     if (item.type, item.name) != (uri.type, uri.name):
-        # The name becomes that of a folder, so what a server says it is must be what was asked for.
+        # The name becomes a path, so it must be the requested one.
         raise click.ClickException(f"The server sent another resource than {named}; nothing was written.")
     folder = Path(item.name) if folder is None else folder
     if (folder / MANIFEST).exists():
-        there = read_folder(folder)
-        if (there.type, there.name) != (item.type, item.name):
-            raise click.ClickException(f"{folder} holds {there.type}/{there.name} already; choose another folder.")
+        local = read_folder(folder)
+        if (local.type, local.name) != (item.type, item.name):
+            raise click.ClickException(f"{folder} already contains {local.type}/{local.name}; choose another folder.")
     if not force and (changed := differing(folder, item)):
         raise click.ClickException(
-            f"Nothing was written: these differ from {named}@{item.version} and would be overwritten: "
-            f"{', '.join(str(folder / name) for name in changed)}. Keep what you need of them, then use --force."
+            f"Nothing was written. These files differ from {named}@{item.version}: "
+            f"{', '.join(str(folder / name) for name in changed)}. To overwrite them, use --force."
         )
     write_folder(folder, item)
     return folder, item
@@ -176,14 +176,14 @@ def pull_one(api: Api, uri: ResourceUri, folder: Path | None, *, force: bool = F
 
 @dataclass(frozen=True, slots=True)
 class _Push:
-    """One folder on its way to the server."""
+    """The push of one folder."""
 
     api: Api
     folder: Folder
     bump: Bump | None
     dry_run: bool
     warnings: list[str] = field(default_factory=list)
-    """What the server does not act upon of it."""
+    """Warnings of the server about the resource."""
 
     def run(self) -> tuple[Outcome, str]:
         try:
@@ -194,82 +194,78 @@ class _Push:
             raise RequestFailed(f"{self.folder.path}: {error.message}", error.code) from None
 
     def _run(self) -> tuple[Outcome, str]:
-        there = self._find()
-        if there is None:
+        remote = self._find()
+        if remote is None:
             return "created", self._register()
         version = self.folder.item.version
         if version is None:
-            version = there.latest
-            if version is None or there.versions[version] != self.folder.digest:
-                return "revised", self._revise({"bump": self.bump or "patch"}, there)
-        elif version not in there.versions:
-            return "revised", self._revise({"version": version}, there)
-        if there.versions[version] == self.folder.digest:
-            return self._describe(there), version
+            version = remote.latest
+            if version is None or remote.versions[version] != self.folder.digest:
+                return "revised", self._revise({"bump": self.bump or "patch"}, remote)
+        elif version not in remote.versions:
+            return "revised", self._revise({"version": version}, remote)
+        if remote.versions[version] == self.folder.digest:
+            return self._describe(remote), version
         if self.bump is None:
             raise click.ClickException(
-                f"{self.folder.path}: {self.folder.uri}@{version} is published with other content, and a version never "
-                "changes. Give it another version, or let --bump patch, minor or major do so."
+                f"{self.folder.path}: {self.folder.uri}@{version} is published with other content. Change the version, "
+                "or use --bump patch, minor or major."
             )
-        made = self._revise({"bump": self.bump}, there)
+        version = self._revise({"bump": self.bump}, remote)
         if not self.dry_run:
-            set_version(self.folder.path, made)
-        return "revised", made
+            set_version(self.folder.path, version)
+        return "revised", version
 
-    def _find(self) -> There | None:
-        """None when there is none of one's own: what ships with the server, or is others', is found by the same name."""
+    def _find(self) -> RemoteResource | None:
+        """The tenant's own resource of this name, or None. Resources of the system and of other tenants do not count."""
         try:
-            found = self.api.get("resources", self.folder.uri)
+            resource = self.api.get("resources", self.folder.uri)["resource"]
         except RequestFailed as error:
             if error.code != ResourceNotFound.code:
                 raise
             return None
-        if parse_uri(found["resource"]["uri"]).owner is not None:
+        if parse_uri(resource["uri"]).owner is not None:
             return None
-        return self._there(found["resource"])
-
-    def _there(self, about: Item) -> There:
-        found = self.api.get("resources", self.folder.uri, "versions")
-        return There({one["version"]: one["digest"] for one in found["items"]}, about, about.get("latest"))
+        versions = self.api.get("resources", self.folder.uri, "versions")["items"]
+        return RemoteResource({item["version"]: item["digest"] for item in versions}, resource, resource.get("latest"))
 
     def _register(self) -> str:
         item = self.folder.item
         if self.dry_run:
             return item.version or "1.0.0"
-        said = {name: getattr(item, name) for name in ("version", *_ABOUT, "schema", "dependencies")}
-        body: Item = {"type": item.type, "name": item.name, "content": item.content}
-        body |= {name: value for name, value in said.items() if value is not None}
+        optional = {name: getattr(item, name) for name in ("version", *_METADATA, "schema", "dependencies")}
+        body: Item = {"type": item.type, "name": item.name, "content": item.content, **body_of(**optional)}
         try:
-            return self._noted(self.api.post("resources", body=body))
+            return self._version_of(self.api.post("resources", body=body))
         except RequestFailed as error:
             if error.code != ResourceExists.code:
                 raise
-            # It is there, but every version of it is withdrawn.
+            # The resource exists, but all of its versions are yanked.
             return self._revise({"bump": self.bump or "patch"} if item.version is None else {"version": item.version})
 
-    def _revise(self, numbering: Item, there: There | None = None) -> str:
+    def _revise(self, numbering: Item, remote: RemoteResource | None = None) -> str:
         item = self.folder.item
-        if self.dry_run and there is not None:
-            highest = max(map(parse_version, there.versions))
+        if self.dry_run and remote is not None:
+            highest = max(map(parse_version, remote.versions))
             return str(numbering.get("version") or highest.bumped(numbering["bump"]))
         body: Item = {"content": item.content, "schema": item.schema, "dependencies": item.dependencies or {}, **numbering}
-        body |= {name: value for name in _ABOUT if (value := getattr(item, name)) is not None}
-        return self._noted(self.api.put("resources", self.folder.uri, body=body))
+        body |= body_of(**{name: getattr(item, name) for name in _METADATA})
+        return self._version_of(self.api.put("resources", self.folder.uri, body=body))
 
-    def _noted(self, answer: Item) -> str:
-        """The version that was made; what the server warns of is kept."""
-        self.warnings.extend(map(str, answer.get("warnings", ())))
-        return str(answer["version"])
+    def _version_of(self, response: Item) -> str:
+        """The new version; warnings of the response are collected."""
+        self.warnings.extend(map(str, response.get("warnings", ())))
+        return str(response["version"])
 
-    def _describe(self, there: There) -> Outcome:
-        """Brings what is no part of a version."""
+    def _describe(self, remote: RemoteResource) -> Outcome:
+        """Updates the metadata, which is not part of a version."""
         item = self.folder.item
         changed: Item = {}
-        if item.description is not None and item.description != there.about.get("description", ""):
+        if item.description is not None and item.description != remote.metadata.get("description", ""):
             changed["description"] = item.description
-        if item.tags is not None and list(item.tags) != there.about.get("tags", []):
+        if item.tags is not None and list(item.tags) != remote.metadata.get("tags", []):
             changed["tags"] = item.tags
-        if item.visibility is not None and item.visibility != there.about["visibility"]:
+        if item.visibility is not None and item.visibility != remote.metadata["visibility"]:
             changed["visibility"] = item.visibility
         if not changed:
             return "unchanged"

@@ -1,71 +1,57 @@
-"""avm retention — how long what was said is kept, and what would be deleted."""
+"""avm retention — how long sessions are kept, and what would be deleted now."""
 
 from collections.abc import Callable
 
 import click
 
-from agentvm.cli.api import Api, asks_server, tenant_option
+from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.table import Columns, Item, Show
 
 EXAMPLES = """\b
 Examples:
-  avm retention                                        what is in force, and what it would delete now
-  avm retention --session-days 90                      what that would delete; nothing is set
+  avm retention                                        the current policy, and what it would delete now
+  avm retention --session-days 90                      what another policy would delete (dry run)
   avm config set retention.sessionDays=90 --tenant acme
 """
 
-FOREVER = 36_500
+UNLIMITED_DAYS = 36_500
 
 
-def _days(name: str, otherwise: str = "for ever") -> Callable[[Item], str]:
-    def shown(item: Item) -> str:
+def _days(name: str, unset: str = "unlimited") -> Callable[[Item], str]:
+    def text(item: Item) -> str:
         days = item.get(name)
-        return otherwise if days is None else "for ever" if days >= FOREVER else f"{days:,} days"
+        return unset if days is None else "unlimited" if days >= UNLIMITED_DAYS else f"{days:,} days"
 
-    return shown
+    return text
 
 
 COLUMNS: Columns = {
     "Tenant": "tenantId",
     "Sessions": _days("sessionDays"),
-    "Archived sessions": _days("archivedDays", "as the others"),
-    "Messages taken back": _days("rewoundDays"),
+    "Archived sessions": _days("archivedDays", "like other sessions"),
+    "Rewound messages": _days("rewoundDays"),
     "Turns": _days("messageDays"),
     "Would delete sessions": lambda item: f"{item['sessions']:,}",
     "Would empty sessions": lambda item: f"{item['emptied']:,}",
     "Would delete messages": lambda item: f"{item['messages']:,} ({item['bytes']:,} bytes)",
 }
-days = click.IntRange(min=1, max=FOREVER)
+days = click.IntRange(min=1, max=UNLIMITED_DAYS)
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--session-days", type=days, metavar="DAYS", help="What if idle sessions were kept so long?")
-@click.option("--archived-days", type=days, metavar="DAYS", help="What if archived ones were?")
-@click.option("--rewound-days", type=days, metavar="DAYS", help="What if messages that were taken back were?")
-@click.option("--message-days", type=days, metavar="DAYS", help="What if the turns of sessions that go on were?")
-@tenant_option
-@asks_server
-def retention(
-    api: Api,
-    show: Show,
-    session_days: int | None,
-    archived_days: int | None,
-    rewound_days: int | None,
-    message_days: int | None,
-) -> None:
-    """See how long what was said is kept, and what would go.
+@click.option("--session-days", "sessionDays", type=days, metavar="DAYS", help="Try this limit for idle sessions.")
+@click.option("--archived-days", "archivedDays", type=days, metavar="DAYS", help="Try this limit for archived sessions.")
+@click.option("--rewound-days", "rewoundDays", type=days, metavar="DAYS", help="Try this limit for rewound messages.")
+@click.option("--message-days", "messageDays", type=days, metavar="DAYS", help="Try this limit for turns of active sessions.")
+@tenant_command
+def retention(api: Api, show: Show, /, **tried: int | None) -> None:
+    """Show the retention policy and what it would delete.
 
-    It is looked at every hour. Days that are given are only tried; `avm config set retention.…` sets them.
+    The policy is applied every hour. The options are a dry run; `avm config set retention.…` changes the policy.
     """
-    tried = {
-        "sessionDays": session_days,
-        "archivedDays": archived_days,
-        "rewoundDays": rewound_days,
-        "messageDays": message_days,
-    }
-    found = api.get("retention", **tried)
+    report = api.get("retention", **tried)
     if show.as_json:
-        show.json(found)
+        show.json(report)
         return
-    policy = {**found["policy"], **{name: value for name, value in tried.items() if value is not None}}
-    show.record({"tenantId": found["tenantId"], **policy, **found["due"]}, COLUMNS)
+    policy = {**report["policy"], **{name: value for name, value in tried.items() if value is not None}}
+    show.record({"tenantId": report["tenantId"], **policy, **report["due"]}, COLUMNS)

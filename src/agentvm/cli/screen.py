@@ -1,4 +1,4 @@
-"""Screen — how a chat looks: answers on stdout, everything about them on stderr, so that a pipe gets the answers only."""
+"""Screen — the output of a chat: answers on stdout, notices and errors on stderr."""
 
 import shutil
 import sys
@@ -8,17 +8,18 @@ from datetime import datetime
 import click
 import msgspec
 
-from agentvm.cli.conversation import Hit, Listed, text_of
+from agentvm.cli.chat_session import SearchChoice, SessionChoice, text_of
 from agentvm.cli.markdown import Markdown
+from agentvm.cli.table import shortened
 from agentvm.cli.wrapping import wrap
 from agentvm.model.message import AssistantMessage, ErrorMessage, Message, ToolCallMessage, ToolResultMessage, UserMessage
 from agentvm.protocol.link import WireEvent
 
-MAX_LINE = 160
-LABEL_COLUMN = 24
-"""Where the labels in a list of sessions begin."""
+LINE_CHARACTERS_MAX = 160
+LABEL_INDENT_COLUMNS = 24
+"""Indentation of the labels in a list of sessions."""
 
-# A model must not steer the terminal: no control characters but new lines and tabs, neither C0 nor C1.
+# Control characters of a model must not steer the terminal; new lines and tabs are kept.
 _CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 _ERASE_LINE = "\r\x1b[K"
 
@@ -27,15 +28,14 @@ def clean(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def one_line(text: str, width: int = MAX_LINE) -> str:
-    line = " ".join(clean(text).split())
-    return line if len(line) <= width else f"{line[: width - 1]}…"
+def one_line(text: str, width: int = LINE_CHARACTERS_MAX) -> str:
+    return shortened(clean(text), width)
 
 
 class Screen:
-    """Shows one chat. `live` is for a person who watches: it also says what is going on meanwhile.
+    """Shows one chat. `live` is for a terminal: it also shows transient progress.
 
-    With `markdown` answers are rendered; without, they are written as they are.
+    With `markdown` answers are rendered; without, they are written unchanged.
     """
 
     def __init__(self, *, live: bool, color: bool | None = None, markdown: Markdown | None = None) -> None:
@@ -43,26 +43,26 @@ class Screen:
         self._color = color
         self._markdown = markdown
         self._at_line_start = True
-        self._passing = False
+        self._has_progress = False
         self._inputs: dict[str, object] = {}
         self.failed = False
-        """Whether anything went wrong so far."""
+        """Whether an error was shown."""
 
     def show(self, event: WireEvent) -> None:
-        """Shows an event of a turn; most need nothing."""
+        """Shows an event of a turn; most have no output."""
         data = event.data
         match event.type:
             case "turn_request" | "message_start" | "conversation_thinking":
-                self._pass("thinking…")
+                self._progress("thinking…")
             case "conversation_queued":
-                self._pass("waiting for the message before…")
+                self._progress("waiting for the previous message…")
             case "provider_fallback":
-                self._pass(one_line(f"{data.get('from')} does not answer; asking {data.get('to')}…"))
+                self._progress(one_line(f"{data.get('from')} does not answer; switching to {data.get('to')}…"))
             case "text_delta":
                 self._answer(clean(str(data.get("text", ""))))
             case "tool_use_stop":
                 self._inputs[str(data.get("toolCallId"))] = data.get("input")
-                self._pass(f"{one_line(str(data.get('toolName')))}…")
+                self._progress(f"{one_line(str(data.get('toolName')))}…")
             case "tool_completed":
                 self._tool(data, str(data.get("result")))
             case "tool_failed":
@@ -75,33 +75,33 @@ class Screen:
                 pass
 
     def notice(self, text: str) -> None:
-        """A dim line about the chat."""
+        """Prints a dim line about the chat."""
         self._line(text, dim=True)
 
     def error(self, text: str) -> None:
         self.failed = True
         self._line(f"Error: {text}", fg="red")
 
-    def sessions(self, listed: Sequence[Listed]) -> None:
+    def sessions(self, choices: Sequence[SessionChoice]) -> None:
         self._fresh_line()
-        for number, item in enumerate(listed, 1):
+        for number, item in enumerate(choices, 1):
             at = _moment(item.session.updated_at)
             mark = "*" if item.current else " "
-            line = f"{mark}{number:>3}  {at}  {one_line(item.label) or '(nothing said yet)'}"
-            self._out(f"{self._wrapped(line, LABEL_COLUMN)}\n", bold=item.current)
+            line = f"{mark}{number:>3}  {at}  {one_line(item.label) or '(empty)'}"
+            self._out(f"{self._wrapped(line, LABEL_INDENT_COLUMNS)}\n", bold=item.current)
 
-    def hits(self, hits: Sequence[Hit]) -> None:
+    def hits(self, hits: Sequence[SearchChoice]) -> None:
         self._fresh_line()
         for number, hit in enumerate(hits, 1):
             line = f" {number:>3}  {_moment(hit.at)}  {one_line(hit.label) or '(no title)'}"
-            self._out(f"{self._wrapped(line, LABEL_COLUMN)}\n", bold=True)
+            self._out(f"{self._wrapped(line, LABEL_INDENT_COLUMNS)}\n", bold=True)
             if hit.snippet:
                 self._out(f"{self._wrapped(f'      {one_line(hit.snippet)}')}\n")
         if not hits:
-            self.notice("Nothing was found.")
+            self.notice("No matches.")
 
     def text(self, text: str, hanging: int = 0) -> None:
-        """Something that was asked for; lines that are too long go on in that column."""
+        """Prints a text; long lines are wrapped with that indentation."""
         self._fresh_line()
         self._out(f"{self._wrapped(clean(text), hanging)}\n")
 
@@ -123,9 +123,9 @@ class Screen:
                 case ErrorMessage(content=text):
                     self._line(f"Error: {text}", fg="red")
         if not messages:
-            self.notice("Nothing was said yet.")
+            self.notice("The session has no messages.")
 
-    # --- lines and what passes
+    # --- lines and transient progress
 
     def _answer(self, text: str) -> None:
         self._clear()
@@ -137,20 +137,20 @@ class Screen:
             self._at_line_start = text.endswith("\n")
 
     def _tool(self, data: dict[str, object], result: str) -> None:
-        given = self._inputs.pop(str(data.get("toolId")), None)
-        asked = msgspec.json.encode(given).decode() if given else ""
-        self.notice(one_line(f"[{data.get('toolName')}] {asked} → {result}"))
+        tool_input = self._inputs.pop(str(data.get("toolId")), None)
+        arguments = msgspec.json.encode(tool_input).decode() if tool_input else ""
+        self.notice(one_line(f"[{data.get('toolName')}] {arguments} → {result}"))
 
     def _end(self, data: dict[str, object]) -> None:
         self._inputs.clear()
         usage = data.get("usage")
-        counted = usage if isinstance(usage, dict) else {}
+        tokens = usage if isinstance(usage, dict) else {}
         duration = data.get("duration")
         seconds = duration / 1000 if isinstance(duration, int) else 0
         parts = ["interrupted"] if data.get("outcome") == "interrupted" else []
-        if counted.get("inputTokens") or counted.get("outputTokens"):
-            about = "about " if counted.get("estimated") else ""
-            parts.append(f"{about}{counted.get('inputTokens')} tokens in, {counted.get('outputTokens')} out")
+        if tokens.get("inputTokens") or tokens.get("outputTokens"):
+            about = "about " if tokens.get("estimated") else ""
+            parts.append(f"{about}{tokens.get('inputTokens')} tokens in, {tokens.get('outputTokens')} out")
         parts.append(f"{seconds:.1f} s")
         if model := data.get("model"):
             parts.append(str(model))
@@ -158,11 +158,11 @@ class Screen:
 
     def _line(self, text: str, *, dim: bool = False, fg: str | None = None) -> None:
         self._fresh_line()
-        # Not `dim=False`: click would then write the code that ends dimness.
+        # `dim=False` would make click write a reset code.
         click.secho(self._wrapped(clean(text)), err=True, color=self._color, dim=dim or None, fg=fg)
 
     def _wrapped(self, text: str, hanging: int = 0) -> str:
-        """For people; a pipe gets lines as they are."""
+        """The text wrapped for a terminal; unchanged for a pipe."""
         if self._markdown is None:
             return text
         return wrap(text, shutil.get_terminal_size().columns, hanging=" " * hanging)
@@ -175,17 +175,17 @@ class Screen:
             self._out("\n")
             self._at_line_start = True
 
-    def _pass(self, text: str) -> None:
-        """A word about what is going on, until the next thing is shown."""
+    def _progress(self, text: str) -> None:
+        """Shows transient progress until the next output."""
         if self._live and self._at_line_start:
             self._clear()
             self._out(text[: shutil.get_terminal_size().columns - 1], dim=True)
-            self._passing = True
+            self._has_progress = True
 
     def _clear(self) -> None:
-        if self._passing:
+        if self._has_progress:
             self._out(_ERASE_LINE)
-            self._passing = False
+            self._has_progress = False
 
     def _out(self, text: str, *, dim: bool = False, bold: bool = False) -> None:
         styled = click.style(text, dim=dim or None, bold=bold or None) if dim or bold else text
@@ -196,7 +196,7 @@ class Screen:
             sys.stdout.flush()
 
     def _write(self, text: str) -> None:
-        """For a terminal only: erasing is no colour and wanted also under NO_COLOR, and `Markdown` knows of that itself."""
+        """Writes escape codes to a terminal regardless of NO_COLOR: erasing is not a colour."""
         sys.stdout.write(text)
         sys.stdout.flush()
 

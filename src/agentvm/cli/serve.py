@@ -1,7 +1,6 @@
-"""avm serve — runs the server until it is told to stop.
+"""avm serve — runs the server until a signal.
 
-The first SIGINT or SIGTERM lets running turns finish; the second ends the process where it stands, which loses nothing
-that was acknowledged.
+The first SIGINT or SIGTERM lets running turns finish; the second ends the process at once. Acknowledged data is not lost.
 """
 
 import os
@@ -27,48 +26,47 @@ from agentvm.version import VERSION
 
 EXAMPLES = """\b
 Examples:
-  avm serve                                          with the embedded model, no key needed
+  avm serve                                          with the embedded model, without an API key
   LLM_API_KEY=... avm serve --model anthropic        with a provider's model
   LLM_BASE_URL=http://127.0.0.1:11434/v1 avm serve --model openai/qwen3
-  avm serve --port 0 --memory                        any free port, nothing stored
+  avm serve --port 0 --memory                        any free port, data in memory
 """
 
 
 FIRST_KEY = "operator.key"
-"""The file in the data directory that holds the operator's first key where it is shown to nobody."""
+"""File in the data directory with the first operator key, written when stdout is not a terminal."""
 
 
 def check_origins(ctx: click.Context, option: click.Parameter, origins: tuple[str, ...]) -> tuple[str, ...]:
-    """A browser sends scheme, host and port, and nothing behind them: whatever else is given would never match."""
+    """Checks origins: a browser sends only scheme, host and port, so a longer value never matches."""
     for origin in origins:
         parts = urlsplit(origin)
         if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
-            raise click.BadParameter(f"{origin!r} is no origin; write for example https://chat.example.org")
+            raise click.BadParameter(f"{origin!r} is not a valid origin; use for example https://chat.example.org")
     return origins
 
 
 @click.command(epilog=EXAMPLES)
 @server_options
-@click.option("--memory", is_flag=True, help="Keep everything in memory; it is gone when the server ends.")
+@click.option("--memory", is_flag=True, help="Keep all data in memory; it is lost when the server stops.")
 @click.option(
     "--allow-origin",
     "allow_origins",
     multiple=True,
     metavar="ORIGIN",
     callback=check_origins,
-    help="Web pages from there may connect, besides this machine's and the server's own; repeatable, * for all "
-    "(AVM_ALLOW_ORIGINS).",
+    help="Origin whose web pages may connect; repeatable, * for all (AVM_ALLOW_ORIGINS).",
 )
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
     multiple=True,
     metavar="ADDR|CIDR",
-    help="Proxy in front whose X-Forwarded-For is believed, by address or network; repeatable (AVM_TRUSTED_PROXIES).",
+    help="Proxy whose X-Forwarded-For is trusted; repeatable (AVM_TRUSTED_PROXIES).",
 )
 @auth_option
-@click.option("--no-overrides", is_flag=True, help="Start as if no setting had been changed at run time; they are kept.")
-@click.option("--log-level", type=click.Choice(LEVELS), help="Least important entry that is logged (AVM_LOG_LEVEL; info).")
+@click.option("--no-overrides", is_flag=True, help="Ignore settings changed at run time; they are kept.")
+@click.option("--log-level", type=click.Choice(LEVELS), help="Minimum log level (AVM_LOG_LEVEL; default: info).")
 def serve(
     host: str | None,
     port: int | None,
@@ -85,7 +83,7 @@ def serve(
 ) -> None:
     """Run the server."""
     if memory and data_dir is not None:
-        raise click.UsageError("--memory keeps no data, so it cannot be combined with --data-dir.")
+        raise click.UsageError("--memory cannot be combined with --data-dir.")
     loaded = configure(
         config=config,
         host=host,
@@ -100,13 +98,13 @@ def serve(
         settings=settings,
     )
     configure_logs(loaded.log_level, secrets=loaded.secrets)
-    # Whatever the server writes is its owner's alone: everybody's conversations are in it.
+    # Only the owner may read the files: they contain all conversations.
     os.umask(0o077)
     anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
 
 
 async def run_server(config: ServerConfig, overrides: bool = True) -> None:
-    """Serves until the first signal; returns when everything is stored and closed."""
+    """Serves until the first signal; returns when all data is stored."""
     # Late: it loads the web framework, which `avm serve --help` does not need.
     from agentvm.server.descriptors import raise_open_files_limit
     from agentvm.server.local import start_server
@@ -118,65 +116,65 @@ async def run_server(config: ServerConfig, overrides: bool = True) -> None:
             show_first_key(server.first_key, server.config.data_dir, to_terminal=sys.stdout.isatty())
             async for _ in signals:
                 break
-            # The operating system's own reaction: it works whatever this process is doing.
+            # The second signal ends the process at once.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            click.echo(f"Stopping; turns that run have {server.config.grace:g} s to finish. Once more ends at once.")
+            click.echo(f"Stopping; running turns have {server.config.grace:g} s to finish. Press Ctrl-C again to stop at once.")
 
 
 def announce(config: ServerConfig, url: str, ws_url: str) -> None:
-    """Says where the server is and what answers; warnings go to stderr."""
+    """Prints the address, model and data directory; warnings go to stderr."""
     click.echo(f"AgentVM {VERSION} listening on {url}")
     click.echo(f"WebSocket: {ws_url}")
     click.echo(f"Model: {describe_model(config)}")
     click.echo(f"Data: {'in memory' if config.data_dir is None else config.data_dir.expanduser().absolute()}")
     if config.authenticates:
-        click.echo("Authentication: on; peers need a key")
+        click.echo("Authentication: on; clients need an API key")
         if unpriced := describe_unpriced(config):
             warn(unpriced)
     else:
-        warn("Authentication is OFF: every program on this machine can read every conversation. Turn it on with --auth on.")
+        warn("Authentication is OFF: every program on this machine can read every session. Turn it on with --auth on.")
     if "*" in config.allow_origins:
-        warn("WARNING: every web page may use this server, also one that a stranger made. Name the origins you trust instead.")
+        warn("WARNING: every web page may use this server. Allow only origins you trust.")
     if missing := missing_weights(config):
-        warn(f"The embedded model is not installed, so it cannot answer yet. Run: {missing}")
+        warn(f"The embedded model is not installed. Run: {missing}")
 
 
 def show_first_key(key: Secret | None, data_dir: Path | None, *, to_terminal: bool) -> None:
-    """Once: it is stored as a hash, and nobody can read it again.
+    """Shows the first operator key once: only its hash is stored.
 
-    What is no terminal is often kept, as the log of a container is, and read by many: then the key goes to a file instead.
+    Output that is not a terminal is often a shared log, so the key then goes to a file.
     """
     if key is None:
         return
     click.echo("")
-    if to_terminal or data_dir is None or (kept := keep_first_key(key, data_dir)) is None:
-        click.echo(f"The operator's key, shown this once: {key.reveal()}")
-        click.echo("Keep it: it can do everything. Try it: AVM_KEY=<key> avm whoami")
+    if to_terminal or data_dir is None or (path := write_first_key(key, data_dir)) is None:
+        click.echo(f"The operator's key, shown once: {key.reveal()}")
+        click.echo("Store it safely: it has every permission. Try it: AVM_KEY=<key> avm whoami")
     else:
-        click.echo(f"The operator's key is in {kept}")
-        click.echo(f"Move it to a safe place: it can do everything. Try it: {program()} whoami --key-file {kept}")
+        click.echo(f"The operator's key is in {path}")
+        click.echo(f"Move it to a safe place: it has every permission. Try it: {program()} whoami --key-file {path}")
     click.echo("")
 
 
-def keep_first_key(key: Secret, data_dir: Path) -> Path | None:
-    """The file that holds it, for its owner alone; None when it cannot be written."""
+def write_first_key(key: Secret, data_dir: Path) -> Path | None:
+    """Writes the key to a file that only the owner can read; None on failure."""
     path = data_dir.expanduser().absolute() / FIRST_KEY
     try:
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write(f"{key.reveal()}\n")
     except OSError as error:
-        warn(f"The file {path} for the operator's key cannot be written ({error.strerror}), so it is shown here.")
+        warn(f"Cannot write the operator's key to {path} ({error.strerror}); it is shown here instead.")
         return None
     return path
 
 
 def describe_unpriced(config: ServerConfig) -> str | None:
-    """What to say of a default model that every message would be refused for; None when there is nothing to say."""
+    """A warning when the default model has no price, so that its messages are refused; else None."""
     provider, _, model = config.default_model.partition("/")
     driver = config.driver_of(provider)
-    # Late: the table takes a third of a second.
+    # Late: loading the price table takes a third of a second.
     from agentvm.tenants.price import FREE, Prices
 
     model = model or config.driver_settings(provider).model or ""
@@ -185,13 +183,13 @@ def describe_unpriced(config: ServerConfig) -> str | None:
     if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000, provider) is not None:
         return None
     return (
-        f"Nobody knows what {driver}/{model} costs, so messages to it are refused. Set its price "
+        f"{driver}/{model} has no price, so messages to it are refused. Set its price "
         f"(billing.prices.{driver}/{model}: {{input: 0, output: 0}}), or allow models without one (billing.allowUnpriced: on)."
     )
 
 
 def describe_model(config: ServerConfig) -> str:
-    """The model that answers by default, with what a reader wonders about it."""
+    """The default model with its provider's address and whether an API key is set."""
     provider, _, model = config.default_model.partition("/")
     driver, settings = config.driver_of(provider), config.driver_settings(provider)
     model = model or settings.model or default_model(driver) or ""
@@ -199,26 +197,26 @@ def describe_model(config: ServerConfig) -> str:
     if driver == "local":
         return f"{name} (embedded, no API key needed)"
     if driver == "scripted":
-        return f"{provider} (repeats what you say)"
-    where = "" if settings.base_url is None else f" at {plain(settings.base_url)}"
+        return f"{provider} (echoes messages)"
+    where = "" if settings.base_url is None else f" at {without_credentials(settings.base_url)}"
     key = "without an API key" if settings.api_key is None else "with an API key"
     return f"{name} ({key}{where})"
 
 
-def plain(url: str) -> str:
-    """Where a URL leads, without what may be secret in it."""
+def without_credentials(url: str) -> str:
+    """The URL without user, password, query and fragment."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def missing_weights(config: ServerConfig) -> str | None:
-    """The command that installs the default model's weights, when it is an embedded one that is not there."""
+    """The command that installs the default model, if it is embedded and missing."""
     provider, _, model = config.default_model.partition("/")
-    wanted = model or config.driver_settings(provider).model or DEFAULT_MODEL
-    if config.driver_of(provider) != "local" or weights_path(config.model_dir or default_model_dir(), wanted) is not None:
+    name = model or config.driver_settings(provider).model or DEFAULT_MODEL
+    if config.driver_of(provider) != "local" or weights_path(config.model_dir or default_model_dir(), name) is not None:
         return None
     pull = f"{program()} model pull"
-    return pull if wanted == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"
+    return pull if name == DEFAULT_MODEL else f"{pull} <URL or path of its GGUF file>"
 
 
 def warn(text: str) -> None:

@@ -1,38 +1,37 @@
-"""avm session — lists, finds, reads and keeps what was said."""
+"""avm session — list, search, read, rename, pin, archive and delete sessions."""
 
 import re
 from html import unescape
-from itertools import islice
 
 import click
 
 from agentvm.cli import branches
-from agentvm.cli.api import Api, Query, asks_server, confirm, tenant_option, yes_option
+from agentvm.cli.api import LONG_TIMEOUT_SECONDS, Api, Query, confirm, tenant_command, yes_option
 from agentvm.cli.draft import draft
 from agentvm.cli.names import IMAGE, SESSION, NamedOption, session_argument
-from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, when
-from agentvm.cli.when import past
+from agentvm.cli.options import container_option, since_option, until_option
+from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, shortened, when
 
 EXAMPLES = """\b
 Examples:
-  avm session list                                     the latest first, pinned ones before them
+  avm session list                                     pinned first, then the latest
   avm session search 上海天气 --since 7d
   avm session messages sess_… --newest --limit 5
   avm session rename sess_… "Trip to Shanghai"
   avm session delete sess_… && avm session restore sess_…
 """
 
-PAGE = 200
-"""The most that the server gives at once."""
-_PREVIEW = 50
+SESSIONS_PAGE_MAX = 200
+SEARCH_PAGE_MAX = 100
+_PREVIEW_CHARACTERS_MAX = 50
 
 COLUMNS: Columns = {
     "SESSION": "sessionId",
-    "TITLE": lambda item: _short(item.get("title")),
+    "TITLE": lambda item: shortened(item.get("title") or "", _PREVIEW_CHARACTERS_MAX),
     "UNREAD": "unread",
     "": lambda item: " ".join(name for name in ("pinned", "archived") if f"{name}At" in item),
     "LAST (UTC)": lambda item: when(item["lastMessageAt"] if "lastMessageAt" in item else item["createdAt"]),
-    "PREVIEW": lambda item: _short(item.get("preview")),
+    "PREVIEW": lambda item: shortened(item.get("preview") or "", _PREVIEW_CHARACTERS_MAX),
 }
 DETAILS: Columns = {
     "Session": "sessionId",
@@ -42,7 +41,7 @@ DETAILS: Columns = {
     "Unread": "unread",
     "Pinned (UTC)": moment("pinnedAt"),
     "Archived (UTC)": moment("archivedAt"),
-    "Set aside": "quarantine",
+    "Quarantined": "quarantine",
     "Created (UTC)": moment("createdAt"),
     "Last message (UTC)": moment("lastMessageAt"),
     "Preview": "preview",
@@ -52,276 +51,206 @@ SUMMARIES: Columns = {
     "UP TO": "messageId",
     "TOKENS": "tokens",
     "MODEL": "model",
-    "MADE (UTC)": moment("madeAt"),
-    "TEXT": lambda item: _short(item.get("text")),
+    "CREATED (UTC)": moment("madeAt"),
+    "TEXT": lambda item: shortened(item.get("text") or "", _PREVIEW_CHARACTERS_MAX),
 }
-limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="At most so many.")
+limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number.")
+image_option = click.option("--image", cls=NamedOption, entity=IMAGE, help="Only sessions of this image (id or name).")
 
 
 @click.group(epilog=EXAMPLES)
 def session() -> None:
-    """List, find, read and keep what was said."""
+    """Manage conversations: list, search, read, fork, archive."""
 
 
 session.add_command(draft)
 
 
 @session.command("list", epilog=EXAMPLES)
-@click.option("--container", help="Only of that container.")
-@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
-@click.option("--archived", is_flag=True, help="Those that are archived, instead of the others.")
-@click.option("--all", "both", is_flag=True, help="Also those that are archived.")
-@click.option("--pinned", is_flag=True, help="Only those that are pinned.")
-@click.option("--title", metavar="TEXT", help="Only those with that in their title.")
-@click.option("--since", type=past, metavar="TIME", help="Active then or later: 7d, 2026-11-01.")
-@click.option("--until", type=past, metavar="TIME", help="Active before then.")
+@container_option
+@image_option
+@click.option("--archived", is_flag=True, help="Only archived sessions.")
+@click.option("--all", "both", is_flag=True, help="Include archived sessions.")
+@click.option("--pinned", is_flag=True, help="Only pinned sessions.")
+@click.option("--title", metavar="TEXT", help="Only sessions whose title contains TEXT.")
+@since_option
+@until_option
 @limit_option
-@tenant_option
-@asks_server
+@tenant_command
 def list_sessions(
-    api: Api,
-    show: Show,
-    container: str | None,
-    image: str | None,
-    archived: bool,
-    both: bool,
-    pinned: bool,
-    title: str | None,
-    since: int | None,
-    until: int | None,
-    limit: int,
+    api: Api, show: Show, /, archived: bool, both: bool, pinned: bool, limit: int, **query: str | int | None
 ) -> None:
-    """List sessions.
-
-    Pinned ones are first, then it goes by when something was last said.
-    """
-    found = api.pages(
-        "sessions",
-        cursor="cursor",
-        following="nextCursor",
-        limit=min(limit, PAGE),
-        container=container,
-        image=image,
-        archived="all" if both else "true" if archived else None,
-        pinned="true" if pinned else None,
-        title=title,
-        since=since,
-        until=until,
-    )
-    show.items(islice(found, limit), COLUMNS, none="There are no such sessions.")
+    """List sessions: pinned first, then the latest."""
+    query["archived"] = "all" if both else "true" if archived else None
+    query["pinned"] = "true" if pinned else None
+    items = api.pages("sessions", at_most=limit, page=SESSIONS_PAGE_MAX, query=query)
+    show.items(items, COLUMNS, none="No sessions found.")
 
 
 @session.command("show")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def show_session(api: Api, show: Show, session_id: str) -> None:
-    """Show a session."""
+    """Show the details of a session."""
     show.record(api.get("sessions", session_id), DETAILS)
 
 
 @session.command("messages", epilog=EXAMPLES)
 @session_argument
-@click.option("--newest", is_flag=True, help="The newest first.")
-@click.option("--around", metavar="MESSAGE", help="Those around that message.")
-@click.option("--rewind", help="What that rewind took back, in place of what stands.")
+@click.option("--newest", is_flag=True, help="Newest first.")
+@click.option("--around", metavar="MESSAGE", help="Messages around this one.")
+@click.option("--rewind", help="Messages removed by this rewind, instead of the current ones.")
 @limit_option
-@tenant_option
-@asks_server
+@tenant_command
 def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | None, rewind: str | None, limit: int) -> None:
-    """Read the messages of a session."""
+    """Print the messages of a session."""
+    path = ("sessions", session_id, "messages")
     if around is not None:
-        page = api.get("sessions", session_id, "messages", around=around, rewind=rewind, limit=min(limit, PAGE))
-        found = iter(page.get("items", ()))
+        items = api.get(*path, around=around, rewind=rewind, limit=min(limit, SESSIONS_PAGE_MAX)).get("items", [])
     else:
-        found = api.pages(
-            "sessions",
-            session_id,
-            "messages",
-            cursor="cursor",
-            following="nextCursor",
-            limit=min(limit, PAGE),
-            order="newest" if newest else "oldest",
-            rewind=rewind,
-        )
-    some = list(islice(found, limit))
+        order = "newest" if newest else "oldest"
+        items = list(api.pages(*path, at_most=limit, page=SESSIONS_PAGE_MAX, order=order, rewind=rewind))
     if show.as_json:
-        show.json(some)
+        show.json(items)
         return
-    for one in some:
-        click.echo(f"{when(one['timestamp'])}  {one['id']}  {one['role']}: {lines(_said(one), '  ')}")
-    if not some:
-        click.echo("Nothing was said yet.", err=True)
+    for item in items:
+        click.echo(f"{when(item['timestamp'])}  {item['id']}  {item['role']}: {lines(_text_of(item), '  ')}")
+    if not items:
+        click.echo("The session has no messages.", err=True)
 
 
 @session.command("search", epilog=EXAMPLES)
-@click.argument("text")
-@click.option("--container", help="Only in that container.")
-@click.option("--image", cls=NamedOption, kind=IMAGE, help="Only of that image: id or name.")
-@click.option("--session", "within", cls=NamedOption, kind=SESSION, metavar="SESSION", help="Only in that session.")
-@click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only what they said.")
-@click.option("--tool", help="Only results of that tool.")
-@click.option("--since", type=past, metavar="TIME", help="Said then or later: 7d, 2026-11-01.")
-@click.option("--until", type=past, metavar="TIME", help="Said before then.")
+@click.argument("q", metavar="TEXT")
+@container_option
+@image_option
+@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only messages of this role.")
+@click.option("--tool", help="Only results of this tool.")
+@since_option
+@until_option
 @limit_option
-@tenant_option
-@asks_server
-def search(
-    api: Api,
-    show: Show,
-    text: str,
-    container: str | None,
-    image: str | None,
-    within: str | None,
-    role: str | None,
-    tool: str | None,
-    since: int | None,
-    until: int | None,
-    limit: int,
-) -> None:
-    """Search what was said, the best first, and titles.
+@tenant_command
+def search(api: Api, show: Show, /, limit: int, **query: str | int | None) -> None:
+    """Search messages and titles, best match first.
 
-    With --json each has a `kind`: `title` or `message`.
+    With --json each item has a `kind`: `title` or `message`.
     """
-    query: Query = {
-        "q": text,
-        "container": container,
-        "image": image,
-        "session": within,
-        "role": role,
-        "tool": tool,
-        "since": since,
-        "until": until,
-        "limit": min(limit, 100),
-    }
-    page = api.get("sessions", "search", **query)
-    titles: list[Item] = page.get("titles", [])[:limit]
-    some: list[Item] = page.get("items", [])
-    while len(some) < limit and page.get("nextCursor") is not None:
-        page = api.get("sessions", "search", **query, cursor=page["nextCursor"])
-        some += page.get("items", [])
-    some = some[:limit]
+    query["limit"] = min(limit, SEARCH_PAGE_MAX)
+    titles, items = _search(api, query, limit)
     if show.as_json:
-        show.json([{"kind": "title", **one} for one in titles] + [{"kind": "message", **one} for one in some])
+        show.json([{"kind": "title", **item} for item in titles] + [{"kind": "message", **item} for item in items])
         return
-    for one in titles:
-        click.echo(f"{_marked(str(one['snippet']))}  {when(one['at'])}  title  {one['sessionId']}")
-    for hit in some:
-        click.secho(f"{plain(hit['title'] or hit['sessionId'])}  ", bold=True, nl=False)
-        click.echo(f"{when(hit['at'])}  {hit['role']}  {hit['sessionId']} {hit['messageId']}")
-        click.echo(f"  {_marked(str(hit['snippet']))}")
-    if not some and not titles:
-        click.echo("Nothing was found.", err=True)
+    for item in titles:
+        click.echo(f"{_highlighted(str(item['snippet']))}  {when(item['at'])}  title  {item['sessionId']}")
+    for item in items:
+        click.secho(f"{plain(item['title'] or item['sessionId'])}  ", bold=True, nl=False)
+        click.echo(f"{when(item['at'])}  {item['role']}  {item['sessionId']} {item['messageId']}")
+        click.echo(f"  {_highlighted(str(item['snippet']))}")
+    if not items and not titles:
+        click.echo("No matches.", err=True)
+
+
+def _search(api: Api, query: Query, limit: int) -> tuple[list[Item], list[Item]]:
+    page = api.get("sessions", "search", **query)
+    titles, items = page.get("titles", []), page.get("items", [])
+    while len(items) < limit and page.get("nextCursor") is not None:
+        page = api.get("sessions", "search", **query, cursor=page["nextCursor"])
+        items += page.get("items", [])
+    return titles[:limit], items[:limit]
 
 
 @session.command("rename")
 @session_argument
 @click.argument("title", required=False)
-@tenant_option
-@asks_server
+@tenant_command
 def rename(api: Api, show: Show, session_id: str, title: str | None) -> None:
-    """Give a session a title, or take it away."""
-    _change(api, show, session_id, {"title": title}, "has no title any more" if title is None else f"is now {plain(title)}")
+    """Set the title of a session, or remove it."""
+    done = "has no title any more" if title is None else f"is now titled {plain(title)}"
+    _update(api, show, session_id, {"title": title}, done)
 
 
 @session.command("pin")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def pin(api: Api, show: Show, session_id: str) -> None:
-    """Keep a session at the top of the list."""
-    _change(api, show, session_id, {"pinned": True}, "is pinned")
+    """Pin a session to the top of the list."""
+    _update(api, show, session_id, {"pinned": True}, "is pinned")
 
 
 @session.command("unpin")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def unpin(api: Api, show: Show, session_id: str) -> None:
-    """Keep it there no longer."""
-    _change(api, show, session_id, {"pinned": False}, "is no longer pinned")
+    """Unpin a session."""
+    _update(api, show, session_id, {"pinned": False}, "is no longer pinned")
 
 
 @session.command("archive")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def archive(api: Api, show: Show, session_id: str) -> None:
-    """Take a session out of the usual list."""
-    _change(api, show, session_id, {"archived": True}, "is archived")
+    """Archive a session: hide it from the list."""
+    _update(api, show, session_id, {"archived": True}, "is archived")
 
 
 @session.command("unarchive")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def unarchive(api: Api, show: Show, session_id: str) -> None:
-    """Put it back."""
-    _change(api, show, session_id, {"archived": False}, "is no longer archived")
+    """Return an archived session to the list."""
+    _update(api, show, session_id, {"archived": False}, "is no longer archived")
 
 
 @session.command("mark-read")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def mark_read(api: Api, show: Show, session_id: str) -> None:
-    """Count all that was said in a session as read."""
-    marked = api.post("sessions", session_id, "read", body={})
-    if show.as_json:
-        show.json(marked)
-    else:
-        show.done(f"{plain(session_id)} is read.")
+    """Mark all messages of a session as read."""
+    show.done(f"{plain(session_id)} is marked as read.", api.post("sessions", session_id, "read", body={}))
 
 
 @session.command("delete")
 @session_argument
 @yes_option
-@tenant_option
-@asks_server
+@tenant_command
 def delete(api: Api, show: Show, session_id: str, yes: bool) -> None:
-    """Delete a session; for a while it can be restored."""
-    confirm(f"Delete {plain(session_id)} with all that was said in it?", yes=yes)
-    api.ask("DELETE", ("sessions", session_id), {})
-    show.done(f"{plain(session_id)} is deleted. To undo it: avm session restore {plain(session_id)}")
+    """Delete a session. It can be restored for a while."""
+    confirm(f"Delete {plain(session_id)} with all of its messages?", yes=yes)
+    api.delete("sessions", session_id)
+    show.done(f"{plain(session_id)} is deleted. To undo: avm session restore {plain(session_id)}")
 
 
 @session.command("restore")
 @click.argument("session_id", metavar="SESSION")
-@tenant_option
-@asks_server
+@tenant_command
 def restore(api: Api, show: Show, session_id: str) -> None:
-    """Bring a deleted session back."""
+    """Restore a deleted session."""
     api.post("sessions", session_id, "restore", body={})
-    show.done(f"{plain(session_id)} is back.")
+    show.done(f"{plain(session_id)} is restored.")
 
 
 @session.command("compact")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def compact(api: Api, show: Show, session_id: str) -> None:
-    """Sum up what was said, but for the newest exchanges.
+    """Summarize older messages to free context.
 
-    It is a billed model call, and the messages stay as they are.
+    This is a billed model call. The messages are kept.
     """
-    made = api.post_patiently("sessions", session_id, "compact", body={})
-    if show.as_json:
-        show.json(made)
-    else:
-        click.echo(lines(str(made["text"])))
+    summary = api.post("sessions", session_id, "compact", body={}, timeout=LONG_TIMEOUT_SECONDS)
+    show.done(lines(str(summary["text"])), summary)
 
 
 @session.command("summaries")
 @session_argument
-@tenant_option
-@asks_server
+@tenant_command
 def summaries(api: Api, show: Show, session_id: str) -> None:
-    """List what a session was summed up as, the newest first.
+    """List the summaries of a session, newest first.
 
-    With --json each as a whole.
+    With --json the texts are complete.
     """
-    found = api.get("sessions", session_id, "summaries").get("items", [])
-    show.items(iter(found), SUMMARIES, none="Nothing was summed up yet.")
+    items = api.get("sessions", session_id, "summaries").get("items", [])
+    show.items(items, SUMMARIES, none="The session has no summaries.")
 
 
 for command in branches.COMMANDS:
@@ -332,16 +261,12 @@ session.add_command(
 )
 
 
-def _change(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:
-    changed = api.put("sessions", session_id, body=body)
-    if show.as_json:
-        show.json(changed)
-    else:
-        show.done(f"{plain(session_id)} {done}.")
+def _update(api: Api, show: Show, session_id: str, body: Item, done: str) -> None:
+    show.done(f"{plain(session_id)} {done}.", api.put("sessions", session_id, body=body))
 
 
-def _said(message: Item) -> str:
-    """What a message says, whichever kind it is."""
+def _text_of(message: Item) -> str:
+    """The text of a message of any kind."""
     if "toolCall" in message:
         return f"calls {message['toolCall']['name']}"
     if "toolResult" in message:
@@ -352,15 +277,7 @@ def _said(message: Item) -> str:
     return " ".join(str(part.get("text", f"[{part.get('type')}]")) for part in content)
 
 
-def _marked(snippet: str) -> str:
-    """A snippet for a terminal: the marks are bold."""
-    parts = re.split(r"<mark>(.*?)</mark>", snippet)
-    return "".join(
-        click.style(plain(unescape(part)), bold=True) if number % 2 else plain(unescape(part))
-        for number, part in enumerate(parts)
-    )
-
-
-def _short(text: str | None) -> str | None:
-    text = None if text is None else " ".join(text.split())
-    return text if text is None or len(text) <= _PREVIEW else f"{text[:_PREVIEW]}…"
+def _highlighted(snippet: str) -> str:
+    """A snippet with its marked words in bold."""
+    parts = [plain(unescape(part)) for part in re.split(r"<mark>(.*?)</mark>", snippet)]
+    return "".join(click.style(part, bold=True) if number % 2 else part for number, part in enumerate(parts))

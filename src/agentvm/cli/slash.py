@@ -1,4 +1,4 @@
-"""Slash — the commands of a chat: what they are called, what they take, and how a line is read as one. Pure."""
+"""Slash commands — names, arguments and parsing of the commands of a chat. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MARK = "/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slash:
+class SlashCommand:
     """One command. `example` is shown when its argument is missing."""
 
     name: str
@@ -22,58 +22,58 @@ class Slash:
         return f"{MARK}{self.name} {self.argument}".rstrip()
 
 
-COMMANDS: tuple[Slash, ...] = (
-    Slash(name="sessions", text="list the sessions of this container"),
-    Slash(name="search", argument="WORDS", takes="something", example="/search dragons", text="find sessions by what was said"),
-    Slash(
+COMMANDS: tuple[SlashCommand, ...] = (
+    SlashCommand(name="sessions", text="list the sessions of this container"),
+    SlashCommand(name="search", argument="WORDS", takes="something", example="/search dragons", text="search sessions"),
+    SlashCommand(
         name="resume",
         argument="N",
         takes="something",
         example="/resume 2; /sessions lists them",
-        text="go on in number N of the last list",
+        text="continue session N of the last list",
     ),
-    Slash(name="new", text="start a new session"),
-    Slash(name="title", argument="TEXT", takes="something", example="/title Holidays", text="name this session"),
-    Slash(name="history", text="show what was said, your messages numbered"),
-    Slash(
+    SlashCommand(name="new", text="start a new session"),
+    SlashCommand(name="title", argument="TEXT", takes="something", example="/title Holidays", text="name this session"),
+    SlashCommand(name="history", text="show the messages, yours numbered"),
+    SlashCommand(
         name="fork",
         argument="[N]",
         takes="maybe",
-        text="go on in a copy of this session, up to the answer to message N",
+        text="continue in a copy of this session, up to the answer to message N",
     ),
-    Slash(name="edit", argument="[TEXT]", takes="maybe", text="change your last message and send it again"),
-    Slash(name="retry", text="have the last answer made anew"),
-    Slash(
+    SlashCommand(name="edit", argument="[TEXT]", takes="maybe", text="change your last message and send it again"),
+    SlashCommand(name="retry", text="regenerate the last answer"),
+    SlashCommand(
         name="attach",
         argument="FILE",
         takes="something",
         example="/attach photo.png",
         text="send a file with your next message",
     ),
-    Slash(
+    SlashCommand(
         name="model",
         argument="[NAME]",
         takes="maybe",
-        text="answer with another model from now on; alone: show it",
+        text="change the model; without NAME: show it",
     ),
-    Slash(
+    SlashCommand(
         name="export",
         argument="[FILE]",
         takes="maybe",
         text="write this session to a Markdown file",
     ),
-    Slash(name="help", text="show this"),
-    Slash(name="quit", text="leave (or Ctrl-D)"),
+    SlashCommand(name="help", text="show this help"),
+    SlashCommand(name="quit", text="leave (or Ctrl-D)"),
 )
 
-_BY_NAME: Mapping[str, Slash] = {command.name: command for command in COMMANDS}
+_BY_NAME: Mapping[str, SlashCommand] = {command.name: command for command in COMMANDS}
 ALIASES: Mapping[str, str] = {"exit": "quit"}
 
 KEYS = """\
-Enter sends. Alt+Enter, Ctrl-J, or a \\ at the end of a line and Enter begin a new line.
+Enter sends. Alt+Enter, Ctrl-J, or a \\ at the end of a line and Enter start a new line.
 A paste is one message. Tab completes commands, sessions, models and files.
 Ctrl-C stops an answer; keys pressed while one is written are dropped.
-To send a line that begins with /, begin it with //."""
+To send a message that starts with /, type //."""
 
 
 HELP_COLUMN = max(len(command.usage) for command in COMMANDS) + 2
@@ -81,63 +81,65 @@ HELP = "\n".join(f"{command.usage:<{HELP_COLUMN}}{command.text}" for command in 
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
-    """What a line means: a message, or a command with its argument."""
+class ParsedLine:
+    """A typed line: a message, a command with its argument, or an error."""
 
     message: str = ""
     command: str = ""
     argument: str = ""
-    wrong: str = ""
-    """Why it is neither."""
+    error: str = ""
+    """The error message for an invalid command."""
 
 
-def read(line: str) -> Spoken:
-    """A line as it was typed, which is a command if it begins with one slash."""
+def parse_line(line: str) -> ParsedLine:
+    """Parses a line; a command starts with one slash."""
     line = line.strip()
     if not line.startswith(MARK) or line.startswith(MARK * 2):
-        return Spoken(message=line.removeprefix(MARK))
+        return ParsedLine(message=line.removeprefix(MARK))
     word, *rest = line[1:].split(maxsplit=1) or [""]
     argument = "".join(rest)
     command = _BY_NAME.get(ALIASES.get(word, word))
     if command is None and "\n" in line:
-        # Pasted: no command has several lines.
-        return Spoken(message=line)
+        # A pasted text; no command has several lines.
+        return ParsedLine(message=line)
     if command is None:
-        return Spoken(wrong=f"there is no command /{word}; /help lists them")
+        return ParsedLine(error=f"unknown command /{word}; /help lists the commands")
     if command.takes == "nothing" and argument:
-        return Spoken(wrong=f"/{word} stands alone, without {argument!r}")
+        return ParsedLine(error=f"/{word} takes no argument")
     if command.takes == "something" and not argument:
-        return Spoken(wrong=missing(command.name))
-    return Spoken(command=command.name, argument=argument)
+        return ParsedLine(error=missing(command.name))
+    return ParsedLine(command=command.name, argument=argument)
 
 
 def missing(name: str) -> str:
-    """What to say when the argument of a command is not there, or is not one."""
+    """The error message for a missing or invalid argument."""
     noun = {"N": "a number", "TEXT": "a text", "FILE": "a file", "WORDS": "words"}[_BY_NAME[name].argument.strip("[]")]
     return f"/{name} needs {noun}, as in {_BY_NAME[name].example}"
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One way to go on: it replaces the last `length` characters before the cursor."""
+    """A completion; it replaces the last `length` characters before the cursor."""
 
     text: str
     length: int
     note: str = ""
 
 
-def suggest(line: str, known: Mapping[str, Sequence[tuple[str, str]]]) -> list[Suggestion]:
-    """Commands, then their arguments. `known` has the values of each command, each with a note; a note is matched, too."""
+def suggest(line: str, values: Mapping[str, Sequence[tuple[str, str]]]) -> list[Suggestion]:
+    """Completions of commands and their arguments. `values` holds pairs of value and note by command; notes match, too."""
     if not line.startswith(MARK) or "\n" in line:
         return []
     word, space, argument = line[1:].partition(" ")
     if not space:
-        found = [command for command in COMMANDS if command.name.startswith(word)]
-        return [Suggestion(f"{MARK}{one.name}{' ' if one.takes != 'nothing' else ''}", len(line), one.text) for one in found]
-    wanted = argument.lower()
-    values = [
-        (value, note)
-        for value, note in known.get(word, ())
-        if value.lower().startswith(wanted) or (wanted and wanted in note.lower())
+        return [
+            Suggestion(f"{MARK}{command.name}{' ' if command.takes != 'nothing' else ''}", len(line), command.text)
+            for command in COMMANDS
+            if command.name.startswith(word)
+        ]
+    typed = argument.lower()
+    return [
+        Suggestion(value, len(argument), note)
+        for value, note in values.get(word, ())
+        if value.lower().startswith(typed) or (typed and typed in note.lower())
     ]
-    return [Suggestion(value, len(argument), note) for value, note in values]

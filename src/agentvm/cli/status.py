@@ -1,8 +1,8 @@
-"""avm status — whether a running server is well."""
+"""avm status — health of a running server."""
 
 import click
 
-from agentvm.cli.api import Api, asks_server
+from agentvm.cli.api import Api, server_command
 from agentvm.cli.table import Columns, Show, plain
 
 EXAMPLES = """\b
@@ -15,17 +15,17 @@ COLUMNS: Columns = {"CHECK": "name", "STATUS": "status", "": "message"}
 
 
 @click.command(epilog=EXAMPLES)
-@asks_server
+@server_command
 def status(api: Api, show: Show) -> int:
-    """See whether the server is well, and what to do if not.
+    """Show server health and remedies.
 
-    The exit code is 1 when something fails; a warning is none.
+    The exit code is 1 when a check fails; warnings do not count.
     """
-    told = api.get("status")
+    report = api.get("status")
     if show.as_json:
-        show.json(told)
+        show.json(report)
     else:
-        show.items(told.get("checks", []), COLUMNS, none="The server says nothing of itself.")
-        uptime = int(told.get("uptimeSeconds", 0))
-        click.echo(f"{plain(told.get('status'))}: AgentVM {plain(told.get('version'))}, up for {uptime:,} s")
-    return 1 if told.get("status") == "fail" else 0
+        show.items(report.get("checks", []), COLUMNS, none="The server reports no checks.")
+        uptime = int(report.get("uptimeSeconds", 0))
+        click.echo(f"{plain(report.get('status'))}: AgentVM {plain(report.get('version'))}, up for {uptime:,} s")
+    return 1 if report.get("status") == "fail" else 0

@@ -1,7 +1,7 @@
-"""Table — what a server answered, for a person to read or for a program (`--json`).
+"""Table — output of commands: tables and records for people, JSON for programs (`--json`).
 
-Names come from others. What would move the cursor or colour the terminal is shown, not obeyed. A Chinese character is as wide
-as two Latin ones, so columns are aligned by what is seen.
+Control characters in names are escaped, so that a response cannot steer the terminal. Columns are aligned by display width: a
+Chinese character is as wide as two Latin ones.
 """
 
 import unicodedata
@@ -13,34 +13,34 @@ from typing import Any
 import click
 import msgspec
 
-from agentvm.cli.additions import added
+from agentvm.cli.derived_fields import with_derived_fields
 from agentvm.model.money import dollars
 
-# JSON of a server: its members are checked where they are used.
+# A JSON object of a response; its fields are checked where they are used.
 Item = dict[str, Any]
 Column = str | Callable[[Item], object]
-"""The member to show, or how to make what is shown of an item."""
+"""The field to show, or a function of the item."""
 Columns = Mapping[str, Column]
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """How a command answers."""
+    """The output format of a command."""
 
     as_json: bool = False
 
     def items(self, items: Iterable[Item], columns: Columns, *, none: str) -> None:
-        """A list; `none` is what to say when it is empty."""
-        found = list(items)
+        """Prints a list; `none` is the message for an empty one."""
+        rows = list(items)
         if self.as_json:
-            self.json(found)
-        elif found:
-            click.echo(table(list(columns), [[_cell(item, column) for column in columns.values()] for item in found]))
+            self.json(rows)
+        elif rows:
+            click.echo(table(list(columns), [[_cell(item, column) for column in columns.values()] for item in rows]))
         else:
             click.echo(none, err=True)
 
     def record(self, item: Item, columns: Columns) -> None:
-        """One thing, a line for each member that there is."""
+        """Prints one item, a line per field that has a value."""
         if self.as_json:
             self.json(item)
             return
@@ -50,18 +50,31 @@ class Show:
             click.echo(f"{_padded(title, widest)}  {text}")
 
     def json(self, value: object, *, exact: bool = False) -> None:
-        """With times and money for other programs; `exact` as it is, for what is not the server's own."""
-        shown = value if exact else added(value)
+        """Prints JSON, with ISO times and dollars added unless it is `exact`."""
+        shown = value if exact else with_derived_fields(value)
         click.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
 
-    def done(self, text: str) -> None:
-        """Something was done; a program knows from the exit code."""
+    def done(self, text: str, response: Item | None = None) -> None:
+        """Reports a finished action: the response as JSON, if there is one, or the text."""
         if not self.as_json:
             click.echo(text)
+        elif response is not None:
+            self.json(response)
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun in the singular or plural: `1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shortened(text: str, characters: int) -> str:
+    """The text on one line, cut with an ellipsis after so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as what is in them; numbers are on the right."""
+    """A table with columns as wide as their content; numbers are right-aligned."""
     texts = [[plain(cell) for cell in row] for row in rows]
     numeric = [all(isinstance(row[index], int) or row[index] is None for row in rows) for index in range(len(titles))]
     widths = [max(width(text) for text in column) for column in zip(titles, *texts, strict=True)]
@@ -70,7 +83,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def plain(value: object) -> str:
-    """On one line, without anything that a terminal would obey."""
+    """The value on one line, with control characters escaped."""
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -79,31 +92,31 @@ def plain(value: object) -> str:
 
 
 def lines(text: str, indent: str = "") -> str:
-    """With its lines, and without anything else that a terminal would obey. `indent` sets those after the first apart."""
-    found = "".join(
+    """The text with its line breaks and all other control characters escaped; `indent` is for lines after the first."""
+    escaped = "".join(
         letter if letter.isprintable() or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text.replace("\r\n", "\n")
     )
-    return found.replace("\n", f"\n{indent}")
+    return escaped.replace("\n", f"\n{indent}")
 
 
 def width(text: str) -> int:
-    """The columns that a terminal needs for it."""
+    """The display width of a text in terminal columns."""
     return sum(_letter_width(letter) for letter in text)
 
 
-def moment(member: str) -> Callable[[Item], str | None]:
+def moment(field: str) -> Callable[[Item], str | None]:
     """A column of times, in UTC."""
-    return lambda item: None if item.get(member) is None else when(item[member])
+    return lambda item: None if item.get(field) is None else when(item[field])
 
 
-def money(member: str) -> Callable[[Item], str | None]:
+def money(field: str) -> Callable[[Item], str | None]:
     """A column of nano-USD, in dollars."""
-    return lambda item: None if item.get(member) is None else dollars(item[member])
+    return lambda item: None if item.get(field) is None else dollars(item[field])
 
 
-def listed(member: str, *, absent: str = "") -> Callable[[Item], str]:
+def listed(field: str, *, absent: str = "") -> Callable[[Item], str]:
     """A column of lists."""
-    return lambda item: absent if item.get(member) is None else " ".join(map(str, item[member]))
+    return lambda item: absent if item.get(field) is None else " ".join(map(str, item[field]))
 
 
 def when(at: int) -> str:

@@ -2,16 +2,16 @@
 
 import click
 
-from agentvm.cli.api import Api, asks_server, yes_option
-from agentvm.cli.deleting import delete_for_good, dry_run_option
+from agentvm.cli.api import Api, body_of, dry_run_option, server_command, yes_option
+from agentvm.cli.deletion import delete_permanently
 from agentvm.cli.names import TENANT, NamedArgument
-from agentvm.cli.table import Columns, Item, Show, moment, plain
+from agentvm.cli.table import Columns, Show, moment, plain
 
 EXAMPLES = """\b
 Examples:
   avm tenant create acme --name "Acme Corporation"
-  avm user create alice --tenant acme                  what the operator does in a tenant
-  avm tenant suspend acme                              nobody of it gets in
+  avm user create alice --tenant acme                  as the operator, in another tenant
+  avm tenant suspend acme                              rejects all of its keys
 """
 
 COLUMNS: Columns = {
@@ -32,6 +32,7 @@ DETAILS: Columns = {
     "Created (UTC)": moment("createdAt"),
     "Updated (UTC)": moment("updatedAt"),
 }
+tenant_argument = click.argument("tenant_id", metavar="TENANT", cls=NamedArgument, entity=TENANT)
 
 
 @click.group(epilog=EXAMPLES)
@@ -41,71 +42,70 @@ def tenant() -> None:
 
 @tenant.command("create", epilog=EXAMPLES)
 @click.argument("slug")
-@click.option("--name", help="What people call it; by default the slug.")
-@click.option("--description", help="A line about it.")
-@click.option("--plan", help="What it may use: default, free, pro, unlimited, or a plan of your settings.")
-@asks_server
-def create_tenant(api: Api, show: Show, slug: str, name: str | None, description: str | None, plan: str | None) -> None:
-    """Add a tenant. SLUG is its name in commands: small letters, digits and hyphens."""
-    body: Item = {"slug": slug, "name": name or slug, "description": description, "plan": plan}
-    show.record(api.post("tenants", body={member: value for member, value in body.items() if value is not None}), DETAILS)
+@click.option("--name", help="Display name (default: the slug).")
+@click.option("--description", help="Description in one line.")
+@click.option("--plan", help="Plan: default, free, pro, unlimited, or one from the settings.")
+@server_command
+def create_tenant(api: Api, show: Show, /, slug: str, name: str | None, **options: str | None) -> None:
+    """Create a tenant. SLUG: lower-case letters, digits and hyphens."""
+    show.record(api.post("tenants", body=body_of(slug=slug, name=name or slug, **options)), DETAILS)
 
 
 @tenant.command("list")
-@asks_server
+@server_command
 def list_tenants(api: Api, show: Show) -> None:
-    """List the tenants."""
-    show.items(api.pages("tenants"), COLUMNS, none="There are no tenants.")
+    """List tenants."""
+    show.items(api.pages("tenants"), COLUMNS, none="No tenants found.")
 
 
 @tenant.command("show")
-@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
-@asks_server
-def show_tenant(api: Api, show: Show, name: str) -> None:
-    """Show a tenant, by id, slug or name."""
-    show.record(api.get("tenants", name), DETAILS)
+@tenant_argument
+@server_command
+def show_tenant(api: Api, show: Show, tenant_id: str) -> None:
+    """Show a tenant (id, slug or name)."""
+    show.record(api.get("tenants", tenant_id), DETAILS)
 
 
 @tenant.command("update")
-@click.argument("named", metavar="TENANT", cls=NamedArgument, kind=TENANT)
-@click.option("--slug", help="Another name in commands.")
-@click.option("--name", help="What people call it.")
-@click.option("--description", help="A line about it; empty for none.")
-@click.option("--plan", help="What it may use, see create; empty for the default.")
-@asks_server
+@tenant_argument
+@click.option("--slug", help="Slug: its name in commands.")
+@click.option("--name", help="Display name.")
+@click.option("--description", help="Description; empty to remove it.")
+@click.option("--plan", help="Plan; empty for the default.")
+@server_command
 def update_tenant(
-    api: Api, show: Show, named: str, slug: str | None, name: str | None, description: str | None, plan: str | None
+    api: Api, show: Show, /, tenant_id: str, description: str | None, plan: str | None, **names: str | None
 ) -> None:
-    """Change a tenant's names, description or plan."""
-    change: Item = {member: value for member, value in (("slug", slug), ("name", name)) if value is not None}
-    change |= {member: value or None for member, value in (("description", description), ("plan", plan)) if value is not None}
+    """Change a tenant's slug, name, description or plan."""
+    removable = body_of(description=description, plan=plan)
+    change = body_of(**names) | {name: value or None for name, value in removable.items()}
     if not change:
-        raise click.UsageError("Say what to change: --slug, --name, --description or --plan.")
-    show.record(api.put("tenants", named, body=change), DETAILS)
+        raise click.UsageError("Nothing to change: use --slug, --name, --description or --plan.")
+    show.record(api.put("tenants", tenant_id, body=change), DETAILS)
 
 
 @tenant.command("suspend")
-@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
-@asks_server
-def suspend_tenant(api: Api, show: Show, name: str) -> None:
-    """Shut everybody of a tenant out until it is resumed."""
-    show.record(api.put("tenants", name, body={"status": "suspended"}), DETAILS)
+@tenant_argument
+@server_command
+def suspend_tenant(api: Api, show: Show, tenant_id: str) -> None:
+    """Suspend a tenant: all of its keys are rejected."""
+    show.record(api.put("tenants", tenant_id, body={"status": "suspended"}), DETAILS)
 
 
 @tenant.command("resume")
-@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
-@asks_server
-def resume_tenant(api: Api, show: Show, name: str) -> None:
-    """Let a suspended tenant in again."""
-    show.record(api.put("tenants", name, body={"status": "active"}), DETAILS)
+@tenant_argument
+@server_command
+def resume_tenant(api: Api, show: Show, tenant_id: str) -> None:
+    """Resume a suspended tenant."""
+    show.record(api.put("tenants", tenant_id, body={"status": "active"}), DETAILS)
 
 
 @tenant.command("delete")
-@click.argument("name", metavar="TENANT", cls=NamedArgument, kind=TENANT)
+@tenant_argument
 @dry_run_option
 @yes_option
-@asks_server
-def delete_tenant(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
-    """Delete a tenant with everything that is its own. Its ledger and its audit log stay."""
-    slug = plain(api.get("tenants", name).get("slug"))
-    delete_for_good(api, show, f"the tenant {slug}", ("tenants", name), dry_run=dry_run, yes=yes)
+@server_command
+def delete_tenant(api: Api, show: Show, tenant_id: str, dry_run: bool, yes: bool) -> None:
+    """Delete a tenant and its data. Ledger and audit log are kept."""
+    slug = plain(api.get("tenants", tenant_id).get("slug"))
+    delete_permanently(api, show, f"the tenant {slug}", ("tenants", tenant_id), dry_run=dry_run, yes=yes)

@@ -1,8 +1,8 @@
-"""Terminal — the person's side of a chat: lines are read, commands obeyed, answers awaited.
+"""Terminal — the input loop of a chat: reads lines, runs commands and waits for answers.
 
-Runs in the main thread, which is where Ctrl-C arrives, and asks the event loop's thread to do everything else. What
-Ctrl-C means depends on where it falls: it stops an answer; once more, it stops waiting for that answer; at the prompt
-it clears the line; at the prompt twice, it leaves. Without a terminal it ends the program, and the answer too.
+Runs in the main thread, which receives Ctrl-C; the event loop runs in another. Ctrl-C interrupts an answer; a second one stops
+waiting for it; at the prompt it clears the line, and leaves if pressed twice. Without a terminal it ends the program and the
+answer.
 """
 
 import signal
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import click
 from anyio.from_thread import BlockingPortal
 
-from agentvm.cli.chat_commands import ChatCommands, Events, Surroundings, named
-from agentvm.cli.conversation import Conversation, first_words, words_of
+from agentvm.cli.chat_commands import ChatBackend, ChatCommands, Events, titled
+from agentvm.cli.chat_session import ChatSession, first_words, words_of
 from agentvm.cli.echo import drop_typed, without_echo
 from agentvm.cli.screen import Screen
-from agentvm.cli.slash import Suggestion, read, suggest
+from agentvm.cli.slash import Suggestion, parse_line, suggest
+from agentvm.cli.table import counted
 from agentvm.errors import AgentVMError, Unauthenticated
 from agentvm.model.message import Message, UserMessage
 
@@ -31,7 +32,7 @@ PROMPT = "> "
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Threads that are started meanwhile never get a Ctrl-C: it must wake the one that waits for a key, which is this one."""
+    """Blocks SIGINT in threads started meanwhile: it must wake this thread, which waits for a key."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -43,10 +44,10 @@ def interrupts_held() -> Iterator[None]:
 
 
 class Terminal:
-    """One chat. `live` is with a person who watches; otherwise nobody is greeted, and what went wrong is the exit code."""
+    """One chat. `live` is for a terminal; otherwise there is no greeting, and failures set the exit code."""
 
     def __init__(
-        self, portal: BlockingPortal, conversation: Conversation, screen: Screen, surroundings: Surroundings, *, live: bool
+        self, portal: BlockingPortal, conversation: ChatSession, screen: Screen, backend: ChatBackend, *, live: bool
     ) -> None:
         self._portal = portal
         self._conversation = conversation
@@ -54,18 +55,18 @@ class Terminal:
         self._live = live
         self._editor: LineEditor | None = None
         self._commands = ChatCommands(
-            portal, conversation, screen, surroundings, answer=self._stream, ask=self._question if live else None
+            portal, conversation, screen, backend, answer=self._stream, ask=self._question if live else None
         )
-        self._learned: set[str] = set()
+        self._fetched: set[str] = set()
         self._answering = False
         self._interrupted = False
         self._completed = True
 
     def answer(self, message: str) -> int:
-        """One message and its answer; the exit code, which is 0 only if the answer is complete."""
+        """Sends one message and shows its answer; returns 0 only if the answer is complete."""
         with self._handling_interrupts():
-            self._commands.tell_warnings()
-            self._commands.tell_of_demo()
+            self._commands.show_warnings()
+            self._commands.show_demo_notice()
             try:
                 self._say(message)
             except Unauthenticated:
@@ -76,18 +77,18 @@ class Terminal:
         return self._exit_code()
 
     def run(self) -> int:
-        """Until the person leaves or the input ends; the exit code."""
+        """Runs until the user leaves or the input ends; returns the exit code."""
         with self._handling_interrupts(), without_echo(sys.stdin) if self._live else nullcontext():
             if self._live:
                 self._greet()
-            self._commands.tell_warnings()
-            self._commands.tell_of_demo()
+            self._commands.show_warnings()
+            self._commands.show_demo_notice()
             while (line := self._read()) is not None:
                 try:
-                    if not self._obey(line):
+                    if not self._run_line(line):
                         break
                 except Unauthenticated:
-                    # It stays so: the key was revoked, or has expired.
+                    # Permanent: the key was revoked or has expired.
                     raise
                 except AgentVMError as error:
                     self._screen.error(str(error))
@@ -99,7 +100,7 @@ class Terminal:
         return 0 if self._live else self._exit_code()
 
     def announce(self, text: str) -> None:
-        """Says something from the event loop's thread, also in the middle of the prompt."""
+        """Shows a notice from the event loop's thread, above the prompt if there is one."""
         if self._editor is None or not self._editor.show_above(lambda: self._screen.notice(text)):
             self._screen.notice(text)
 
@@ -107,15 +108,14 @@ class Terminal:
         from agentvm.cli.line_editor import LineEditor
 
         self._editor = LineEditor(self._suggest)
-        said = self._portal.call(self._conversation.messages)
-        label = self._conversation.session.record.title or first_words(said)
-        if said:
-            self._editor.remember(_questions(said))
-            self._screen.notice(
-                f"Going on with {named(label)} ({len(said)} messages; /history shows them, /new starts afresh)."
-            )
+        messages = self._portal.call(self._conversation.messages)
+        label = self._conversation.session.record.title or first_words(messages)
+        if messages:
+            self._editor.remember(_questions(messages))
+            count = counted(len(messages), "message")
+            self._screen.notice(f"Continuing {titled(label)} ({count}; /history shows them, /new starts a new session).")
         else:
-            self._screen.notice("A new session.")
+            self._screen.notice("New session started.")
         self._screen.notice("/help lists the commands; Ctrl-D leaves.")
 
     # --- reading
@@ -133,10 +133,10 @@ class Terminal:
                 if warned:
                     return None
                 warned = True
-                self._screen.notice("Ctrl-C once more, or Ctrl-D, leaves.")
+                self._screen.notice("Press Ctrl-C again or Ctrl-D to leave.")
 
     def _ask(self, prompt: str, prefilled: str = "") -> str:
-        assert self._editor is not None, "only a person in a terminal is asked"
+        assert self._editor is not None, "only a terminal has an editor"
         drop_typed(sys.stdin)
         return self._editor.ask(prompt, prefilled)
 
@@ -147,26 +147,26 @@ class Terminal:
             return None
 
     def _suggest(self, line: str) -> Iterable[Suggestion]:
-        """Runs while the person types, so that it never waits: what is not known yet is fetched for the next key."""
-        for command, fetch in (("resume", self._commands.learn_sessions), ("model", self._commands.learn_models)):
-            if line.startswith(f"/{command}") and command not in self._learned:
-                self._learned.add(command)
+        """Completions for the typed line. Never waits: missing values are fetched for the next key."""
+        for command, fetch in (("resume", self._commands.fetch_sessions), ("model", self._commands.fetch_models)):
+            if line.startswith(f"/{command}") and command not in self._fetched:
+                self._fetched.add(command)
                 self._portal.start_task_soon(fetch)
-        return suggest(line, self._commands.known())
+        return suggest(line, self._commands.completions())
 
-    # --- obeying
+    # --- commands
 
-    def _obey(self, line: str) -> bool:
-        """False to leave."""
-        spoken = read(line)
-        if spoken.wrong:
-            self._screen.error(spoken.wrong)
-        elif spoken.command == "quit":
+    def _run_line(self, line: str) -> bool:
+        """Runs a command or sends a message; False to leave."""
+        parsed = parse_line(line)
+        if parsed.error:
+            self._screen.error(parsed.error)
+        elif parsed.command == "quit":
             return False
-        elif spoken.command:
-            self._commands.obey(spoken.command, spoken.argument)
-        elif spoken.message:
-            self._say(spoken.message)
+        elif parsed.command:
+            self._commands.run(parsed.command, parsed.argument)
+        elif parsed.message:
+            self._say(parsed.message)
         return True
 
     # --- answering
@@ -182,7 +182,7 @@ class Terminal:
             answer.result()
         except KeyboardInterrupt:
             answer.cancel()
-            self._screen.notice("No longer waiting for this answer; /history shows it once it is there.")
+            self._screen.notice("Stopped waiting; /history shows the answer when it is complete.")
         finally:
             self._answering = False
         if self._interrupted and not self._live:
@@ -195,7 +195,7 @@ class Terminal:
                 if event.type == "turn_response":
                     self._completed = event.data.get("outcome") == "completed"
                 if event.type == "turn_request" and self._interrupted:
-                    # Ctrl-C came before there was anything to stop.
+                    # Ctrl-C was pressed before the turn started.
                     await self._conversation.interrupt()
 
     def _exit_code(self) -> int:

@@ -1,33 +1,32 @@
-"""avm turn — what a turn spent its time and money on, and what was told of it."""
+"""avm turn — time, cost and events of turns."""
 
 import sys
 import time
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import click
 import msgspec
 
-from agentvm.cli.api import PAGE, Api, asks_server, tenant_option
+from agentvm.cli.api import Api, tenant_command
 from agentvm.cli.names import SESSION, NamedOption, turn_argument
-from agentvm.cli.past import Past, data_option
+from agentvm.cli.options import container_option, since_option, until_option
+from agentvm.cli.stored_turns import StoredTurns, data_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
-from agentvm.cli.when import past
 
 EXAMPLES = """\b
 Examples:
-  avm turn list --slowest --since 7d    what took longest this week
+  avm turn list --slowest --since 7d    the slowest turns of this week
   avm turn list --session sess_1
   avm turn show turn_1
-  avm turn replay turn_1                what was said, at once
-  avm turn replay turn_1 --speed 1      as fast as it was said
-  avm turn replay turn_1 --data ~/.agentvm   from the files, without a server
+  avm turn replay turn_1                prints the answer at once
+  avm turn replay turn_1 --speed 1      with the original pauses
+  avm turn replay turn_1 --data ~/.agentvm   from the data directory, without a server
 """
 
 STAGES = ("queue", "wait", "stream", "tools", "other", "away")
-DETAILS = 80
-"""Letters of a step's details; the columns after them should stay on the screen."""
+DETAILS_CHARACTERS_MAX = 80
+"""Longer details would push the columns after them off the screen."""
 
 
 TURNS: Columns = {
@@ -40,15 +39,15 @@ TURNS: Columns = {
     "OUTPUT": lambda item: (item.get("usage") or {}).get("outputTokens"),
 }
 
-ABOUT: Columns = {
+DETAILS: Columns = {
     "turn": "turnId",
     "session": "sessionId",
     "accepted (UTC)": moment("acceptedAt"),
     "outcome": lambda item: item.get("outcome", "running"),
-    "why": lambda item: _reason(item),
+    "reason": lambda item: _reason(item),
     "duration (ms)": "duration",
-    "tokens in": lambda item: item["usage"].get("inputTokens"),
-    "tokens out": lambda item: item["usage"].get("outputTokens"),
+    "input tokens": lambda item: item["usage"].get("inputTokens"),
+    "output tokens": lambda item: item["usage"].get("outputTokens"),
     "cost": money("cost"),
     "price": money("price"),
     "stages (ms)": lambda item: _stages(item),
@@ -57,7 +56,7 @@ ABOUT: Columns = {
 STEPS: Columns = {
     "AT (MS)": "at",
     "MS": "took",
-    "WHAT": "what",
+    "STEP": "what",
     "DETAILS": "details",
     "FIRST TOKEN (MS)": "first",
     "INPUT": "input",
@@ -68,98 +67,83 @@ STEPS: Columns = {
 
 @click.group(epilog=EXAMPLES)
 def turn() -> None:
-    """See what turns spent their time and money on."""
+    """Show the time, cost and events of turns."""
 
 
 @turn.command("list", epilog=EXAMPLES)
-@click.option("--session", cls=NamedOption, kind=SESSION, help="Only of that session.")
-@click.option("--container", help="Only of that container.")
-@click.option("--slowest", is_flag=True, help="Those that took longest first, instead of the newest.")
-@click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only those.")
-@click.option("--since", type=past, metavar="TIME", help="Begun then or later: 7d, 2026-11-01. A day ago, without a session.")
-@click.option("--until", type=past, metavar="TIME", help="Begun before then.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
+@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@container_option
+@click.option("--slowest", is_flag=True, help="Slowest first, instead of newest.")
+@click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only this outcome.")
+@since_option
+@until_option
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Maximum number.")
 @data_option
-@tenant_option
-@asks_server
+@tenant_command
 def list_turns(
-    api: Api,
-    show: Show,
-    session: str | None,
-    container: str | None,
-    slowest: bool,
-    outcome: str | None,
-    since: int | None,
-    until: int | None,
-    limit: int,
-    data: Path | None,
+    api: Api, show: Show, /, session: str | None, slowest: bool, limit: int, data: Path | None, **query: str | int | None
 ) -> None:
-    """List turns: the newest first, or those that took longest."""
+    """List turns, newest or slowest first.
+
+    Without --session and --since: the turns of the last day.
+    """
     if data is not None:
-        if session is None or slowest or container or outcome or since or until:
-            raise click.UsageError("With --data name a --session, and nothing else that narrows the list.")
-        found = iter(Past(data, api.tenant).list(session, limit))
+        if session is None or slowest or any(query.values()):
+            raise click.UsageError("With --data, --session is required and other filters are not supported.")
+        turns = iter(StoredTurns(data, api.tenant).list(session, limit))
     else:
-        found = api.pages(
-            "turns",
-            cursor="cursor",
-            session=session,
-            container=container,
-            order="slowest" if slowest else None,
-            outcome=outcome,
-            since=since,
-            until=until,
-            limit=min(limit, PAGE),
-        )
-    show.items(islice(found, limit), TURNS, none="There are no turns.")
+        order = "slowest" if slowest else None
+        turns = api.pages("turns", cursor="cursor", at_most=limit, session=session, order=order, query=query)
+    show.items(turns, TURNS, none="No turns found.")
 
 
 @turn.command("show", epilog=EXAMPLES)
 @turn_argument
 @data_option
-@tenant_option
-@asks_server
+@tenant_command
 def show_turn(api: Api, show: Show, turn_id: str, data: Path | None) -> None:
-    """Show what a turn spent its time and money on; also while it runs."""
-    line = api.get("turns", turn_id) if data is None else Past(data, api.tenant).show(turn_id)
-    show.record(line, ABOUT)
+    """Show the steps, time and cost of a turn, also while it runs."""
+    timeline = api.get("turns", turn_id) if data is None else StoredTurns(data, api.tenant).show(turn_id)
+    show.record(timeline, DETAILS)
     if show.as_json:
         return
     click.echo()
-    show.items(sorted(_steps(line), key=lambda step: int(step["at"])), STEPS, none="Nothing was done yet.")
-    if not line.get("complete"):
-        click.echo("What was told of it is no longer kept, or too much to look at; what it used and cost is known.", err=True)
+    show.items(sorted(_steps(timeline), key=lambda step: int(step["at"])), STEPS, none="The turn has no steps yet.")
+    if not timeline.get("complete"):
+        click.echo("The events of this turn were removed or are too many to read; usage and cost are complete.", err=True)
 
 
 @turn.command("replay", epilog=EXAMPLES)
 @turn_argument
 @click.option(
-    "--speed", type=click.FloatRange(min=0.01), help="1 takes as long as it took, 2 half of that; at once if not said."
+    "--speed", type=click.FloatRange(min=0.01), help="1 is the original speed, 2 is twice as fast (default: at once)."
 )
 @data_option
-@tenant_option
-@asks_server
+@tenant_command
 def replay(api: Api, show: Show, turn_id: str, speed: float | None, data: Path | None) -> None:
-    """Print what was told of a turn: the same text in the same order. No model is asked.
+    """Print the events of a turn again, without calling a model.
 
-    With --json every event, one on a line, as clients got it. With --data from the files of a server, which need not run.
+    With --json every event on a line, as clients received it. With --data from the data directory of a server.
     """
-    before: int | None = None
-    told = api.pages("turns", turn_id, "events", cursor="cursor") if data is None else Past(data, api.tenant).events(turn_id)
-    for event in told:
+    previous: int | None = None
+    if data is None:
+        events = api.pages("turns", turn_id, "events", cursor="cursor")
+    else:
+        events = StoredTurns(data, api.tenant).events(turn_id)
+    for event in events:
         at = int(event.get("timestamp", 0))
-        if speed is not None and before is not None and at > before:
-            time.sleep((at - before) / 1000 / speed)
-        before = at
+        if speed is not None and previous is not None and at > previous:
+            time.sleep((at - previous) / 1000 / speed)
+        previous = at
         if show.as_json:
             click.echo(msgspec.json.encode(event).decode())
         else:
-            _say(event)
+            _print(event)
     sys.stdout.flush()
 
 
-def _say(event: Item) -> None:
-    """Text goes out as it came; what else happened is on a line of its own, on stderr, so that stdout is the answer."""
+def _print(event: Item) -> None:
+    """Prints the text of the answer on stdout, and every other event as a line on stderr."""
     data = event.get("data") or {}
     match event.get("type"):
         case "text_delta":
@@ -169,8 +153,8 @@ def _say(event: Item) -> None:
         case "tool_use_stop":
             click.echo(f"[{plain(data.get('toolName'))} {plain(msgspec.json.encode(data.get('input')).decode())}]", err=True)
         case "tool_completed" | "tool_failed" as kind:
-            word = "gave" if kind == "tool_completed" else "failed:"
-            click.echo(f"[{plain(data.get('toolName'))} {word} {plain(data.get('result', data.get('error')))}]", err=True)
+            verb = "returned" if kind == "tool_completed" else "failed:"
+            click.echo(f"[{plain(data.get('toolName'))} {verb} {plain(data.get('result', data.get('error')))}]", err=True)
         case "provider_fallback":
             click.echo(f"[{plain(data.get('to'))} instead of {plain(data.get('from'))}: {plain(data.get('reason'))}]", err=True)
         case "error_received":
@@ -181,46 +165,46 @@ def _say(event: Item) -> None:
             pass
 
 
-def _reason(line: Item) -> str | None:
-    """Why it ended: the error in all its words, or why the model stopped, which explains the length of an answer."""
-    failed = [one.get("details") or {} for one in line.get("moments", ()) if one.get("what") == "failed"]
-    return failed[-1].get("message") if failed and line.get("outcome") == "failed" else line.get("stopReason")
+def _reason(timeline: Item) -> str | None:
+    """The error message of a failed turn, or the model's stop reason."""
+    failures = [event.get("details") or {} for event in timeline.get("moments", ()) if event.get("what") == "failed"]
+    return failures[-1].get("message") if failures and timeline.get("outcome") == "failed" else timeline.get("stopReason")
 
 
-def _short(details: str) -> str:
-    return details if len(details) <= DETAILS else f"{details[:DETAILS]}…"
+def _cut(details: str) -> str:
+    return details if len(details) <= DETAILS_CHARACTERS_MAX else f"{details[:DETAILS_CHARACTERS_MAX]}…"
 
 
-def _stages(line: Item) -> str | None:
-    stages = line.get("stages")
-    if not line.get("complete"):
+def _stages(timeline: Item) -> str | None:
+    stages = timeline.get("stages") or {}
+    if not timeline.get("complete"):
         return None
-    return " + ".join(f"{name} {(stages or {}).get(name, 0):,}" for name in STAGES if (stages or {}).get(name))
+    return " + ".join(f"{name} {stages.get(name, 0):,}" for name in STAGES if stages.get(name))
 
 
-def _steps(line: Item) -> Iterator[Item]:
-    begun = int(line["acceptedAt"])
-    for call in line.get("calls", ()):
-        asked, usage = call.get("askedAt", call.get("endedAt", begun)), call.get("usage") or {}
-        again = f", attempt {call['attempt']}" if call.get("attempt", 1) > 1 else ""
+def _steps(timeline: Item) -> Iterator[Item]:
+    accepted = int(timeline["acceptedAt"])
+    for call in timeline.get("calls", ()):
+        start, usage = call.get("askedAt", call.get("endedAt", accepted)), call.get("usage") or {}
+        attempt = f", attempt {call['attempt']}" if call.get("attempt", 1) > 1 else ""
         yield {
-            "at": asked - begun,
-            "took": call["endedAt"] - asked if "endedAt" in call else None,
+            "at": start - accepted,
+            "took": call["endedAt"] - start if "endedAt" in call else None,
             "what": "model",
-            "details": f"{call.get('provider', '')}/{call.get('model', '')}{again}",
-            "first": call["firstTokenAt"] - asked if "firstTokenAt" in call else None,
+            "details": f"{call.get('provider', '')}/{call.get('model', '')}{attempt}",
+            "first": call["firstTokenAt"] - start if "firstTokenAt" in call else None,
             "input": usage.get("inputTokens"),
             "output": usage.get("outputTokens"),
             "price": call.get("price"),
         }
-    for tool in line.get("tools", ()):
-        start = tool.get("startedAt", tool.get("endedAt", begun))
+    for tool in timeline.get("tools", ()):
+        start = tool.get("startedAt", tool.get("endedAt", accepted))
         yield {
-            "at": start - begun,
+            "at": start - accepted,
             "took": tool["endedAt"] - start if "endedAt" in tool else None,
             "what": "tool",
-            "details": _short(tool.get("name", "") + (f": {tool['error']}" if "error" in tool else "")),
+            "details": _cut(tool.get("name", "") + (f": {tool['error']}" if "error" in tool else "")),
         }
-    for one in line.get("moments", ()):
-        details = " ".join(f"{name}={value}" for name, value in (one.get("details") or {}).items())
-        yield {"at": one["at"] - begun, "what": one["what"], "details": _short(details)}
+    for event in timeline.get("moments", ()):
+        details = " ".join(f"{name}={value}" for name, value in (event.get("details") or {}).items())
+        yield {"at": event["at"] - accepted, "what": event["what"], "details": _cut(details)}

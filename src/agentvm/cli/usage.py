@@ -1,4 +1,4 @@
-"""avm usage — what was used, what it costs, and whether the provider's bill agrees."""
+"""avm usage — token usage and cost, and their reconciliation with a provider's bill."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -6,11 +6,11 @@ from typing import BinaryIO
 import click
 import msgspec
 
-from agentvm.cli.additions import added_csv
-from agentvm.cli.api import Api, RequestFailed, asks_server, tenant_option
+from agentvm.cli.api import Api, RequestFailed, tenant_command
+from agentvm.cli.derived_fields import with_derived_columns
 from agentvm.cli.names import USER, names_of
-from agentvm.cli.table import Column, Item, Show, money, plain, table
-from agentvm.cli.when import past
+from agentvm.cli.options import since_option, until_option
+from agentvm.cli.table import Column, Item, Show, counted, money, plain, table
 from agentvm.errors import InvalidInput
 from agentvm.model.ledger import LedgerEntry
 from agentvm.tenants.exports import read_export
@@ -18,10 +18,10 @@ from agentvm.tenants.reconcile import ReconcileReport, days_of, reconcile
 
 EXAMPLES = """\b
 Examples:
-  avm usage                                            the sum of everything
+  avm usage                                            the total
   avm usage --by user,model --since 30d
   avm usage --by day --since 2026-11-01 --until 2026-12-01 --csv > november.csv
-  avm usage reconcile claude_api_tokens.csv            does the provider's bill agree?
+  avm usage reconcile claude_api_tokens.csv            compare with the provider's bill
 """
 
 DIMENSIONS: dict[str, str] = {
@@ -48,27 +48,26 @@ SUMS: dict[str, Column] = {
 def check_dimensions(ctx: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
     by = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
     if wrong := [name for name in by if name not in DIMENSIONS]:
-        raise click.BadParameter(f"{wrong[0]!r} is nothing to group by; choose among {', '.join(DIMENSIONS)}.")
+        raise click.BadParameter(f"{wrong[0]!r} is not a valid dimension; choose from {', '.join(DIMENSIONS)}.")
     return by
 
 
 @click.group(epilog=EXAMPLES, invoke_without_command=True)
-@click.option("--by", default="", metavar="LIST", callback=check_dimensions, help=f"Group by some of {','.join(DIMENSIONS)}.")
-@click.option("--since", type=past, metavar="TIME", help="From then on: 30d, 2026-11-01.")
-@click.option("--until", type=past, metavar="TIME", help="Before then.")
-@click.option("--csv", "as_csv", is_flag=True, help="Answer in CSV; money in nano-USD, and in dollars beside it.")
-@tenant_option
-@asks_server
+@click.option("--by", default="", metavar="LIST", callback=check_dimensions, help=f"Group by: {','.join(DIMENSIONS)}.")
+@since_option
+@until_option
+@click.option("--csv", "as_csv", is_flag=True, help="Output CSV, with money in nano-USD and in dollars.")
+@tenant_command
 def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: int | None, as_csv: bool) -> None:
-    """See what was used and what it costs."""
+    """Show token usage and cost."""
     if click.get_current_context().invoked_subcommand is not None:
         return
     if as_csv and show.as_json:
-        raise click.UsageError("Give --csv or --json, not both.")
+        raise click.UsageError("Use --csv or --json, not both.")
     names = names_of(api, USER) if "user" in by else {}
     if as_csv:
-        text = api.ask("GET", ("usage",), {"by": ",".join(by), "since": since, "until": until, "format": "csv"})
-        click.echo(added_csv(text.decode(), names), nl=False)
+        text = api.get_bytes("usage", by=",".join(by), since=since, until=until, format="csv")
+        click.echo(with_derived_columns(text.decode(), names), nl=False)
         return
     items = api.get("usage", by=",".join(by), since=since, until=until).get("items", [])
     columns: dict[str, Column] = {name.upper(): DIMENSIONS[name] for name in by}
@@ -78,33 +77,32 @@ def usage(api: Api, show: Show, by: tuple[str, ...], since: int | None, until: i
     columns |= SUMS
     if any("margin" in item for item in items):
         columns["MARGIN"] = money("margin")
-    show.items(items, columns, none="Nothing was used.")
-    _say_what_is_uncertain(items, show)
+    show.items(items, columns, none="No usage found.")
+    _print_uncertain(items, show)
 
 
-def _say_what_is_uncertain(items: list[Item], show: Show) -> None:
+def _print_uncertain(items: list[Item], show: Show) -> None:
     if show.as_json:
         return
-    for member, what in (("estimatedCalls", "estimated"), ("unpricedCalls", "without a known price")):
-        if count := sum(int(item.get(member, 0)) for item in items):
-            click.echo(f"{count:,} of the calls are {what}.", err=True)
+    for field, state in (("estimatedCalls", "estimated"), ("unpricedCalls", "without a known price")):
+        if count := sum(int(item.get(field, 0)) for item in items):
+            click.echo(f"{counted(count, 'call')} {state}.", err=True)
 
 
 @usage.command("reconcile", epilog=EXAMPLES)
 @click.argument("file", type=click.File("rb"))
-@click.option("--driver", help="Whose bill it is, such as anthropic; by default the one that has its models.")
-@tenant_option
-@asks_server
+@click.option("--driver", help="Driver of the bill, such as anthropic (default: by its models).")
+@tenant_command
 def reconcile_usage(api: Api, show: Show, file: BinaryIO, driver: str | None) -> int:
-    """Compare the ledger with a provider's usage export (CSV or JSON).
+    """Compare the ledger with a provider's usage export.
 
-    Every difference is explained, if it can be. The operator compares the ledgers of all tenants, unless --tenant names one:
-    a provider's bill is for all of them. The exit code is 0 when everything is explained, else 1.
+    The export is CSV or JSON. Differences are explained where possible. An operator compares the ledgers of all tenants,
+    since the bill covers all of them; --tenant selects one. The exit code is 0 when every difference is explained, else 1.
     """
     try:
         exported = read_export(file.read().decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise InvalidInput("The export is no text in UTF-8; save it as such") from None
+        raise InvalidInput("The export is not UTF-8 text; save it as UTF-8") from None
     since, until = days_of(exported)
     report = reconcile(exported, _entries(api, since, until), driver=driver)
     if show.as_json:
@@ -120,11 +118,13 @@ def _entries(api: Api, since: int, until: int) -> Iterator[LedgerEntry]:
             try:
                 yield msgspec.convert(item, LedgerEntry)
             except msgspec.ValidationError as error:
-                raise RequestFailed(f"The server's ledger has another form than this avm knows: {error}") from None
+                raise RequestFailed(
+                    f"The server's ledger has an unknown format: {error}. Use the avm version of the server."
+                ) from None
 
 
 def _tenants(api: Api) -> list[str | None]:
-    """None stands for one's own."""
+    """Tenant ids; None stands for the caller's own tenant."""
     if api.tenant is not None:
         return [api.tenant]
     if "system:admin" not in api.get("auth", "whoami").get("permissions", ()):
@@ -150,6 +150,7 @@ def _show_report(report: ReconcileReport) -> None:
         for reason in group.reasons:
             click.echo(f"{group.day} {plain(group.model)}: {reason}.")
     for driver, calls in report.left_out.items():
-        click.echo(f"Left out: {calls:,} calls of {plain(driver)}, which are not on this bill.")
-    open_ones = sum(not group.explained for group in report.groups)
-    click.echo("Everything is explained." if not open_ones else f"{open_ones} of {len(report.groups)} are not explained.")
+        click.echo(f"Not on this bill: {counted(calls, 'call')} of {plain(driver)}.")
+    unexplained = sum(not group.explained for group in report.groups)
+    verdict = f"{unexplained} of {counted(len(report.groups), 'group')} not explained."
+    click.echo(verdict if unexplained else "Every difference is explained.")

@@ -1,18 +1,18 @@
-"""avm user — the people of a tenant, and which containers they reach."""
+"""avm user — the users of a tenant and their containers."""
 
 import click
 
-from agentvm.cli.api import Api, asks_server, tenant_option, yes_option
-from agentvm.cli.deleting import delete_for_good, dry_run_option
-from agentvm.cli.names import USER, find
-from agentvm.cli.table import Columns, Item, Show, listed, moment, plain
+from agentvm.cli.api import Api, body_of, dry_run_option, tenant_command, yes_option
+from agentvm.cli.deletion import delete_permanently
+from agentvm.cli.names import USER, NamedArgument, find
+from agentvm.cli.table import Columns, Show, listed, moment, plain
 
 EXAMPLES = """\b
 Examples:
-  avm user create alice --name "Alice Liddell"         she gets the container user-alice
+  avm user create alice --name "Alice Liddell"         with the container user-alice
   avm user create root@acme.example --role admin --tenant acme
-  avm user bind alice team-notes                       she reaches that container
-  avm user suspend alice                               her connections end at once
+  avm user bind alice team-notes                       gives access to a container
+  avm user suspend alice                               closes her connections at once
 """
 
 ROLES = ("owner", "admin", "member", "viewer")
@@ -36,6 +36,8 @@ DETAILS: Columns = {
     "Created (UTC)": moment("createdAt"),
     "Updated (UTC)": moment("updatedAt"),
 }
+user_argument = click.argument("user_id", metavar="USER", cls=NamedArgument, entity=USER)
+ROLE_HELP = "Role: the maximum permissions of their keys."
 
 
 @click.group(epilog=EXAMPLES)
@@ -45,115 +47,95 @@ def user() -> None:
 
 @user.command("create", epilog=EXAMPLES)
 @click.argument("external_id")
-@click.option("--name", help="What people call them.")
-@click.option("--role", type=click.Choice(ROLES), default="member", show_default=True, help="The most that their keys may do.")
-@tenant_option
-@asks_server
+@click.option("--name", help="Display name.")
+@click.option("--role", type=click.Choice(ROLES), default="member", show_default=True, help=ROLE_HELP)
+@tenant_command
 def create_user(api: Api, show: Show, external_id: str, name: str | None, role: str) -> None:
-    """Add a user. EXTERNAL_ID is your own name for them, such as a mail address."""
-    body: Item = {"externalId": external_id, "role": role, **({} if name is None else {"displayName": name})}
-    show.record(api.post("users", body=body), DETAILS)
+    """Create a user. EXTERNAL_ID is your own name for them.
+
+    A mail address, for example.
+    """
+    show.record(api.post("users", body=body_of(externalId=external_id, role=role, displayName=name)), DETAILS)
 
 
 @user.command("list")
-@tenant_option
-@asks_server
+@tenant_command
 def list_users(api: Api, show: Show) -> None:
-    """List the users."""
-    show.items(api.pages("users"), COLUMNS, none="There are no users.")
+    """List users."""
+    show.items(api.pages("users"), COLUMNS, none="No users found.")
 
 
 @user.command("show")
 @click.argument("name", metavar="USER")
-@tenant_option
-@asks_server
+@tenant_command
 def show_user(api: Api, show: Show, name: str) -> None:
-    """Show a user, by id, external id or name, and their containers."""
-    found = find_user(api, name)
-    bound = api.get("users", str(found["userId"]), "containers").get("items", [])
-    show.record({**found, "containers": [item["containerId"] for item in bound]}, DETAILS)
+    """Show a user (id, external id or name) and their containers."""
+    item = find(api, USER, name)
+    bound = api.get("users", str(item["userId"]), "containers").get("items", [])
+    show.record({**item, "containers": [container["containerId"] for container in bound]}, DETAILS)
 
 
 @user.command("update")
 @click.argument("name", metavar="USER")
-@click.option("--name", "display_name", help="What people call them; empty for no name.")
-@click.option("--role", type=click.Choice(ROLES), help="The most that their keys may do.")
-@tenant_option
-@asks_server
+@click.option("--name", "display_name", help="Display name; empty to remove it.")
+@click.option("--role", type=click.Choice(ROLES), help=ROLE_HELP)
+@tenant_command
 def update_user(api: Api, show: Show, name: str, display_name: str | None, role: str | None) -> None:
-    """Change a user's name or role. Another role ends their connections."""
-    change: Item = {}
-    if display_name is not None:
-        change["displayName"] = display_name or None
-    if role is not None:
-        change["role"] = role
+    """Change a user's name or role. A new role closes their connections."""
+    change = body_of(role=role) | ({} if display_name is None else {"displayName": display_name or None})
     if not change:
-        raise click.UsageError("Say what to change: --name or --role.")
-    _change(api, show, name, change)
+        raise click.UsageError("Nothing to change: use --name or --role.")
+    show.record(api.put("users", str(find(api, USER, name)["userId"]), body=change), DETAILS)
 
 
 @user.command("suspend")
-@click.argument("name", metavar="USER")
-@tenant_option
-@asks_server
-def suspend_user(api: Api, show: Show, name: str) -> None:
-    """Shut a user out, with all of their keys, until they are resumed."""
-    _change(api, show, name, {"status": "suspended"})
+@user_argument
+@tenant_command
+def suspend_user(api: Api, show: Show, user_id: str) -> None:
+    """Suspend a user and all of their keys."""
+    show.record(api.put("users", user_id, body={"status": "suspended"}), DETAILS)
 
 
 @user.command("resume")
-@click.argument("name", metavar="USER")
-@tenant_option
-@asks_server
-def resume_user(api: Api, show: Show, name: str) -> None:
-    """Let a suspended user in again."""
-    _change(api, show, name, {"status": "active"})
+@user_argument
+@tenant_command
+def resume_user(api: Api, show: Show, user_id: str) -> None:
+    """Resume a suspended user."""
+    show.record(api.put("users", user_id, body={"status": "active"}), DETAILS)
 
 
 @user.command("delete")
 @click.argument("name", metavar="USER")
 @dry_run_option
 @yes_option
-@tenant_option
-@asks_server
+@tenant_command
 def delete_user(api: Api, show: Show, name: str, dry_run: bool, yes: bool) -> None:
-    """Delete a user, with their keys and all that is in containers of theirs alone. Their usage stays in the ledger.
+    """Delete a user, their keys and the containers only they have.
 
-    Containers that other users are bound to stay.
+    Their usage stays in the ledger. Containers of several users stay.
     """
-    found = find_user(api, name)
-    named, place = f"the user {plain(found['externalId'])}", ("users", str(found["userId"]))
-    delete_for_good(api, show, named, place, dry_run=dry_run, yes=yes)
+    item = find(api, USER, name)
+    described, path = f"the user {plain(item['externalId'])}", ("users", str(item["userId"]))
+    delete_permanently(api, show, described, path, dry_run=dry_run, yes=yes)
 
 
 @user.command("bind")
 @click.argument("name", metavar="USER")
 @click.argument("container")
-@tenant_option
-@asks_server
+@tenant_command
 def bind_user(api: Api, show: Show, name: str, container: str) -> None:
-    """Let a user reach a container."""
-    found = find_user(api, name)
-    api.put("users", str(found["userId"]), "containers", container, body={})
-    show.done(f"{plain(found['externalId'])} reaches {plain(container)}, from their next connection on.")
+    """Give a user access to a container."""
+    item = find(api, USER, name)
+    api.put("users", str(item["userId"]), "containers", container, body={})
+    show.done(f"{plain(item['externalId'])} has access to {plain(container)} from the next connection on.")
 
 
 @user.command("unbind")
 @click.argument("name", metavar="USER")
 @click.argument("container")
-@tenant_option
-@asks_server
+@tenant_command
 def unbind_user(api: Api, show: Show, name: str, container: str) -> None:
-    """Take a container away from a user; their connections end."""
-    found = find_user(api, name)
-    api.delete("users", str(found["userId"]), "containers", container)
-    show.done(f"{plain(found['externalId'])} no longer reaches {plain(container)}.")
-
-
-def find_user(api: Api, name: str) -> Item:
-    """By id, external id, name, or a unique beginning of the id."""
-    return find(api, USER, name)
-
-
-def _change(api: Api, show: Show, name: str, change: Item) -> None:
-    show.record(api.put("users", str(find_user(api, name)["userId"]), body=change), DETAILS)
+    """Revoke a user's access to a container; closes their connections."""
+    item = find(api, USER, name)
+    api.delete("users", str(item["userId"]), "containers", container)
+    show.done(f"{plain(item['externalId'])} no longer has access to {plain(container)}.")

@@ -1,12 +1,12 @@
-"""avm wallet — a tenant's prepaid money."""
+"""avm wallet — the prepaid balance of a tenant."""
 
 import re
 
 import click
 
-from agentvm.cli.api import Api, asks_server, tenant_option
-from agentvm.cli.table import Columns, Item, Show, moment, money, plain
-from agentvm.cli.when import past
+from agentvm.cli.api import Api, body_of, tenant_command
+from agentvm.cli.options import since_option, until_option
+from agentvm.cli.table import Columns, Show, moment, money, plain
 from agentvm.model.money import dollars
 
 EXAMPLES = """\b
@@ -20,7 +20,7 @@ WALLET: Columns = {
     "Balance": money("balance"),
     "Credited": money("credited"),
     "Spent": money("spent"),
-    "Prepaid": lambda item: "yes" if item.get("prepaid") else "no: nothing is refused for want of money",
+    "Prepaid": lambda item: "yes" if item.get("prepaid") else "no: the balance is not enforced",
 }
 STATEMENT: Columns = {
     "DATE (UTC)": moment("at"),
@@ -36,45 +36,40 @@ _DOLLARS = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?")
 
 @click.group(epilog=EXAMPLES)
 def wallet() -> None:
-    """See and fill a tenant's prepaid money."""
+    """Show and credit a tenant's prepaid balance."""
 
 
 @wallet.command("show")
-@tenant_option
-@asks_server
+@tenant_command
 def show_wallet(api: Api, show: Show) -> None:
-    """Show how much money there is."""
+    """Show the balance."""
     show.record(api.get("wallet"), WALLET)
 
 
 @wallet.command("statement")
-@click.option("--since", type=past, metavar="TIME", help="From then on: 30d, 2026-11-01.")
-@click.option("--until", type=past, metavar="TIME", help="Before then.")
-@tenant_option
-@asks_server
+@since_option
+@until_option
+@tenant_command
 def show_statement(api: Api, show: Show, since: int | None, until: int | None) -> None:
-    """List how the money came and went, newest first."""
-    lines = api.pages("wallet", "statement", since=since, until=until)
-    show.items(lines, STATEMENT, none="Nothing came and nothing went.")
+    """List credits and charges, newest first."""
+    show.items(api.pages("wallet", "statement", since=since, until=until), STATEMENT, none="No credits or charges found.")
 
 
-# A negative amount is no option.
+# A negative amount is not an option.
 @wallet.command("credit", epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
 @click.argument("amount")
-@click.option("--reference", required=True, help="What the payment is known by; the same one again changes nothing.")
-@click.option("--note", help="A line about it.")
-@tenant_option
-@asks_server
+@click.option("--reference", required=True, help="Unique reference of the payment; repeating it has no effect.")
+@click.option("--note", help="Note in one line.")
+@tenant_command
 def credit_wallet(api: Api, show: Show, amount: str, reference: str, note: str | None) -> None:
-    """Pay AMOUNT dollars in; a negative amount takes money back. For the operator."""
-    plainer = amount.replace("$", "", 1).replace(",", "")
-    if not _DOLLARS.fullmatch(plainer):
-        raise click.BadParameter(f"{amount!r} is no amount; write dollars, like 25.00.", param_hint="'AMOUNT'")
-    body: Item = {"amountUsd": plainer, "reference": reference, **({} if note is None else {"note": note})}
-    answer = api.post("wallet", "credits", body=body)
+    """Credit AMOUNT dollars; negative to debit. Operators only."""
+    digits = amount.replace("$", "", 1).replace(",", "")
+    if not _DOLLARS.fullmatch(digits):
+        raise click.BadParameter(f"{amount!r} is not a valid amount; use dollars, like 25.00.", param_hint="'AMOUNT'")
+    credit = api.post("wallet", "credits", body=body_of(amountUsd=digits, reference=reference, note=note))
     if show.as_json:
-        show.json(answer)
+        show.json(credit)
         return
-    paid, name = dollars(int(answer.get("amount", 0))), plain(answer.get("reference"))
-    click.echo(f"{paid} credited ({name})." if answer.get("added") else f"{name} was credited before; nothing is changed.")
-    show.record(answer.get("wallet", {}), WALLET)
+    paid, name = dollars(int(credit.get("amount", 0))), plain(credit.get("reference"))
+    click.echo(f"{paid} credited ({name})." if credit.get("added") else f"{name} was credited before; nothing was changed.")
+    show.record(credit.get("wallet", {}), WALLET)

@@ -1,10 +1,10 @@
-"""avm whoami — who the server takes you for."""
+"""avm whoami — the identity and permissions of the API key."""
 
 from contextlib import suppress
 
 import click
 
-from agentvm.cli.api import Api, RequestFailed, asks_server
+from agentvm.cli.api import Api, RequestFailed, server_command
 from agentvm.cli.table import Item, Show, listed, moment
 
 EXAMPLES = """\b
@@ -15,12 +15,12 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@asks_server
+@server_command
 def whoami(api: Api, show: Show) -> None:
-    """Say who the server takes you for, and what you may do."""
-    who = api.get("auth", "whoami")
+    """Show which identity and permissions your key has."""
+    identity = api.get("auth", "whoami")
     show.record(
-        who if show.as_json else {**who, "key": _key_name(api, who)},
+        identity if show.as_json else {**identity, "key": _key_name(api, identity)},
         {
             "Server": lambda _: api.url,
             "Tenant": "tenant",
@@ -37,9 +37,9 @@ def whoami(api: Api, show: Show) -> None:
     )
 
 
-def _key_name(api: Api, who: Item) -> str | None:
-    """The key's id with its name, for those who may see it."""
-    key_id = who.get("keyId")
+def _key_name(api: Api, identity: Item) -> str | None:
+    """The id of the key, with its name if the key may read it."""
+    key_id = identity.get("keyId")
     if not isinstance(key_id, str):
         return None
     with suppress(RequestFailed):

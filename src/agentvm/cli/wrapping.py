@@ -1,7 +1,7 @@
-"""Wrapping — words put into lines of a terminal's width, as they come.
+"""Wrapping — wraps streamed words to the width of the terminal.
 
-A word is written when it is complete; Chinese, Japanese and Korean characters are words of their own. A word that is longer
-than a line is left to the terminal, so that it can be copied in one piece.
+A word is written when it is complete; each Chinese, Japanese or Korean character is a word. A word longer than a line is left
+to the terminal, so that it can be copied in one piece.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from operator import itemgetter
 from wcwidth import wcwidth
 
 _JOINER = "\u200d"
-# A line never begins with these, nor ends with those: they stay with their neighbour.
+# A line never begins with closing nor ends with opening punctuation.
 _CLOSING = frozenset("，。、；：？！）】」』》〉〕…—”’,.;:?!)]}")
 _OPENING = frozenset("（【「『《〈〔“‘")
 
 
 def width_of(text: str) -> int:
-    """Columns that the text takes in a terminal; combining marks and joined emoji take none of their own."""
+    """The terminal columns of a text; combining marks and joined emoji have none."""
     columns, before = 0, ""
     for char in text:
         columns += _columns(char, before)
@@ -31,7 +31,7 @@ def _columns(char: str, before: str) -> int:
 
 
 def wrap(text: str, width: int, *, hanging: str = "") -> str:
-    """A whole text; what of a line does not fit goes on after `hanging`."""
+    """Wraps a complete text; continuation lines start with `hanging`."""
     wrapper = Wrapper(lambda: width)
     for number, line in enumerate(text.split("\n")):
         if number:
@@ -44,7 +44,7 @@ def wrap(text: str, width: int, *, hanging: str = "") -> str:
 
 
 class Wrapper:
-    """Lines of at most `width()` columns, which is asked anew for each line: a window may have been resized."""
+    """Wraps lines to `width()` columns, read for each line, since a window may be resized."""
 
     def __init__(self, width: Callable[[], int]) -> None:
         self._ask_width = width
@@ -65,13 +65,13 @@ class Wrapper:
         return self._column == 0 and not self._word
 
     def take(self) -> str:
-        """What is to be written now."""
+        """Returns and clears the pending output."""
         written = "".join(f"\x1b[{style}m{text}\x1b[0m" if style else text for text, style in _merged(self._out))
         self._out.clear()
         return written
 
     def begin(self, prefix: str, hanging: str, style: str = "") -> None:
-        """Begins a line with `prefix`; what of it does not fit goes on after `hanging`."""
+        """Begins a line with `prefix`; its continuation lines start with `hanging`."""
         self._hanging_style = style
         self._hanging = hanging if width_of(hanging) <= self._width // 2 else ""
         self.put_verbatim(prefix, style)
@@ -81,7 +81,7 @@ class Wrapper:
             self._put(char, style)
 
     def put_verbatim(self, text: str, style: str = "") -> None:
-        """Text that is not wrapped."""
+        """Adds text without wrapping."""
         self.complete()
         self._write(self._gap, self._gap_style)
         self._write(text, style)
@@ -93,13 +93,13 @@ class Wrapper:
         self._hanging = ""
 
     def forget_line(self) -> None:
-        """For a line that somebody else ends."""
+        """Resets the state for a line that the caller ends."""
         self.complete()
         self._column, self._gap, self._last, self._hanging = 0, "", "", ""
         self._width = self._ask_width()
 
     def complete(self) -> None:
-        """Writes the word that was begun."""
+        """Writes the pending word."""
         self._overflowing = False
         if not self._word:
             return
@@ -129,7 +129,7 @@ class Wrapper:
             self._overflowing = True
 
     def _may_break(self, char: str, columns: int) -> bool:
-        """Whether a line may end between the last character and this one: beside a wide one, but for punctuation."""
+        """Whether a line may break before the character: next to a wide one, except at punctuation."""
         wide = columns == 2 or _columns(self._last, "") == 2
         return wide and char not in _CLOSING and self._last not in _OPENING
 
@@ -144,7 +144,7 @@ class Wrapper:
             self._out.append((text, style))
             self._column += width_of(text)
             if self._column > self._width:
-                # The terminal goes on in its next line.
+                # The terminal wraps by itself.
                 self._column = (self._column - 1) % self._width + 1
 
     def _break(self, prefix: str) -> None:
@@ -155,5 +155,5 @@ class Wrapper:
 
 
 def _merged(runs: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The same, with neighbours of one style in one."""
+    """The runs, with neighbours of one style merged."""
     return [("".join(text for text, _ in group), style) for style, group in groupby(runs, key=itemgetter(1))]

@@ -40,10 +40,10 @@ async def test_an_operators_key_is_made_where_no_server_runs(tmp_path: Path, cap
 
 async def test_where_it_cannot_be_made_the_reason_is_said(tmp_path: Path, capsys: Said) -> None:
     assert await make("--data-dir", str(tmp_path)) == 5
-    assert "There is no database" in capsys.readouterr().err
+    assert "No database" in capsys.readouterr().err
     await start(tmp_path)
     with lock_data_dir(tmp_path):
         assert await make("--data-dir", str(tmp_path)) != 0
     assert "avm key create" in capsys.readouterr().err
     assert await make("--data-dir", ":memory:") != 0
-    assert "in memory" in capsys.readouterr().err
+    assert "--memory" in capsys.readouterr().err

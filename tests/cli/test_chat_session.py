@@ -4,8 +4,8 @@ from decimal import Decimal
 import pytest
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
-from agentvm.cli.beginning import Beginning
-from agentvm.cli.conversation import MAX_LABEL, Conversation, first_words, text_of
+from agentvm.cli.chat_session import LABEL_CHARACTERS_MAX, ChatSession, first_words, text_of
+from agentvm.cli.session_start import SessionStart
 from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
 from agentvm.model.account import Allowance, Plan, Quota
 from agentvm.model.ids import MessageId
@@ -22,13 +22,13 @@ async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
         yield opened
 
 
-async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> Conversation:
-    conversation = Conversation(agentx, container_id="c1", beginning=Beginning(model=model))
+async def opened(agentx: AgentX, *, session: str | None = None, model: str | None = None) -> ChatSession:
+    conversation = ChatSession(agentx, container_id="c1", start=SessionStart(model=model))
     await conversation.open(session)
     return conversation
 
 
-async def say(conversation: Conversation, text: str) -> list[str]:
+async def say(conversation: ChatSession, text: str) -> list[str]:
     return [event.type async for event in conversation.say(text)]
 
 
@@ -50,7 +50,7 @@ async def test_a_chosen_model_means_a_new_session(agentx: AgentX) -> None:
 
 async def test_a_fresh_one_is_new_although_there_is_a_last_one(agentx: AgentX) -> None:
     first = await opened(agentx)
-    again = Conversation(agentx, container_id="c1")
+    again = ChatSession(agentx, container_id="c1")
     await again.open(None, fresh=True)
     assert again.session.session_id != first.session.session_id
     await again.open(first.session.session_id, fresh=True)
@@ -96,7 +96,7 @@ async def test_what_was_shown_is_read(agentx: AgentX) -> None:
 
 
 async def test_a_conversation_that_was_not_opened_has_no_session(agentx: AgentX) -> None:
-    conversation = Conversation(agentx, container_id="c1")
+    conversation = ChatSession(agentx, container_id="c1")
     with pytest.raises(RuntimeError):
         await anext(conversation.say("hello"))
     with pytest.raises(RuntimeError):
@@ -106,7 +106,7 @@ async def test_a_conversation_that_was_not_opened_has_no_session(agentx: AgentX)
 def test_first_words_are_one_short_line() -> None:
     message = UserMessage(id=MessageId("m"), timestamp=0, role="user", content="word " * 50)
     assert first_words(()) == ""
-    assert len(first_words((message,))) == MAX_LABEL
+    assert len(first_words((message,))) == LABEL_CHARACTERS_MAX
 
 
 def test_what_is_no_text_is_named() -> None:

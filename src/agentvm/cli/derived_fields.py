@@ -1,8 +1,7 @@
-"""Additions — what JSON and CSV of `avm` have beside the server's own members: times as ISO 8601, money in decimal dollars.
+"""Derived fields — fields that `avm` adds to JSON and CSV output: times as ISO 8601, money in dollars.
 
-The server counts milliseconds and nano-dollars, which are exact and which nobody reads. `createdAt` stays, and `createdAtIso`
-stands beside it; `price` stays, and so does `priceUsd`. Only members that the server itself writes are looked at: what users
-have stored may be called the same and mean something else.
+The server's milliseconds and nano-dollars are kept: `createdAtIso` is added to `createdAt`, `priceUsd` to `price`. Only
+fields of the server's own records get one: user content may use the same names with another meaning.
 """
 
 import csv
@@ -14,43 +13,43 @@ from typing import Any
 
 import msgspec
 
-NOBODY: Mapping[object, object] = {}
+NO_NAMES: Mapping[object, object] = {}
 ISO, DOLLARS = "Iso", "Usd"
 MONEY = frozenset({"cost", "price", "margin", "balance", "credited", "spent", "amount", "held"})
-"""Members in nano-dollars."""
+"""Fields in nano-dollars."""
 _TIMES = frozenset({"at", "timestamp"})
-"""Members in milliseconds that do not end in `At`."""
+"""Fields in milliseconds whose names do not end in `At`."""
 _LIMITS = frozenset({"hard", "soft", "used"})
 _LIMIT_OF_MONEY = "budget_per_month"
 _WITHIN = frozenset(
     {"items", "wallet", "image", "calls", "tools", "moments", "layers", "resource", "version", "versions", "manifest"}
 )
-"""Members of the server's whose own members are looked at too."""
+"""Fields whose values are searched, too."""
 
 
-def added(value: object) -> object:
-    """The same value, with the additions."""
+def with_derived_fields(value: object) -> object:
+    """The value with the derived fields."""
     if isinstance(value, msgspec.Struct):
         value = msgspec.to_builtins(value)
     if isinstance(value, list | tuple):
-        return [added(one) for one in value]
+        return [with_derived_fields(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found: dict[object, Any] = {}
+    fields: dict[object, Any] = {}
     money = MONEY | _LIMITS if value.get("metric") == _LIMIT_OF_MONEY else MONEY
-    for name, member in value.items():
-        found[name] = added(member) if name in _WITHIN else member
-        if not isinstance(name, str) or not isinstance(member, int) or isinstance(member, bool):
+    for name, field in value.items():
+        fields[name] = with_derived_fields(field) if name in _WITHIN else field
+        if not isinstance(name, str) or not isinstance(field, int) or isinstance(field, bool):
             continue
         if name in money:
-            found.setdefault(f"{name}{DOLLARS}", dollars(member))
-        elif (name in _TIMES or name.endswith("At")) and (text := iso(member)) is not None:
-            found.setdefault(f"{name}{ISO}", text)
-    return found
+            fields.setdefault(f"{name}{DOLLARS}", dollars(field))
+        elif (name in _TIMES or name.endswith("At")) and (text := iso(field)) is not None:
+            fields.setdefault(f"{name}{ISO}", text)
+    return fields
 
 
-def added_csv(text: str, users: Mapping[object, object] = NOBODY) -> str:
-    """A table in CSV, with a column in dollars for each of money behind all others, and one of the names of `users`."""
+def with_derived_columns(text: str, users: Mapping[object, object] = NO_NAMES) -> str:
+    """A CSV table with appended columns: dollars for each column of money, and the names of `users`."""
     rows = list(csv.reader(io.StringIO(text)))
     if not rows:
         return text
@@ -67,7 +66,7 @@ def added_csv(text: str, users: Mapping[object, object] = NOBODY) -> str:
 
 
 def iso(ms: int) -> str | None:
-    """A moment as other programs read it; None for what is none."""
+    """A time in ISO 8601; None if it is out of range."""
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
@@ -75,12 +74,12 @@ def iso(ms: int) -> str | None:
 
 
 def dollars(nano: int) -> str:
-    """Exact, without an exponent: `0.000105`."""
+    """The exact amount without an exponent: `0.000105`."""
     return f"{Decimal(nano).scaleb(-9).normalize():f}"
 
 
 def _name(value: object) -> str:
-    """Names are chosen by others, and a spreadsheet runs what looks like a formula."""
+    """A name that a spreadsheet does not execute as a formula."""
     text = str(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 

@@ -1,4 +1,4 @@
-"""Beginning — how the new sessions of a chat begin: with which agent, model and system prompt."""
+"""Session start — the agent, model and system prompt of a chat's new sessions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,41 +12,41 @@ from agentvm.protocol.verbs import AgentX
 
 RESOURCE = "resource://"
 
-LOOKED_AT_MAX = 20
-"""Images whose sessions are looked through for the last conversation: each costs a request."""
+IMAGES_MAX = 20
+"""Images among which the last conversation is looked up; each costs a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
-    """`agent` is the URI of an agent; `image_id` an image that is there. Without either it is the server's default agent."""
+class SessionStart:
+    """`agent` is the URI of an agent, `image_id` an existing image; without both it is the default agent."""
 
     model: str | None = None
     system_prompt: str | None = None
     agent: str | None = None
     image_id: str | None = None
 
-    def with_model(self, model: str) -> "Beginning":
-        # An image has its model already.
+    def with_model(self, model: str) -> "SessionStart":
+        # An image has its own model.
         return self if self.image_id is not None else replace(self, model=model)
 
     async def last_session(self, agentx: AgentX, container_id: str) -> SessionHandle | None:
-        """The session that goes on if nobody asks for a new one; None if there is none, or it would be another agent's."""
+        """The session to continue; None if there is none of the same agent."""
         if self.image_id is not None:
             sessions = await agentx.sessions.list(self.image_id)
         elif self.model is not None or self.system_prompt is not None:
             return None
         else:
             images = await agentx.images.list(container_id)
-            fitting = [image for image in images if self.agent is None or image.definition_ref == self.agent]
-            if not fitting:
+            matching = [image for image in images if self.agent is None or image.definition_ref == self.agent]
+            if not matching:
                 return None
-            sessions = await _last_spoken_in(agentx, fitting)
+            sessions = await _last_used_sessions(agentx, matching)
         return max(sessions, key=lambda session: session.record.updated_at, default=None)
 
     async def new_session(self, agentx: AgentX, container_id: str) -> tuple[SessionHandle, tuple[str, ...]]:
-        """A new session, and what the server warns of.
+        """A new session and the warnings of the server.
 
-        Of an image of its own where none was chosen, so that it follows the server's default model.
+        Without a chosen image it gets its own image, which follows the server's default model.
         """
         if self.image_id is not None:
             return await agentx.sessions.create(self.image_id), ()
@@ -56,20 +56,20 @@ class Beginning:
         return there(session), reply.warnings or ()
 
 
-async def chosen_agent(agentx: AgentX, container_id: str, agent: str, beginning: Beginning) -> Beginning:
-    """`beginning` with that agent: the URI of an agent, the id of an image, or the name of one in the container.
+async def choose_agent(agentx: AgentX, container_id: str, agent: str, start: SessionStart) -> SessionStart:
+    """`start` with the agent: the URI of an agent, or the id or name of an image in the container.
 
-    `NotFound` if there is none; `InvalidInput` if several have that name, or an image would have to be another.
+    `NotFound` if there is none; `InvalidInput` for an ambiguous name, or for an image combined with a model or system prompt.
     """
     if agent.startswith(RESOURCE):
-        return replace(beginning, agent=agent)
-    if beginning.model is not None or beginning.system_prompt is not None:
+        return replace(start, agent=agent)
+    if start.model is not None or start.system_prompt is not None:
         raise InvalidInput(
-            "An image has its own model and system prompt: give --agent IMAGE without --model and --system, "
+            "An image has its own model and system prompt: use --agent IMAGE without --model and --system, "
             "or the URI of an agent, resource://agents/NAME."
         )
     image = await _find_image(agentx, container_id, agent)
-    return replace(beginning, image_id=image.image_id)
+    return replace(start, image_id=image.image_id)
 
 
 async def _find_image(agentx: AgentX, container_id: str, name: str) -> ImageRecord:
@@ -78,21 +78,21 @@ async def _find_image(agentx: AgentX, container_id: str, name: str) -> ImageReco
     named = [image for image in await agentx.images.list(container_id) if image.name == name]
     if not named:
         raise NotFound(
-            f"There is no image {name} in this container. Give an image's id, its name, or the URI of an agent, resource://agents/NAME."
+            f"Image not found in this container: {name}. Use the id or name of an image, or the URI of an agent, resource://agents/NAME."
         )
     if len(named) > 1:
-        raise InvalidInput(f"{len(named)} images are named {name}: give one's id, such as {named[0].image_id}.")
+        raise InvalidInput(f"{len(named)} images are named {name}: use an id, such as {named[0].image_id}.")
     return named[0]
 
 
-async def _last_spoken_in(agentx: AgentX, images: Sequence[ImageRecord]) -> tuple[SessionHandle, ...]:
-    """The sessions of the last image in which something was said; of the newest one if nothing was said in any.
+async def _last_used_sessions(agentx: AgentX, images: Sequence[ImageRecord]) -> tuple[SessionHandle, ...]:
+    """The sessions of the latest image with messages; of the newest image if none has any.
 
-    An image that was just made with `avm image create` is nobody's last conversation.
+    An image just created with `avm image create` is not the last conversation.
     """
-    newest_first = sorted(images, key=lambda image: image.updated_at, reverse=True)[:LOOKED_AT_MAX]
+    newest_first = sorted(images, key=lambda image: image.updated_at, reverse=True)[:IMAGES_MAX]
     for image in newest_first:
         sessions = await agentx.sessions.list(image.image_id)
-        if spoken := tuple(session for session in sessions if session.record.last_message_at is not None):
-            return spoken
+        if used := tuple(session for session in sessions if session.record.last_message_at is not None):
+            return used
     return await agentx.sessions.list(newest_first[0].image_id)

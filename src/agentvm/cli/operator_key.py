@@ -1,6 +1,6 @@
-"""Operator — a key of the operator, made in a data directory whose server does not run.
+"""Operator key — creates an operator key in the data directory of a stopped server.
 
-Whoever can write there can do everything to the server anyway; this spares them from having to.
+This needs no other authorization: a user who can write to the data directory controls the server anyway.
 """
 
 import secrets
@@ -15,21 +15,21 @@ from agentvm.tenants.access import FROM_DATA_DIR, Access
 from agentvm.tenants.server_key import load_server_key
 
 
-async def make_operator_key(config: ServerConfig, name: str) -> Secret:
-    """`NotFound` without a database, `DataDirInUse` while a server runs there."""
+async def create_operator_key(config: ServerConfig, name: str) -> Secret:
+    """Creates and returns the key. `NotFound` without a database, `DataDirInUse` while a server runs."""
     if config.data_dir is None:
-        raise NotAvailable("A server that keeps everything in memory has no data directory; it prints its key when it starts")
+        raise NotAvailable("A server with --memory has no data directory; it prints its key at the start")
     directory = config.data_dir.expanduser().absolute()
     if not (directory / DATABASE).is_file():
-        raise NotFound(f"There is no database in {directory}; a server prints the operator's key when it first starts there")
+        raise NotFound(f"No database in {directory}; a server prints the operator's key at its first start")
     try:
         with lock_data_dir(directory):
-            return await _make(directory, config.server_key, name)
+            return await _create(directory, config.server_key, name)
     except DataDirInUse as error:
-        raise DataDirInUse(f"{error} While it runs, whoever has an operator's key makes another: avm key create") from None
+        raise DataDirInUse(f"{error} To create a key on a running server: avm key create") from None
 
 
-async def _make(directory: Path, server_key: Secret | None, name: str) -> Secret:
+async def _create(directory: Path, server_key: Secret | None, name: str) -> Secret:
     async with open_store(directory / DATABASE) as store:
         key = load_server_key(directory, None if server_key is None else server_key.reveal())
         access = Access(store, pepper=key.pepper, clock=lambda: time.time_ns() // 1_000_000, random_bits=secrets.randbits)

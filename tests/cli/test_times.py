@@ -3,20 +3,20 @@ import time
 import click
 import pytest
 
-from agentvm.cli.when import future, moment, past, span
+from agentvm.cli.times import duration, future, moment, past
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("0s", 0), ("90s", 90), ("5m", 300), ("1h", 3600), (" 30D ", 2_592_000), ("2w", 1_209_600)]
 )
 def test_a_span_is_a_number_and_a_unit(text: str, seconds: int) -> None:
-    assert span(text) == seconds
+    assert duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-1h", "1y", "9999999999d", "٣d"])
 def test_what_is_no_span_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(click.BadParameter, match="12h"):
-        span(text)
+        duration(text)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Conversation — the session somebody is chatting in, and the others of its container. Everything it knows is on the server."""
+"""Chat session — the current session of a chat, and the other sessions of its container. All state is on the server."""
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -6,7 +6,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from html import unescape
 
-from agentvm.cli.beginning import Beginning
+from agentvm.cli.session_start import SessionStart
+from agentvm.cli.table import shortened
 from agentvm.errors import AgentVMError, ChannelClosed, InvalidInput, Refused, SessionNotFound
 from agentvm.model.message import Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.model.session import Session
@@ -16,17 +17,17 @@ from agentvm.protocol.link import WireEvent
 from agentvm.protocol.records import FoundRecord, TitleRecord
 from agentvm.protocol.verbs import AgentX
 
-MAX_LISTED = 20
-"""Sessions that `/sessions` shows: each without a title costs a request."""
+LISTED_SESSIONS_MAX = 20
+"""Sessions that `/sessions` shows; each without a title costs a request."""
 
-MAX_LABEL = 60
+LABEL_CHARACTERS_MAX = 60
 
 REFUSED = frozenset({"quota_exceeded", "wallet_empty", "model_unpriced"})
-"""Codes of turns that ended before the model was asked anything."""
+"""Error codes of turns that ended before a model call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class SessionChoice:
     """One line of the list of sessions."""
 
     session: Session
@@ -35,8 +36,8 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A line of search results: a session, and the place in it."""
+class SearchChoice:
+    """One search result: a session and a matching message."""
 
     session_id: str
     label: str
@@ -44,52 +45,52 @@ class Hit:
     snippet: str
 
 
-class Conversation:
-    """One session at a time, in one container. `open` comes first."""
+class ChatSession:
+    """One session at a time, in one container. Call `open` first."""
 
-    def __init__(self, agentx: AgentX, *, container_id: str, beginning: Beginning | None = None) -> None:
+    def __init__(self, agentx: AgentX, *, container_id: str, start: SessionStart | None = None) -> None:
         self._agentx = agentx
         self._container_id = container_id
-        self._beginning = beginning or Beginning()
+        self._start = start or SessionStart()
         self._session: SessionHandle | None = None
         self._agent: AgentHandle | None = None
         self._attached: list[UserPart] = []
         self._warnings: list[str] = []
-        self._untouched: str | None = None
-        """The image that was made for this conversation, as long as nothing was answered in it."""
+        self._unused_image: str | None = None
+        """The image created for this chat, until its first answer."""
 
     @property
     def session(self) -> SessionHandle:
         if self._session is None:
-            raise RuntimeError("open() or start() comes first")
+            raise RuntimeError("call open() or start() first")
         return self._session
 
     async def open(self, session_id: str | None, *, fresh: bool = False) -> None:
-        """The session of that id; without one the last of the container or of the chosen agent, or a new one if `fresh`.
+        """Opens the session; without an id the last one of the container or chosen agent, or a new one if `fresh`.
 
-        Also a new one for a model or a system prompt that was chosen: an old session has its own.
+        A chosen model or system prompt also starts a new session: an old one has its own.
         """
         if session_id is not None:
             await self.resume(session_id)
             return
-        last = None if fresh else await self._beginning.last_session(self._agentx, self._container_id)
+        last = None if fresh else await self._start.last_session(self._agentx, self._container_id)
         if last is None:
             await self.start()
         else:
             await self._enter(last)
 
     async def start(self) -> None:
-        """A new session: of the chosen image, else of an image of its own."""
-        session, warnings = await self._beginning.new_session(self._agentx, self._container_id)
+        """Starts a session of the chosen image, or of a new image."""
+        session, warnings = await self._start.new_session(self._agentx, self._container_id)
         self._warnings += warnings
         await self._enter(session)
-        self._untouched = None if self._beginning.image_id is not None else session.record.image_id
+        self._unused_image = None if self._start.image_id is not None else session.record.image_id
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Returns each warning of the server about images it built, once."""
-        told = tuple(self._warnings)
+        """Returns and clears the build warnings of the server."""
+        warnings = tuple(self._warnings)
         self._warnings.clear()
-        return told
+        return warnings
 
     async def resume(self, session_id: str) -> None:
         session = await self._agentx.sessions.get(session_id)
@@ -97,15 +98,15 @@ class Conversation:
             raise SessionNotFound(session_id)
         await self._enter(session)
 
-    async def list(self) -> tuple[Listed, ...]:
-        """The container's last sessions, newest first. Those where nothing was said are left out, but for the current one."""
+    async def list(self) -> tuple[SessionChoice, ...]:
+        """The latest sessions of the container, newest first, without empty ones other than the current."""
         images = await self._agentx.images.list(self._container_id)
-        found: list[SessionHandle] = []
-        for image in sorted(images, key=lambda image: image.updated_at, reverse=True)[:MAX_LISTED]:
-            found += await self._agentx.sessions.list(image.image_id)
-        found.sort(key=lambda session: session.record.updated_at, reverse=True)
-        listed = [await self._describe(session) for session in found[:MAX_LISTED]]
-        return tuple(item for item in listed if item.label or item.current)
+        sessions: list[SessionHandle] = []
+        for image in sorted(images, key=lambda image: image.updated_at, reverse=True)[:LISTED_SESSIONS_MAX]:
+            sessions += await self._agentx.sessions.list(image.image_id)
+        sessions.sort(key=lambda session: session.record.updated_at, reverse=True)
+        choices = [await self._describe(session) for session in sessions[:LISTED_SESSIONS_MAX]]
+        return tuple(item for item in choices if item.label or item.current)
 
     async def messages(self) -> tuple[Message, ...]:
         return await self.session.messages()
@@ -119,16 +120,16 @@ class Conversation:
         return self._container_id
 
     def attach(self, part: UserPart) -> None:
-        """It goes with what is said next."""
+        """Attaches a file to the next message."""
         self._attached.append(part)
 
     async def say(self, text: str) -> AsyncGenerator[WireEvent, None]:
-        """Sends, then yields every event of the turn; what was shown is read."""
+        """Sends a message, yields every event of the turn and marks the session as read."""
         if self._agent is None and self._session is not None:
-            # What it was in is gone with what was refused.
+            # The image was deleted after a refused message.
             await self.start()
         if self._agent is None:
-            raise RuntimeError("open() or start() comes first")
+            raise RuntimeError("call open() or start() first")
         agent = self._agent
         content = (*self._attached, TextPart(text=text)) if self._attached else text
         self._attached = []
@@ -145,7 +146,7 @@ class Conversation:
             await self._settle(refused=refused)
 
     async def edit(self, text: str) -> AsyncGenerator[WireEvent, None]:
-        """Says that in place of the last message of the user, with the files that went with it; like `say`."""
+        """Replaces the last user message, keeps its files, and yields the events of the new turn."""
         message = await self.last_question()
         parts = () if isinstance(message.content, str) else message.content
         files = [part for part in (*parts, *self._attached) if not isinstance(part, TextPart)]
@@ -156,7 +157,7 @@ class Conversation:
                 yield event
 
     async def retry(self) -> AsyncGenerator[WireEvent, None]:
-        """Has the last answer made anew; like `say`."""
+        """Regenerates the last answer and yields the events of the turn."""
         await self.last_question()
         async with aclosing(self._follow(self.session.regenerate)) as events:
             async for event in events:
@@ -164,103 +165,102 @@ class Conversation:
 
     async def _follow(self, send: Callable[[], Awaitable[ask.MessageSendReply]]) -> AsyncGenerator[WireEvent, None]:
         async with self._agentx.link.events() as events:
-            sent = await send()
+            accepted = await send()
             async for event in events:
-                if event.context.get("turnId") == sent.turn_id:
+                if event.context.get("turnId") == accepted.turn_id:
                     yield event
                     if event.type == "turn_response":
                         break
             else:
-                raise ChannelClosed("The connection was lost before the turn ended; /history shows what was answered")
+                raise ChannelClosed("The connection was lost before the turn ended; /history shows the answer")
         with suppress(AgentVMError):
-            # A server from before there were marks, or a key that may not set any: nothing is lost by it.
+            # An older server, or a key without the permission; the mark is optional.
             await self._agentx.sessions.mark_read(self.session.session_id)
 
     async def _settle(self, *, refused: bool) -> None:
-        """Deletes the image of a first message that was refused."""
-        made, self._untouched = self._untouched, None
-        if refused and made is not None:
+        """Deletes the new image if its first message was refused."""
+        image_id, self._unused_image = self._unused_image, None
+        if refused and image_id is not None:
             self._agent = None
             with suppress(AgentVMError):
-                await self._agentx.images.delete(made)
+                await self._agentx.images.delete(image_id)
 
     async def last_question(self) -> UserMessage:
         questions = [message for message in await self.messages() if isinstance(message, UserMessage)]
         if not questions:
-            raise InvalidInput("nothing was said in this session yet")
+            raise InvalidInput("the session has no messages")
         return questions[-1]
 
     async def fork(self, number: int | None = None) -> int:
-        """Goes on in a copy of the session, up to the answer to the user's message of that number; how many it has."""
+        """Continues in a copy of the session up to the answer to user message `number`; returns the message count."""
         messages = await self.messages()
         if not messages:
-            raise InvalidInput("nothing was said in this session yet")
-        places = [place for place, message in enumerate(messages) if isinstance(message, UserMessage)]
-        if number is not None and not 1 <= number <= len(places):
-            raise InvalidInput(f"there is no message number {number}; /history shows them")
-        end = places[number] if number is not None and number < len(places) else len(messages)
+            raise InvalidInput("the session has no messages")
+        positions = [position for position, message in enumerate(messages) if isinstance(message, UserMessage)]
+        if number is not None and not 1 <= number <= len(positions):
+            raise InvalidInput(f"message {number} does not exist; /history lists them")
+        end = positions[number] if number is not None and number < len(positions) else len(messages)
         await self._enter(await self.session.fork(messages[end - 1].id))
         return end
 
     async def model(self) -> str | None:
-        """The model that answers, as `<provider>/<model>`; None if the server does not say."""
+        """The model of the session, as `<provider>/<model>`; None if the server does not report it."""
         record = await self._agentx.images.get(self.session.record.image_id)
         return None if record is None or record.config is None else record.config.model
 
     async def set_model(self, name: str) -> int:
-        """From the next message on, also of sessions that are started later; how many sessions it counts for."""
+        """Changes the model from the next message on; returns the number of sessions that use it."""
         image_id = self.session.record.image_id
-        wanted = ask.ImageUpdate(image_id=image_id, updates=ask.ImageUpdates(model=name))
-        self._warnings += (await self._agentx.link.ask(wanted)).warnings or ()
-        self._beginning = self._beginning.with_model(name)
+        update = ask.ImageUpdate(image_id=image_id, updates=ask.ImageUpdates(model=name))
+        self._warnings += (await self._agentx.link.ask(update)).warnings or ()
+        self._start = self._start.with_model(name)
         return len(await self._agentx.sessions.list(image_id))
 
     async def interrupt(self) -> None:
-        """Stops the running turn. By session and not by agent: after a reconnection the agent may be another."""
+        """Interrupts the running turn, addressed by session: a reconnection may change the agent."""
         record = self.session.record
         await self._agentx.request("agent_interrupt_request", {"imageId": record.image_id, "sessionId": record.session_id})
 
     async def _enter(self, session: SessionHandle) -> None:
         self._agent = await session.resume()
         self._session = session
-        self._untouched = None
-        # A search finds sessions of other containers, too.
+        self._unused_image = None
+        # Search results include sessions of other containers.
         self._container_id = session.record.container_id
 
-    async def _describe(self, session: SessionHandle) -> Listed:
+    async def _describe(self, session: SessionHandle) -> SessionChoice:
         label = session.record.title or first_words(await session.messages())
-        return Listed(session=session.record, label=label, current=session.session_id == self.session.session_id)
+        return SessionChoice(session=session.record, label=label, current=session.session_id == self.session.session_id)
 
 
 def first_words(messages: tuple[Message, ...]) -> str:
-    """What the user said first, on one line; empty when nothing was said."""
-    said = next((text_of(message.content) for message in messages if isinstance(message, UserMessage)), "")
-    words = " ".join(said.split())
-    return words if len(words) <= MAX_LABEL else f"{words[: MAX_LABEL - 1]}…"
+    """The first user message on one line; empty without messages."""
+    text = next((text_of(message.content) for message in messages if isinstance(message, UserMessage)), "")
+    return shortened(text, LABEL_CHARACTERS_MAX)
 
 
-async def search(agentx: AgentX, words: str) -> tuple[Hit, ...]:
-    """Sessions in which that was said, the best first, each with one place."""
+async def search(agentx: AgentX, words: str) -> tuple[SearchChoice, ...]:
+    """Sessions that match, best first, each with one matching message."""
     reply = await agentx.sessions.search(words, limit=50)
-    found: dict[str, Hit] = {}
-    places: list[TitleRecord | FoundRecord] = [*(reply.titles or ()), *reply.found]
-    for one in places:
-        found.setdefault(one.session_id, _hit(one))
-    return tuple(found.values())[:MAX_LISTED]
+    choices: dict[str, SearchChoice] = {}
+    hits: list[TitleRecord | FoundRecord] = [*(reply.titles or ()), *reply.found]
+    for hit in hits:
+        choices.setdefault(hit.session_id, _choice(hit))
+    return tuple(choices.values())[:LISTED_SESSIONS_MAX]
 
 
-def _hit(found: FoundRecord | TitleRecord) -> Hit:
-    snippet = "" if isinstance(found, TitleRecord) else unescape(re.sub(r"</?mark>", "", found.snippet))
-    return Hit(session_id=found.session_id, label=found.title or "", at=found.at, snippet=snippet)
+def _choice(hit: FoundRecord | TitleRecord) -> SearchChoice:
+    snippet = "" if isinstance(hit, TitleRecord) else unescape(re.sub(r"</?mark>", "", hit.snippet))
+    return SearchChoice(session_id=hit.session_id, label=hit.title or "", at=hit.at, snippet=snippet)
 
 
 def words_of(content: UserContent) -> str:
-    """The text of a message, without the files that went with it."""
+    """The text of a message without its files."""
     return content if isinstance(content, str) else "\n".join(part.text for part in content if isinstance(part, TextPart))
 
 
 def text_of(content: UserContent) -> str:
-    """What of a user's message can be shown in a terminal."""
+    """A user message as terminal text, with a placeholder for each file."""
     if isinstance(content, str):
         return content
     return " ".join(part.text if isinstance(part, TextPart) else f"[{type(part).__name__[:-4].lower()}]" for part in content)

@@ -15,7 +15,7 @@ CLAUDE: list[dict[str, Any]] = [{"name": "Hi", "chat_messages": [{"sender": "hum
 async def bring(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "claude.json").write_text(json.dumps(CLAUDE))
     said = await desk.ok("import", str(tmp_path / "claude.json"), "--from", "claude", "--container", "notes")
-    assert said == "Imported 1 images, 1 sessions, 1 messages into notes.\n"
+    assert said == "Imported 1 image, 1 session, 1 message into notes.\n"
 
 
 async def test_a_file_of_another_program_is_recognised_and_adds_only_what_is_new(tmp_path: Path) -> None:
@@ -25,13 +25,13 @@ async def test_a_file_of_another_program_is_recognised_and_adds_only_what_is_new
         done = await desk.avm("import", str(path))
         assert (done.code, "container" in done.err) == (1, True)
         said = await desk.ok("import", str(path), "--container", "notes")
-        assert said == "It is an export of Claude.\nImported 1 images, 1 sessions, 1 messages into notes.\n"
+        assert said == "Format: Claude export.\nImported 1 image, 1 session, 1 message into notes.\n"
         again = await desk.ok("import", str(path), "--container", "notes")
-        assert again.endswith("Imported 0 images, 0 sessions, 0 messages into notes. Sessions that are here already: 1.\n")
+        assert again.endswith("Imported 0 images, 0 sessions, 0 messages into notes. Sessions already present: 1.\n")
         grown = [{**CLAUDE[0], "chat_messages": [*CLAUDE[0]["chat_messages"], {"sender": "assistant", "text": "Hi"}]}]
         path.write_text(json.dumps(grown))
         more = await desk.ok("import", str(path), "--container", "notes")
-        assert more.endswith("Imported 0 images, 0 sessions, 1 messages into notes. Sessions that went on: 1.\n")
+        assert more.endswith("Imported 0 images, 0 sessions, 1 message into notes. Sessions continued: 1.\n")
 
 
 async def test_the_operator_is_told_which_tenant_it_was_and_may_have_all_of_them(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_the_operator_is_told_which_tenant_it_was_and_may_have_all_of_them
         for wrong in (["--all-tenants"], ["--all-tenants", "-o", str(every), "--container", "notes"]):
             assert (await desk.avm("export", *wrong)).code == 2
         blocked = await desk.avm("export", "--all-tenants", "-o", str(tmp_path / "own.zip"))
-        assert (blocked.code, "cannot be made" in blocked.err) == (1, True)
+        assert (blocked.code, "Cannot create" in blocked.err) == (1, True)
 
 
 async def test_whoever_has_one_tenant_is_not_told_of_others(tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ async def test_sessions_go_from_one_server_to_another_and_come_out_the_same(tmp_
         again = await desk.avm("export", "-o", str(first))
         assert (again.code, "--force" in again.err) == (1, True)
         assert (await desk.record("export", "-o", str(first), "--force"))["bytes"] == first.stat().st_size
-        assert "here already: 1" in await desk.ok("import", str(first))
+        assert "already present: 1" in await desk.ok("import", str(first))
         renamed = await desk.ok("import", str(first), "--container", "copy")
-        assert renamed.count("that id was taken") == 2
+        assert renamed.count("the id is in use") == 2
     async with open_desk() as desk:
         assert "Would import 1 images" in await desk.ok("import", str(first), "--dry-run")
         report = await desk.record("import", str(first))
@@ -100,7 +100,7 @@ async def test_what_is_refused_leaves_no_file(tmp_path: Path) -> None:
         done = await desk.avm("import", str(tmp_path / "bad"), "--from", "claude", "--container", "c")
         assert (done.code, "chat_messages" in done.err) == (1, True)
         done = await desk.avm("export", "-o", str(tmp_path / "no" / "x.zip"))
-        assert (done.code, "cannot be written" in done.err) == (1, True)
+        assert (done.code, "Cannot write" in done.err) == (1, True)
     assert names_in(tmp_path) == ["bad"]
 
 
@@ -111,11 +111,16 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert (done.code, "Cannot connect" in done.err) == (3, True)
 
 
-def test_the_questions_are_as_they_should_be(tmp_path: Path) -> None:
+def test_the_names_of_a_user_and_a_session_become_ids_in_the_request(tmp_path: Path) -> None:
     def answer(asked: Asked) -> tuple[int, object]:
-        return 200, {}
+        session = {"sessionId": "sess_1", "lastMessageAt": 1}
+        return 200, {"userId": "usr_7", "items": [session]} if "/export" not in asked.path else {}
 
     (tmp_path / "a").write_text("x")
     with answering(answer) as (url, asked):
         avm("export", "--user", "alice", "--format", "markdown", "-o", str(tmp_path / "x"), "--tenant", "acme", url=url)
-    assert [one.path for one in asked] == ["/v1/export?tenant=acme&user=alice&format=markdown"]
+        avm("export", "--session", "last", "-o", str(tmp_path / "y"), "--tenant", "acme", url=url)
+    assert [one.path for one in asked if "/export" in one.path] == [
+        "/v1/export?tenant=acme&format=markdown&user=usr_7",
+        "/v1/export?tenant=acme&format=archive&session=sess_1",
+    ]
