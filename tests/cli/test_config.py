@@ -40,7 +40,7 @@ async def test_settings_are_shown_explained_changed_and_taken_back() -> None:
         dry = await desk.ok("config", "set", "system.port", "9", "--dry-run")
         assert dry.splitlines()[-2:] == [
             "Dry run: nothing was changed.",
-            "With the next start of the server: system.port",
+            "Effective at the next start: system.port",
         ]
         assert "This is revision 2." in await desk.ok("config", "unset", "limits")
         assert await desk.ok("config", "set", "limits.steps", "25", "--revision", "2")

@@ -77,7 +77,7 @@ async def test_sessions_go_from_one_server_to_another_and_come_out_the_same(tmp_
         renamed = await desk.ok("import", str(first), "--container", "copy")
         assert renamed.count("the id is in use") == 2
     async with open_desk() as desk:
-        assert "Would import 1 images" in await desk.ok("import", str(first), "--dry-run")
+        assert "Would import 1 image," in await desk.ok("import", str(first), "--dry-run")
         report = await desk.record("import", str(first))
         assert (report["containers"], report["renamed"]) == (["notes"], {})
         await desk.ok("export", "--container", "notes", "-o", str(second))

@@ -18,8 +18,8 @@ async def test_the_tour_works_as_it_is_written(tmp_path: Path, monkeypatch: pyte
     async with serving(PAGE, tmp_path) as (server, env):
         key = await first_key(server)
         said = "".join(await run(script(PAGE, key), tmp_path, env))
-    assert "Warning: The backup holds the server's key" in said
-    assert "heron.backup is sound: agentvm.db, server.key as of" in said
+    assert "Warning: The backup contains the server key" in said
+    assert "heron.backup is valid: agentvm.db, server.key as of" in said
     assert "in use by another AgentVM server" in said
     async with serving(PAGE, tmp_path, "restored") as (_, env):
         # The key of the first server is good here: it came along.

@@ -18,7 +18,7 @@ async def test_the_tour_works_as_it_is_written(tmp_path: Path) -> None:
     (client,) = blocks(PAGE, "python")
     out, err = await walk(PAGE, tmp_path, {"client.py": client})
     assert "Daily token limit: " in err
-    assert "Everything is explained." in out
+    assert "Every difference is explained." in out
 
 
 def test_the_columns_of_an_export_are_documented() -> None:
