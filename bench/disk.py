@@ -21,6 +21,7 @@ import anyio
 import apsw
 
 from agentvm import ServerConfig, create_agentx, local_runtime
+from agentvm.config import SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver, reply
 from agentvm.protocol.verbs import AgentX
 from bench.measure import table
@@ -46,7 +47,7 @@ def size_of(data_dir: Path) -> int:
 
 @asynccontextmanager
 async def open_runtime(data_dir: Path, answer: list[str]) -> AsyncIterator[AgentX]:
-    config = ServerConfig(data_dir=data_dir, grace=0)
+    config = ServerConfig(system=SystemSettings(data_dir=str(data_dir), shutdown_seconds=0))
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver(lambda _: reply(*answer))})) as agentx:
         yield agentx
 

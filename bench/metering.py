@@ -19,7 +19,7 @@ import anyio
 
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
-from agentvm.config import ServerConfig
+from agentvm.config import ServerConfig, SystemSettings
 from agentvm.model.account import Quota, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, UserId
 from agentvm.model.ledger import Credit
@@ -37,7 +37,7 @@ LIMITED = ("requests_per_minute", "tokens_per_day", "tokens_per_month", "budget_
 @asynccontextmanager
 async def opened(metered: bool) -> AsyncIterator[tuple[Peer, ImageId]]:
     with TemporaryDirectory() as data_dir:
-        config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0)
+        config = ServerConfig(system=SystemSettings(port=0, data_dir=str(Path(data_dir)), shutdown_seconds=0))
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
             accounts = vm.tenancy.store.accounts(DEFAULT_TENANT)
             user = User(user_id=UserId("alice"), tenant_id=DEFAULT_TENANT, external_id="alice", created_at=1, updated_at=1)

@@ -28,6 +28,7 @@ import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver, reply
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId
@@ -68,7 +69,10 @@ async def fill(vm: AgentVM, messages: int, containers: int) -> None:
 async def serve(messages: int, containers: int) -> None:
     operator = Principal(tenant_id=TenantId("default"), permissions=EVERYTHING)
     with TemporaryDirectory() as folder:
-        config = ServerConfig(port=0, data_dir=Path(folder), grace=0, auth="on", titles="off", log_level="warning")
+        config = ServerConfig(
+            system=SystemSettings(port=0, data_dir=str(Path(folder)), shutdown_seconds=0, auth="on", log_level="warning"),
+            sessions=SessionSettings(titles="off"),
+        )
         async with start_server(config, drivers={"scripted": ScriptedDriver(lambda _: reply("ok"))}) as running:
             vm = running.server.vm
             keys = []

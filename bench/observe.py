@@ -29,8 +29,7 @@ import anyio
 
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
-from agentvm.config import ServerConfig
-from agentvm.config.server import OtelConfig
+from agentvm.config import OtelSettings, ServerConfig, SystemSettings
 from agentvm.ecosystem import Ecosystem
 from agentvm.events.base import Event, EventScope
 from agentvm.events.stream import TextDelta
@@ -82,8 +81,8 @@ def collecting() -> Iterator[str]:
 @asynccontextmanager
 async def opened(kind: Kind) -> AsyncIterator[Playing]:
     with TemporaryDirectory() as data_dir, collecting() as collector:
-        otel = OtelConfig(endpoint=collector if kind == "sent" else None, export_seconds=1)
-        config = ServerConfig(port=0, data_dir=Path(data_dir), grace=0, otel=otel)
+        otel = OtelSettings(endpoint=collector if kind == "sent" else None, export_seconds=1)
+        config = ServerConfig(system=SystemSettings(port=0, data_dir=str(Path(data_dir)), shutdown_seconds=0), otel=otel)
         async with open_agentvm(config, drivers={"scripted": StampingDriver(0.0)}) as vm:
             if kind == "plain":
                 # Only a benchmark may do this: a runtime is opened with its effectors.

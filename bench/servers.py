@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import LlmSettings, SystemSettings
 from agentvm.drivers.base import (
     Driver,
     MessageStarted,
@@ -85,10 +86,12 @@ class StampingDriver(ScriptedDriver):
 
 async def serve_agentvm(pace: float, data_dir: Path | None, provider: str | None) -> None:
     with TemporaryDirectory() as temporary:
-        config = ServerConfig(port=0, data_dir=data_dir or Path(temporary), grace=0)
+        config = ServerConfig(system=SystemSettings(port=0, data_dir=str(data_dir or Path(temporary)), shutdown_seconds=0))
         drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace)}
         if provider is not None:
-            config = replace(config, llm_model="anthropic/claude-bench", llm_base_url=provider, llm_api_key=Secret("bench"))
+            config = replace(
+                config, llm=LlmSettings(model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"))
+            )
             drivers = None
         async with start_server(config, drivers=drivers) as running:
             print(running.port, flush=True)

@@ -14,11 +14,14 @@ from pathlib import Path
 import msgspec
 from docs.notes import COMMAND_NOTES, EVENT_NOTES
 
-from agentvm.config.catalogue import SETTINGS, Setting, expects, shown
+from agentvm.config.catalogue import SETTINGS, expects, find, shown
+from agentvm.config.load import VARIABLES
 from agentvm.config.schema import config_schema
 from agentvm.events import CATALOGUE, EventData, EventScope
 from agentvm.events.message import MessageEvent
 from agentvm.model import message
+from agentvm.model.secret import Secret
+from agentvm.model.setting import Setting
 from agentvm.protocol.commands import Command, Reply
 from agentvm.protocol.table import ADDITIVE, COMMANDS
 from agentvm.version import VERSION
@@ -181,26 +184,34 @@ def _camel(text: str) -> str:
     return re.sub(r"`(\w+)`", lambda found: f"`{re.sub('_([a-z])', lambda part: part[1].upper(), found[1])}`", text)
 
 
-SETTINGS_BEGIN, SETTINGS_END = "<!-- settings: written by docs/generate.py -->\n", "<!-- end of settings -->\n"
-
-
 def config_md() -> str:
-    """The page about the configuration, with the table of settings as they are declared."""
+    """The page about the configuration, with the tables of settings and of variables as they are declared."""
     page = (DOCS / "config.md").read_text(encoding="utf-8")
-    before, _, rest = page.partition(SETTINGS_BEGIN)
-    table = ["", "| setting | default | must be | changes | tenants | |", "|---|---|---|---|---|---|"]
-    table += [_setting_row(setting) for setting in SETTINGS.values()]
-    return before + SETTINGS_BEGIN + "\n".join(table) + "\n\n" + SETTINGS_END + rest.partition(SETTINGS_END)[2]
+    header = ["| setting | default | must be | changes | tenants | |", "|---|---|---|---|---|---|"]
+    page = _with_table(page, "settings", [*header, *map(_setting_row, SETTINGS.values())])
+    rows = [f"| `{name}` | `{key}` | {setting.doc} |" for name, key in VARIABLES.items() if (setting := find(key)) is not None]
+    return _with_table(page, "variables", ["| variable | setting | |", "|---|---|---|", *rows])
+
+
+def _with_table(page: str, name: str, rows: list[str]) -> str:
+    """The page with these rows between the marks of the table."""
+    begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"<!-- end of {name} -->\n"
+    before, _, rest = page.partition(begin)
+    return before + begin + "\n" + "\n".join(rows) + "\n\n" + end + rest.partition(end)[2]
 
 
 def _setting_row(setting: Setting) -> str:
     default = shown(setting, setting.default)
-    value = "" if default is None else f"`{default if isinstance(default, str) else json.dumps(default)}`"
-    applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.about.applies]
-    tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.about.tenant]
-    secret = " Secret." if setting.about.secret else ""
-    short = "".join(f" `{name}`" for name in (setting.about.variable, setting.about.standard) if name)
-    kind = "text" if setting.kind is str else expects(setting)
+    value = (
+        setting.declaration.unset or ""
+        if default is None
+        else f"`{default if isinstance(default, str) else json.dumps(default)}`"
+    )
+    applies = {"live": "at once", "restart": "restart", "boot": "never"}[setting.declaration.applies]
+    tenants = {"no": "", "any": "yes", "lower": "lower"}[setting.declaration.tenant]
+    secret = " Secret." if setting.is_secret else ""
+    short = "".join(f" `{name}`" for name in (setting.declaration.variable, setting.declaration.shared_variable) if name)
+    kind = "text" if setting.kind in (str, Secret) else expects(setting)
     return f"| `{setting.key}` | {value} | {kind} | {applies} | {tenants} | {setting.doc}{secret}{short} |"
 
 

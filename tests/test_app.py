@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid, DataDirInUse, DefinitionConflict, DriverNotFound, ToolNotFound
 from agentvm.model.definition import Definition
@@ -14,7 +14,7 @@ from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = ServerConfig(data_dir=None)
+IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY))
 
 
 async def opened(config: ServerConfig, *definitions: Definition) -> None:
@@ -36,18 +36,18 @@ def drivers_of(vm: AgentVM, *names: str) -> list[str]:
 
 async def test_given_drivers_replace_the_configured_and_the_first_is_the_default() -> None:
     given = {"scripted": ScriptedDriver(), "other": ScriptedDriver()}
-    async with open_agentvm(MEMORY, drivers=given) as vm:
+    async with open_agentvm(IN_MEMORY, drivers=given) as vm:
         assert drivers_of(vm, "scripted", "other", "local", "anthropic") == ["scripted", "other"]
 
 
 async def test_the_configured_driver_is_opened_and_the_embedded_one_beside_it() -> None:
-    config = ServerConfig(data_dir=None, llm_provider="anthropic", llm_api_key=Secret("sk-1"))
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(provider="anthropic", api_key=Secret("sk-1")))
     async with open_agentvm(config) as vm:
         assert drivers_of(vm, "anthropic/x", "local", "openai") == ["anthropic/x", "local"]
 
 
 async def test_data_is_kept_in_the_directory_and_locked_by_one_process(tmp_path: Path) -> None:
-    config = ServerConfig(data_dir=tmp_path)
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path)))
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
         assert (tmp_path / DATABASE).exists()
         with pytest.raises(DataDirInUse):
@@ -56,24 +56,26 @@ async def test_data_is_kept_in_the_directory_and_locked_by_one_process(tmp_path:
 
 
 async def test_the_servers_definitions_are_checked_at_start() -> None:
-    await opened(MEMORY, Definition(name="poet", tools=("calculator", "current_time")))
+    await opened(IN_MEMORY, Definition(name="poet", tools=("calculator", "current_time")))
     with pytest.raises(DriverNotFound):
-        await opened(MEMORY, Definition(name="poet", model="nobody/x"))
+        await opened(IN_MEMORY, Definition(name="poet", model="nobody/x"))
     with pytest.raises(ToolNotFound):
-        await opened(MEMORY, Definition(name="poet", tools=("hammer",)))
+        await opened(IN_MEMORY, Definition(name="poet", tools=("hammer",)))
     with pytest.raises(DefinitionConflict):
-        await opened(MEMORY, Definition(name="default", system_prompt="mine"))
+        await opened(IN_MEMORY, Definition(name="default", system_prompt="mine"))
 
 
 async def test_a_wrong_setting_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid):
-        async with open_agentvm(ServerConfig(data_dir=tmp_path, llm_provider="nobody")):
+        async with open_agentvm(
+            ServerConfig(system=SystemSettings(data_dir=str(tmp_path)), llm=LlmSettings(provider="nobody"))
+        ):
             pass
-    await opened(ServerConfig(data_dir=tmp_path))
+    await opened(ServerConfig(system=SystemSettings(data_dir=str(tmp_path))))
 
 
 async def test_a_server_whose_key_is_gone_does_not_start_as_if_nothing_were(tmp_path: Path) -> None:
-    config = ServerConfig(data_dir=tmp_path, auth="on")
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path), auth="on"))
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
         pass
     (tmp_path / "server.key").unlink()

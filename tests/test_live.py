@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Any
 
 import anyio
 import pytest
 
 from agentvm import log
 from agentvm.app import open_agentvm
-from agentvm.config import ProviderConfig, ServerConfig
+from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSettings, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply
@@ -19,7 +20,7 @@ from agentvm.live import Live
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.ledger import Planned
 from agentvm.model.money import ModelRate
-from agentvm.model.retention import DAY, Retention
+from agentvm.model.retention import DAY_MS, Retention
 from agentvm.model.secret import Secret
 from agentvm.model.usage import Usage
 from agentvm.observability.log_book import LogBook
@@ -34,9 +35,13 @@ from tests.server.http.fixtures import Clock
 
 pytestmark = pytest.mark.anyio
 
-BEFORE = ServerConfig(data_dir=None, llm_provider="scripted")
+BEFORE = ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(provider="scripted"))
 CALL = Planned(tenant_id=TenantId("t"), user_id=None, driver="scripted", model="scripted", most_input=1, most_output=1)
 MILLION = Usage(input_tokens=1_000_000, output_tokens=0)
+
+
+def with_llm(**llm: Any) -> ServerConfig:
+    return replace(BEFORE, llm=replace(BEFORE.llm, **llm))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +69,16 @@ async def running() -> AsyncIterator[Running]:
 
 async def test_another_default_model_answers_from_now_on() -> None:
     async with running() as one:
-        await one.live.follow(ServerConfig(data_dir=None), BEFORE)
+        await one.live.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
         assert one.models.choose(None).driver.name == "scripted"
-        await one.live.follow(BEFORE, replace(BEFORE, llm_model="scripted/other"))
+        await one.live.follow(BEFORE, with_llm(model="scripted/other"))
         assert one.models.choose(None).model == "other"
 
 
 async def test_prices_and_markup_count_for_the_next_call() -> None:
     async with running() as one:
         rate = ModelRate(input=Decimal(2), output=Decimal(2))
-        await one.live.follow(BEFORE, replace(BEFORE, prices={"scripted": rate}, markup=Decimal(3)))
+        await one.live.follow(BEFORE, replace(BEFORE, billing=BillingSettings(prices={"scripted": rate}, markup=Decimal(3))))
         charge = one.metering.charge(CALL, MILLION)
         assert charge.cost is not None
         assert charge.price == charge.cost * 3
@@ -82,23 +87,29 @@ async def test_prices_and_markup_count_for_the_next_call() -> None:
 async def test_the_log_follows_its_level_and_hides_new_keys() -> None:
     async with running() as one:
         key = Secret("sk-a-key-that-came-later")
-        await one.live.follow(BEFORE, replace(BEFORE, log_level="error", provider_keys={"openai": key}))
+        await one.live.follow(
+            BEFORE,
+            replace(
+                with_llm(providers={"openai": ProviderSettings(api_key=key)}),
+                system=SystemSettings(data_dir=MEMORY, log_level="error"),
+            ),
+        )
         assert logging.getLogger("agentvm").level == logging.ERROR
         assert key.reveal() in log.concealed
 
 
 async def test_what_could_not_be_opened_is_found_out_before_anything_changes() -> None:
     async with running() as one:
-        await one.live.follow(ServerConfig(data_dir=None), BEFORE)
+        await one.live.follow(ServerConfig(system=SystemSettings(data_dir=MEMORY)), BEFORE)
         with pytest.raises(MissingKey):
-            await one.live.attempt(replace(BEFORE, llm_provider="anthropic"))
+            await one.live.attempt(with_llm(provider="anthropic"))
         assert one.models.choose(None).driver.name == "scripted"
 
 
 async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None:
     async with running() as one:
-        entries = {name: ProviderConfig(driver="anthropic", api_key=Secret("k")) for name in ("one", "three")}
-        wrong = replace(BEFORE, providers={**entries, "two": ProviderConfig(driver="anthropic")})
+        entries = {name: ProviderSettings(driver="anthropic", api_key=Secret("k")) for name in ("one", "three")}
+        wrong = with_llm(providers={**entries, "two": ProviderSettings(driver="anthropic")})
         for step in (one.live.attempt(wrong), one.live.follow(BEFORE, wrong)):
             with pytest.raises(MissingKey, match=r"^llm\.providers\.two needs a key: set llm\.providers\.two\.apiKey"):
                 await step
@@ -107,7 +118,7 @@ async def test_what_cannot_be_opened_is_named_as_the_operator_named_it() -> None
 async def test_drivers_that_the_program_brought_stay() -> None:
     async with running() as one:
         kept = Live(None, Prices(), one.metering, LogBook(lambda: 1, Redactor()))
-        wrong = replace(BEFORE, llm_provider="anthropic")
+        wrong = with_llm(provider="anthropic")
         await kept.attempt(wrong)
         await kept.follow(BEFORE, wrong)
 
@@ -115,7 +126,7 @@ async def test_drivers_that_the_program_brought_stay() -> None:
 @asynccontextmanager
 async def serving(retention: Retention, driver: ScriptedDriver | None = None) -> AsyncIterator[tuple[Desk, Clock]]:
     clock = Clock()
-    config = ServerConfig(data_dir=None, titles="off", retention=retention)
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), sessions=SessionSettings(titles="off"), retention=retention)
     async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}, clock=clock) as vm:
         yield Desk(vm, vm.attach()), clock
 
@@ -127,7 +138,7 @@ async def test_a_session_whose_turn_runs_is_left_alone_until_it_has_ended() -> N
         image = await desk.create_image()
         await desk.ask("message_send", imageId=image["imageId"], content="first")
         await desk.hear("turn_response")
-        clock.now += 50 * DAY
+        clock.now += 50 * DAY_MS
         await desk.ask("message_send", imageId=image["imageId"], content="second")
         with anyio.fail_after(10):
             assert await desk.vm.retainer.run() == Due()
@@ -150,7 +161,7 @@ async def test_who_asks_for_events_that_are_too_old_begins_anew_and_hears_what_f
         image = await desk.create_image()
         await desk.ask("message_send", imageId=image["imageId"], content="first")
         told = int((await desk.hear("turn_response"))[-1]["cursor"])
-        clock.now += 50 * DAY
+        clock.now += 50 * DAY_MS
         await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(10):
             assert (await desk.vm.retainer.run()).emptied == 1
@@ -172,7 +183,7 @@ async def test_a_session_that_goes_takes_its_resting_agent_along_and_everybody_h
         image = await desk.create_image()
         session_id = (await desk.ask("session_create", imageId=image["imageId"]))["session"]["sessionId"]
         agent_id = (await desk.ask("session_resume", sessionId=session_id))["agentId"]
-        clock.now += 50 * DAY
+        clock.now += 50 * DAY_MS
         with anyio.fail_after(10):
             assert (await desk.vm.retainer.run()).sessions == 1
         (told,) = [event["data"] for event in desk.hear_nowait() if event["type"] == "session_deleted"]

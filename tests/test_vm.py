@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import QuotaExceeded
 from agentvm.model.account import Quota
@@ -9,11 +9,11 @@ from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import Principal
 from agentvm.vm import OPEN_ACCESS, system_clock
 
-MEMORY = ServerConfig(data_dir=None)
+IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY))
 
 
 async def test_a_peer_is_attached_with_its_principal_and_leaves_no_trace() -> None:
-    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
+    async with open_agentvm(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
         peer = vm.attach()
         other = vm.attach(Principal(tenant_id=TenantId("other")))
         assert (peer.tenant_id, other.tenant_id) == (OPEN_ACCESS.tenant_id, "other")
@@ -24,7 +24,7 @@ async def test_a_peer_is_attached_with_its_principal_and_leaves_no_trace() -> No
 
 
 async def test_the_connections_of_a_user_count_for_the_user_and_all_of_them_for_the_tenant() -> None:
-    async with open_agentvm(MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
+    async with open_agentvm(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as vm:
         acme = TenantId("acme")
         alice, bob = (Principal(tenant_id=acme, user_id=UserId(name)) for name in ("alice", "bob"))
         quotas = vm.tenancy.store.accounts(acme).quotas

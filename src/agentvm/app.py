@@ -9,7 +9,7 @@ from agentvm.blueprint.builder import check_tools
 from agentvm.blueprint.definition import Definitions
 from agentvm.config import ServerConfig
 from agentvm.config.build import base_of
-from agentvm.config.centre import Centre
+from agentvm.config.centre import ConfigCentre
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import KEY_VARIABLES, open_driver
@@ -19,6 +19,7 @@ from agentvm.log import get_logger
 from agentvm.model.definition import Definition
 from agentvm.model.ids import Clock, id_factory
 from agentvm.model.secret import Secret
+from agentvm.model.settings import LogLevel
 from agentvm.observability.log_book import open_log_book
 from agentvm.observability.redact import Redactor
 from agentvm.resources.centre import make_centre
@@ -110,7 +111,7 @@ async def _open_rules(
     logs = await stack.enter_async_context(open_log_book(clock, Redactor(config.secrets)))
     keys = await _load_server_key(config, store)
     vault = Vault(store, key=keys.vault, clock=clock)
-    settings = Centre(base_of(config), store, vault, clock, ignore=not overrides)
+    settings = ConfigCentre(base_of(config), store, vault, clock, ignore=not overrides)
     await settings.load()
     models = await open_models(settings, drivers, stack, clock)
     prices = Prices()
@@ -118,15 +119,15 @@ async def _open_rules(
     stack.push_async_callback(tenancy.own_keys.aclose)
     metering = Metering(prices, tenancy.quotas, clock)
     live = Live(None if drivers else models, prices, metering, logs, tenancy.quotas)
-    await _follow(settings, live, config.log_level, tenancy.own_keys)
+    await _follow(settings, live, config.system.log_level, tenancy.own_keys)
     guarded = StatusCheckingMeter(metering, tenancy.people.standing)
     return Rules(settings=settings, models=models, tenancy=tenancy, ended=ended, prices=prices, metering=guarded, logs=logs)
 
 
-async def _bootstrap(settings: Centre, tenancy: Tenancy) -> Secret | None:
+async def _bootstrap(settings: ConfigCentre, tenancy: Tenancy) -> Secret | None:
     config = settings.config
     try:
-        return await tenancy.access.bootstrap(config.admin_key) if config.authenticates else None
+        return await tenancy.access.bootstrap(config.system.admin_key) if config.authenticates else None
     except ConfigInvalid as error:
         raise settings.blamed(error) from None
 
@@ -143,23 +144,23 @@ async def _open_doors(vm: AgentVM, ended: list[Ended], beside: Beside, stack: As
     stack.callback(tasks.cancel_scope.cancel)
 
 
-async def _follow(settings: Centre, live: Live, log_level: str, own_keys: OwnKeys) -> None:
+async def _follow(settings: ConfigCentre, live: Live, log_level: LogLevel, own_keys: OwnKeys) -> None:
     """From now on what runs follows the settings. What was opened does already; the log, which was opened before, does not."""
-    await live.follow(replace(settings.config, log_level=log_level), settings.config)
+    await live.follow(replace(settings.config, system=replace(settings.config.system, log_level=log_level)), settings.config)
     settings.bind(live, own_keys.unusable)
 
 
 async def _load_server_key(config: ServerConfig, store: Store) -> ServerKey:
     """A new one would refuse every key and open no secret, and nobody would know why."""
     data_dir = None if config.data_dir is None else config.data_dir.expanduser().absolute()
-    if config.server_key is None and data_dir is not None and not has_server_key(data_dir):
+    if config.system.server_key is None and data_dir is not None and not has_server_key(data_dir):
         if await store.directory.has_keys():
             raise ConfigInvalid(f"There are keys, but {data_dir}/server.key, which they are checked with, is gone: restore it")
-    return load_server_key(data_dir, None if config.server_key is None else config.server_key.reveal())
+    return load_server_key(data_dir, None if config.system.server_key is None else config.system.server_key.reveal())
 
 
 def _open_tenancy(
-    settings: Centre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes, prices: Prices
+    settings: ConfigCentre, store: Store, models: Models, clock: Clock, vault: Vault, pepper: bytes, prices: Prices
 ) -> tuple[Tenancy, list[Ended]]:
     """The tenancy, and the list of callbacks for rights that have ended."""
     ended: list[Ended] = []
@@ -172,7 +173,7 @@ def _open_tenancy(
     tenancy = Tenancy(
         access=access,
         people=People(store, access, clock=clock),
-        quotas=Quotas(store, clock, Plans(settings.config.plans)),
+        quotas=Quotas(store, clock, Plans(settings.config.plans_by_name)),
         vault=vault,
         own_keys=OwnKeys(
             models,

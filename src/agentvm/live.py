@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentvm.config import ServerConfig
-from agentvm.config.build import build_retention
-from agentvm.config.centre import Centre
+from agentvm.config.centre import ConfigCentre
 from agentvm.config.layers import COLLECTOR, merge
-from agentvm.config.load import STANDARD
+from agentvm.config.load import SHARED_VARIABLES
 from agentvm.drivers.base import Driver
 from agentvm.drivers.models import Models, Provider, naming
 from agentvm.drivers.registry import open_driver
@@ -65,25 +64,28 @@ class Live:
     async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
         if self._models is not None and line_up(before) != line_up(after):
             await configure(self._models, after)
-        self._prices.replace(after.prices)
+        self._prices.replace(after.billing.prices)
         if self._quotas is not None:
-            await self._quotas.replace_plans(after.plans)
-        self._metering.configure(markup=after.markup, allow_unpriced=after.allows_unpriced)
-        for secret in (after.llm_api_key, *after.provider_keys.values(), *(one.api_key for one in after.providers.values())):
-            if secret is not None:
-                conceal(secret.reveal())
-        if before.log_level != after.log_level:
-            set_level(after.log_level)
+            await self._quotas.replace_plans(after.plans_by_name)
+        self._metering.configure(markup=after.billing.markup, allow_unpriced=after.allows_unpriced)
+        for secret in after.secrets:
+            conceal(secret.reveal())
+        if before.system.log_level != after.system.log_level:
+            set_level(after.system.log_level)
         await self._logs.keep(keeping(after))
 
 
 def keeping(config: ServerConfig) -> Keeping:
     """What is in memory only leaves no files."""
-    folder = None if config.data_dir is None or not config.log_file else config.data_dir.expanduser().absolute() / "logs"
-    return Keeping(folder=folder, most_bytes=config.log_file_bytes, most_files=config.log_files)
+    folder = (
+        None if config.data_dir is None or config.system.log_file == "off" else config.data_dir.expanduser().absolute() / "logs"
+    )
+    return Keeping(folder=folder, most_bytes=config.system.log_file_bytes, most_files=config.system.log_files)
 
 
-async def open_models(settings: Centre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock) -> Models:
+async def open_models(
+    settings: ConfigCentre, given: Mapping[str, Driver] | None, stack: AsyncExitStack, clock: Clock
+) -> Models:
     """The providers of the settings; those that are `given` stay as they are."""
     if given:
         return await stack.enter_async_context(Models(given, next(iter(given)), open_one=open_driver, clock=clock))
@@ -97,26 +99,26 @@ async def open_models(settings: Centre, given: Mapping[str, Driver] | None, stac
 
 async def configure(models: Models, config: ServerConfig) -> None:
     providers = [Provider(name=name, driver=driver, settings=one) for name, (driver, one) in config.wanted.items()]
-    await models.configure(providers, default=config.default_model, fallback=config.fallback)
+    await models.configure(providers, default=config.default_model, fallback=config.llm.fallback)
 
 
 def line_up(config: ServerConfig) -> tuple[object, ...]:
     """What the providers are opened with, and who is asked in which order."""
-    return config.wanted, config.default_model, config.fallback
+    return config.wanted, config.default_model, config.llm.fallback
 
 
 def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
     """The identity provider whose tokens are accepted, if there is one."""
-    if config.oidc_issuer is None or config.oidc_audience is None:
+    if config.system.oidc.issuer is None or config.system.oidc.audience is None:
         return None
     # Here, because it costs a tenth of a second that few servers need.
     from agentvm.tenants.oidc import Oidc, OidcSettings  # noqa: PLC0415
 
     settings = OidcSettings(
-        issuer=config.oidc_issuer,
-        audience=config.oidc_audience,
-        jwks_url=config.oidc_jwks_url,
-        tenant_claim=config.oidc_tenant_claim,
+        issuer=config.system.oidc.issuer,
+        audience=config.system.oidc.audience,
+        jwks_url=config.system.oidc.jwks_url,
+        tenant_claim=config.system.oidc.tenant_claim,
     )
     return Oidc(settings, clock)
 
@@ -125,7 +127,7 @@ def open_oidc(config: ServerConfig, clock: Clock) -> "Oidc | None":
 class Rules:
     """What a runtime works by."""
 
-    settings: Centre
+    settings: ConfigCentre
     models: Models
     tenancy: Tenancy
     ended: list[Ended]
@@ -142,7 +144,7 @@ async def open_watched(
     toolbox = Toolbox(builtin_tools(clock))
     observatory = Observatory(
         clock=clock,
-        known=known_by(rules.models.health, lambda: (*settings.config.fallback, *settings.config.prices)),
+        known=known_by(rules.models.health, lambda: (*settings.config.llm.fallback, *settings.config.billing.prices)),
         tools=lambda: toolbox.names,
         database=None if settings.config.data_dir is None else settings.config.data_dir / DATABASE,
     )
@@ -155,7 +157,7 @@ async def open_watched(
             toolbox=toolbox,
             clock=clock,
             new_id=new_id,
-            limits=settings.limits_of,
+            settings=settings.settings_of,
             cost=rules.prices.cost,
             meter=rules.metering,
             choose=rules.tenancy.own_keys.choose,
@@ -175,31 +177,22 @@ async def open_watched(
 
 
 async def _open_telemetry(
-    settings: Centre, observatory: Observatory, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
+    settings: ConfigCentre, observatory: Observatory, toolbox: Toolbox, clock: Clock, stack: AsyncExitStack
 ) -> "Telemetry | None":
     """What is sent to a collector, if there is one. Opened before the runtime: it hears of its last turns."""
     otel = settings.config.otel
-    if otel.endpoint is None or not (otel.traces or otel.metrics):
+    if otel.endpoint is None or "on" not in (otel.traces, otel.metrics):
         return None
     # Here, because only those pay for it who send.
-    from agentvm.observability.telemetry import Destination, open_telemetry  # noqa: PLC0415
+    from agentvm.observability.telemetry import open_telemetry  # noqa: PLC0415
 
     for value in parse_headers("" if otel.headers is None else otel.headers.reveal()).values():
         # As it is sent, which is not as it is written.
         conceal(value)
-    to = Destination(
-        endpoint=otel.endpoint,
-        headers=otel.headers,
-        service_name=otel.service_name,
-        traces=otel.traces,
-        metrics=otel.metrics,
-        sample_ratio=otel.sample_ratio,
-        export_seconds=otel.export_seconds,
-    )
     try:
         return await stack.enter_async_context(
             open_telemetry(
-                to,
+                otel,
                 clock=clock,
                 known=observatory.metrics.known,
                 tools=lambda: toolbox.names,
@@ -207,11 +200,11 @@ async def _open_telemetry(
             )
         )
     except ConfigInvalid as error:
-        given = merge(settings.config.layers).get(COLLECTOR)
-        if given is None or given.given.place not in STANDARD:
+        endpoint = merge(settings.config.layers).get(COLLECTOR)
+        if endpoint is None or endpoint.source.place not in SHARED_VARIABLES:
             raise settings.blamed(error) from None
         # It is set for all programs of a machine, by somebody who may not know of this one.
-        logger.warning("otlp_not_opened", variable=given.given.place, reason=str(error))
+        logger.warning("otlp_not_opened", variable=endpoint.source.place, reason=str(error))
         return None
 
 
@@ -263,13 +256,13 @@ def open_eraser(tenancy: Tenancy, runtime: Runtime, stop: Stop) -> Eraser:
     return eraser
 
 
-def open_retainer(settings: Centre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:
+def open_retainer(settings: ConfigCentre, store: Store, clock: Clock, runtime: Runtime, observatory: Observatory) -> Retainer:
     """Keeps each tenant's policy as it is when it runs."""
 
     def counted(due: Due) -> None:
         observatory.metrics.dropped.update(sessions=due.sessions, emptied=due.emptied, messages=due.messages, bytes=due.bytes)
 
-    return Retainer(store, clock, lambda tenant_id: build_retention(settings.values(tenant_id)), Resident(runtime), counted)
+    return Retainer(store, clock, lambda tenant_id: settings.settings_of(tenant_id).retention, Resident(runtime), counted)
 
 
 def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:
@@ -278,8 +271,8 @@ def tend(rules: Rules, store: Store, clock: Clock, new_id: NewId) -> Beside:
         store,
         clock,
         new_id,
-        by=lambda tenant_id: rules.settings.titles.get(tenant_id) or rules.settings.titles[None],
-        limits=rules.settings.limits_of,
+        by=lambda tenant_id: rules.settings.settings_of(tenant_id).sessions.titles,
+        settings=rules.settings.settings_of,
         choose=rules.tenancy.own_keys.choose,
         meter=rules.metering,
     )

@@ -9,7 +9,7 @@ import anyio
 
 from agentvm.blueprint.definition import Definitions
 from agentvm.config import ServerConfig
-from agentvm.config.centre import Centre
+from agentvm.config.centre import ConfigCentre
 from agentvm.errors import AgentVMError, NotAvailable
 from agentvm.log import get_logger
 from agentvm.model.ids import (
@@ -140,7 +140,7 @@ class AgentVM:
         clock: Clock,
         new_id: NewId,
         first_key: Secret | None = None,
-        settings: Centre | None = None,
+        settings: ConfigCentre | None = None,
         observatory: Observatory | None = None,
         compactor: Compactor | None = None,
         retainer: Retainer | None = None,
@@ -177,7 +177,7 @@ class AgentVM:
         return self._config if self._settings is None else self._settings.config
 
     @property
-    def settings(self) -> Centre:
+    def settings(self) -> ConfigCentre:
         if self._settings is None:
             raise NotAvailable("This server's settings cannot be looked at or changed while it runs")
         return self._settings
@@ -276,7 +276,9 @@ class AgentVM:
             try:
                 if self._retainer is not None:
                     await self._retainer.run()
-                await purge(self._store, self.clock, self.runtime.limits_of(None).undo_seconds, self.runtime.forget_session)
+                await purge(
+                    self._store, self.clock, self.runtime.settings_of(None).limits.undo_seconds, self.runtime.forget_session
+                )
                 # Last: what went may have been the last to refer to something.
                 dropped = 1
                 while dropped:

@@ -19,6 +19,7 @@ from agentvm import (
     local_runtime,
     remote_runtime,
 )
+from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.scripted import Script
 from agentvm.errors import (
     AgentNotFound,
@@ -48,7 +49,7 @@ class Open(Protocol):
 
 @asynccontextmanager
 async def local(script: Script) -> AsyncIterator[AgentX]:
-    config = ServerConfig(data_dir=None, grace=0, titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, shutdown_seconds=0), sessions=SessionSettings(titles="off"))
     source = local_runtime(config, definitions=[POET], drivers={"scripted": ScriptedDriver(script)})
     async with create_agentx(source) as agentx:
         yield agentx

@@ -6,6 +6,7 @@ from tests.support.serving import Play
 from tests.support.wire import client
 
 from agentvm import AgentX, RuntimeView, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import ConfigInvalid, Conflict
 from agentvm.protocol.verbs import ServerManager
 from agentvm.server.local import LocalRuntime
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.anyio
 
 
 def runtime(play: Play) -> LocalRuntime:
-    return local_runtime(ServerConfig(data_dir=None, grace=0), drivers={"scripted": ScriptedDriver(play)})
+    return local_runtime(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY, shutdown_seconds=0)), drivers={"scripted": ScriptedDriver(play)}
+    )
 
 
 def server_of(agentx: AgentX) -> ServerManager:

@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.main import run
+from agentvm.config import MEMORY, BillingSettings, SystemSettings
 from agentvm.model.money import ModelRate
 from agentvm.server.local import RunningServer
 
@@ -90,7 +91,9 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk() -> AsyncIterator[Desk]:
-    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", prices=PRICES)
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"), billing=BillingSettings(prices=PRICES)
+    )
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         assert server.first_key is not None
         yield Desk(server, server.first_key.reveal())

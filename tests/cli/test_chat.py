@@ -12,6 +12,7 @@ from tests.support.serving import Play, Served, serving
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.chat import part_of, server_url
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import last_user_text
 from agentvm.model.message import FilePart, ImagePart, TextPart
@@ -174,7 +175,9 @@ async def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(served: Served, tmp_p
 
 async def test_ctrl_c_twice_stops_waiting_for_an_answer_that_does_not_stop(tmp_path: Path) -> None:
     model = StubbornDriver()
-    async with start_server(ServerConfig(port=0, data_dir=None, grace=0), drivers={"scripted": model}) as server:
+    async with start_server(
+        ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0)), drivers={"scripted": model}
+    ) as server:
         async with at_terminal("chat", "--url", server.ws_url, env=environment(tmp_path)) as keyboard, model.released():
             await say(keyboard, "hello")
             await keyboard.see("thinking")

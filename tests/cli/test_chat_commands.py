@@ -12,6 +12,7 @@ from agentvm.cli.chat import part_of
 from agentvm.cli.chat_commands import ChatBackend, ChatCommands, file_name, path_of
 from agentvm.cli.chat_session import ChatSession
 from agentvm.cli.screen import Screen
+from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.base import UserEntry
 from agentvm.drivers.demo import NOTICE
 from agentvm.drivers.scripted import last_user_text
@@ -74,7 +75,10 @@ def portal() -> Iterator[BlockingPortal]:
 @pytest.fixture
 def desk(portal: BlockingPortal) -> Iterator[Desk]:
     model = ScriptedDriver()
-    source = local_runtime(ServerConfig(data_dir=None, grace=0, titles="off"), drivers={"scripted": model})
+    source = local_runtime(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY, shutdown_seconds=0), sessions=SessionSettings(titles="off")),
+        drivers={"scripted": model},
+    )
     with portal.wrap_async_context_manager(create_agentx(source)) as agentx:
         yield Desk(portal, agentx, model)
 

@@ -8,6 +8,7 @@ import pytest
 from tests.cli.program import ASKING, at_terminal, environment, run_avm, running
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, BillingSettings, SystemSettings
 from agentvm.model.account import User
 from agentvm.model.ids import DEFAULT_TENANT, KeyId, UserId
 from agentvm.model.principal import EVERYTHING, MEMBER, Principal
@@ -21,7 +22,10 @@ OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 
 @pytest.fixture
 async def guarded(anyio_backend: str) -> AsyncIterator[RunningServer]:
-    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", allow_unpriced=True)
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"),
+        billing=BillingSettings(allow_unpriced="on"),
+    )
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         yield server
 

@@ -6,8 +6,9 @@ import pytest
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
 from agentvm.cli.chat_session import LABEL_CHARACTERS_MAX, ChatSession, first_words, text_of
 from agentvm.cli.session_start import SessionStart
+from agentvm.config import MEMORY, BillingSettings, PlanSettings, SystemSettings
 from agentvm.errors import DriverNotFound, QuotaExceeded, SessionNotFound
-from agentvm.model.account import Allowance, Plan, Quota
+from agentvm.model.account import Allowance, Quota
 from agentvm.model.ids import MessageId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
 from agentvm.model.money import ModelRate
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
-    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    source = local_runtime(ServerConfig(system=SystemSettings(data_dir=MEMORY)), drivers={"scripted": ScriptedDriver()})
     async with create_agentx(source) as opened:
         yield opened
 
@@ -114,11 +115,11 @@ def test_what_is_no_text_is_named() -> None:
     assert text_of(parts) == "look: [image] [file]"
 
 
-TOO_LITTLE = Plan(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=100),)))
+TOO_LITTLE = PlanSettings(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=100),)))
 
 
 async def test_of_a_first_message_that_is_refused_nothing_is_left_behind() -> None:
-    config = ServerConfig(data_dir=None, plans={"default": TOO_LITTLE})
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), plans={"default": TOO_LITTLE})
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
         conversation = await opened(agentx)
         for _ in range(2):
@@ -129,8 +130,10 @@ async def test_of_a_first_message_that_is_refused_nothing_is_left_behind() -> No
 
 async def test_a_turn_that_was_refused_before_the_model_was_asked_leaves_nothing_either() -> None:
     prices = {"scripted": ModelRate(input=Decimal(1), output=Decimal(1))}
-    plan = Plan(limits=Allowance(quotas=(Quota(metric="budget_per_month", hard=1),)))
-    config = ServerConfig(data_dir=None, plans={"default": plan}, prices=prices)
+    plan = PlanSettings(limits=Allowance(quotas=(Quota(metric="budget_per_month", hard=1),)))
+    config = ServerConfig(
+        system=SystemSettings(data_dir=MEMORY), billing=BillingSettings(prices=prices), plans={"default": plan}
+    )
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
         conversation = await opened(agentx)
         assert "error_occurred" in await say(conversation, "a question")
@@ -138,8 +141,8 @@ async def test_a_turn_that_was_refused_before_the_model_was_asked_leaves_nothing
 
 
 async def test_a_session_in_which_something_was_answered_stays_when_a_later_message_is_refused() -> None:
-    plan = Plan(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=1_500),)))
-    config = ServerConfig(data_dir=None, plans={"default": plan})
+    plan = PlanSettings(limits=Allowance(quotas=(Quota(metric="tokens_per_day", hard=1_500),)))
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), plans={"default": plan})
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})) as agentx:
         conversation = await opened(agentx)
         assert "error_occurred" not in await say(conversation, "a question")

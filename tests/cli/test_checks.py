@@ -9,7 +9,7 @@ import pytest
 from tests.cli.fake_server import answering, refusing
 
 from agentvm.cli import checks
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSettings, ServerConfig, SystemSettings
 from agentvm.model.secret import Secret
 from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
@@ -78,13 +78,13 @@ def test_a_data_directory_in_use_is_seen(tmp_path: Path) -> None:
     ("config", "status"),
     [
         (ServerConfig(), "ok"),
-        (ServerConfig(llm_provider="anthropic"), "fail"),
-        (ServerConfig(llm_provider="anthropic", llm_api_key=KEY), "ok"),
-        (ServerConfig(llm_provider="anthropic", provider_keys={"anthropic": KEY}), "ok"),
-        (ServerConfig(llm_provider="openai", llm_base_url="http://127.0.0.1:9/v1"), "ok"),
-        (ServerConfig(llm_provider="openai"), "fail"),
-        (ServerConfig(llm_base_url="notaurl"), "fail"),
-        (ServerConfig(llm_provider="anthropic", llm_api_key=Secret("sk-\nhidden")), "fail"),
+        (ServerConfig(llm=LlmSettings(provider="anthropic")), "fail"),
+        (ServerConfig(llm=LlmSettings(provider="anthropic", api_key=KEY)), "ok"),
+        (ServerConfig(llm=LlmSettings(provider="anthropic", providers={"anthropic": ProviderSettings(api_key=KEY)})), "ok"),
+        (ServerConfig(llm=LlmSettings(provider="openai", base_url="http://127.0.0.1:9/v1")), "ok"),
+        (ServerConfig(llm=LlmSettings(provider="openai")), "fail"),
+        (ServerConfig(llm=LlmSettings(base_url="notaurl")), "fail"),
+        (ServerConfig(llm=LlmSettings(provider="anthropic", api_key=Secret("sk-\nhidden"))), "fail"),
     ],
 )
 def test_what_a_server_would_refuse_is_seen_and_a_key_is_not_shown(config: ServerConfig, status: str) -> None:
@@ -97,7 +97,7 @@ def test_what_a_server_would_refuse_is_seen_and_a_key_is_not_shown(config: Serve
 def test_the_model_and_its_address_are_named() -> None:
     text = "default: local/smollm2-135m (embedded, no API key needed)"
     assert checks.check_model(ServerConfig(), "local").text == text
-    config = ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@127.0.0.1:9/v1?key=sk-2")
+    config = ServerConfig(llm=LlmSettings(model="openai/q", base_url="http://me:sk-1@127.0.0.1:9/v1?key=sk-2"))
     text = "default: openai/q (without an API key at http://127.0.0.1:9/v1)"
     assert checks.check_model(config, "openai").text == text
 
@@ -109,7 +109,7 @@ def test_a_package_that_is_missing_matters_to_the_driver_that_needs_it(monkeypat
 
 
 def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
-    config = ServerConfig(model_dir=tmp_path)
+    config = ServerConfig(llm=LlmSettings(model_dir=str(tmp_path)))
     assert checks.check_weights(config, "local", "").status == "fail"
     assert checks.check_weights(config, "anthropic", "claude").status == "ok"
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF, but not the one")
@@ -122,7 +122,7 @@ def test_weights_are_looked_for_and_into(tmp_path: Path) -> None:
 def test_whole_weights_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(checks, "is_whole", lambda path: True)
-    assert checks.check_weights(ServerConfig(model_dir=tmp_path), "local", "smollm2-135m").status == "ok"
+    assert checks.check_weights(ServerConfig(llm=LlmSettings(model_dir=str(tmp_path))), "local", "smollm2-135m").status == "ok"
 
 
 def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_what_may_not_be_read_is_a_failure_and_no_crash(tmp_path: Path, monkeypa
 
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
     monkeypatch.setattr(checks, "is_whole", refuse)
-    assert checks.check_weights(ServerConfig(model_dir=tmp_path), "local", "").status == "fail"
+    assert checks.check_weights(ServerConfig(llm=LlmSettings(model_dir=str(tmp_path))), "local", "").status == "fail"
     monkeypatch.setattr(Path, "exists", refuse)
     assert checks.check_data_dir(tmp_path).status == "fail"
 
@@ -198,10 +198,18 @@ def test_it_says_who_reaches_the_server() -> None:
     ("config", "status", "text"),
     [
         (ServerConfig(), "ok", "off: every program"),
-        (ServerConfig(host="0.0.0.0"), "ok", "on: clients need an API key"),
-        (ServerConfig(auth="on"), "ok", "on: clients need an API key"),
-        (ServerConfig(auth="on", admin_key=Secret("mysecret")), "fail", "AVM_ADMIN_KEY is not a valid key"),
-        (ServerConfig(auth="on", server_key=Secret("zz")), "fail", "AVM_SERVER_KEY is not a valid server key"),
+        (ServerConfig(system=SystemSettings(host="0.0.0.0")), "ok", "on: clients need an API key"),
+        (ServerConfig(system=SystemSettings(auth="on")), "ok", "on: clients need an API key"),
+        (
+            ServerConfig(system=SystemSettings(auth="on", admin_key=Secret("mysecret"))),
+            "fail",
+            "AVM_ADMIN_KEY is not a valid key",
+        ),
+        (
+            ServerConfig(system=SystemSettings(auth="on", server_key=Secret("zz"))),
+            "fail",
+            "AVM_SERVER_KEY is not a valid server key",
+        ),
     ],
 )
 def test_it_says_whether_peers_need_a_key(config: ServerConfig, status: str, text: str) -> None:
@@ -210,9 +218,15 @@ def test_it_says_whether_peers_need_a_key(config: ServerConfig, status: str, tex
 
 
 def test_a_default_model_without_a_price_is_warned_of_where_it_would_be_refused() -> None:
-    unpriced = ServerConfig(auth="on", llm_provider="openai", llm_model="qwen3", llm_base_url="http://127.0.0.1:1/v1")
+    unpriced = ServerConfig(
+        system=SystemSettings(auth="on"), llm=LlmSettings(provider="openai", model="qwen3", base_url="http://127.0.0.1:1/v1")
+    )
     assert [finding.name for finding in checks.check_auth(unpriced)] == ["auth", "price"]
-    for fine in (replace(unpriced, allow_unpriced=True), replace(unpriced, auth="off"), replace(unpriced, llm_model="gpt-4o")):
+    for fine in (
+        replace(unpriced, billing=BillingSettings(allow_unpriced="on")),
+        replace(unpriced, system=SystemSettings(auth="off")),
+        replace(unpriced, llm=replace(unpriced.llm, model="gpt-4o")),
+    ):
         assert [finding.name for finding in checks.check_auth(fine)] == ["auth"]
 
 
@@ -226,7 +240,7 @@ def test_nobody_answers_where_nobody_is() -> None:
 
 
 def test_a_model_that_says_too_little_is_a_failure_and_the_rest_is_still_examined(tmp_path: Path) -> None:
-    config = ServerConfig(llm_model="mystery", data_dir=None, port=0)
+    config = ServerConfig(llm=LlmSettings(model="mystery"), system=SystemSettings(data_dir=MEMORY, port=0))
     findings = {finding.name: finding.status for finding in checks.examine(config)}
     assert findings == {
         "python": "ok",

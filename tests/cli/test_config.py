@@ -12,6 +12,7 @@ from tests.cli.desk import Done, avm, open_desk
 from tests.cli.program import environment, run_avm, running
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, LlmSettings, SystemSettings
 from agentvm.config.catalogue import SETTINGS
 
 pytestmark = pytest.mark.anyio
@@ -81,17 +82,19 @@ async def test_a_secret_comes_from_stdin_and_is_never_an_argument() -> None:
         refused = await desk.avm("config", "set", "llm.apiKey", "sk-planted")
         assert (refused.code, "sk-planted" in refused.err) == (2, False)
         masked = await desk.avm("config", "set", "llm.apiKey", given="***\n")
-        assert (masked.code, "in the place of what is secret" in masked.err) == (1, True)
+        assert (masked.code, "instead of a secret" in masked.err) == (1, True)
         done = await desk.avm("config", "set", "llm.apiKey", given="sk-planted\n")
         assert (done.code, "sk-planted" in done.out + done.err, "***" in done.out) == (0, False, True)
         assert await desk.ok("config", "get", "llm.apiKey") == "***\n"
-        key = desk.server.config.llm_api_key
+        key = desk.server.config.llm.api_key
         assert key is not None
         assert key.reveal() == "sk-planted"
 
 
 async def test_a_provider_with_a_key_is_added_by_one_change() -> None:
-    config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted")
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0), llm=LlmSettings(provider="scripted")
+    )
     async with start_server(config) as server:
 
         async def set_them(*words: str, given: str = "") -> Done:
@@ -126,7 +129,7 @@ async def test_a_tenants_own_settings_are_named_by_the_operator() -> None:
         assert await desk.ok("config", "get", "limits.steps") == "25\n"
         assert {one["key"] for one in await desk.record("config", "show", "--tenant", "acme")} < set(SETTINGS)
         refused = await desk.avm("config", "set", "system.port", "5", "--tenant", "acme")
-        assert (refused.code, "the operator's to set" in refused.err) == (4, True)
+        assert (refused.code, "can be set by the operator only" in refused.err) == (4, True)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +251,12 @@ async def test_without_a_server_what_was_changed_while_one_ran_counts_too(tmp_pa
         "limits.steps": 8,
         "llm.providers.gw": {"driver": "openai", "apiKey": "sk-planted", "baseUrl": "http://u:planted@10.0.0.5/v1"},
     }
-    async with start_server(ServerConfig(port=0, data_dir=tmp_path / "data", grace=0, llm_provider="scripted")) as server:
+    async with start_server(
+        ServerConfig(
+            system=SystemSettings(port=0, data_dir=str(tmp_path / "data"), shutdown_seconds=0),
+            llm=LlmSettings(provider="scripted"),
+        )
+    ) as server:
         async with httpx2.AsyncClient() as client:
             assert (await client.put(f"{server.url}/v1/config", json={"changes": changes})).status_code == 200
 

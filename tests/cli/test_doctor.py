@@ -6,6 +6,7 @@ import pytest
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli.main import run
+from agentvm.config import SystemSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +32,7 @@ def test_a_healthy_state_is_not_warned_of(capsys: pytest.CaptureFixture[str]) ->
 async def test_the_server_that_runs_is_asked_and_what_another_shell_has_set_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = ServerConfig(port=0, data_dir=tmp_path / "data", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path / "data"), shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         # Another shell than the one that started the server, without its key.
         monkeypatch.setenv("LLM_PROVIDER", "anthropic")

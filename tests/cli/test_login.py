@@ -9,6 +9,7 @@ from tests.cli.program import at_terminal, environment
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli import profiles
+from agentvm.config import MEMORY, SystemSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +46,7 @@ async def test_a_key_that_the_server_does_not_accept_is_not_stored(tmp_path: Pat
 
 
 async def test_a_server_that_asks_for_no_key_is_stored_without_one(tmp_path: Path) -> None:
-    config = ServerConfig(port=0, data_dir=None, grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         done = await at(tmp_path, "login", server.url)
         assert (done.code, "No API key is required" in done.out) == (0, True)
@@ -97,7 +98,7 @@ async def test_a_profiles_key_goes_to_its_own_server_alone(tmp_path: Path) -> No
 
 
 async def test_the_one_running_server_is_found_from_its_data_directory(tmp_path: Path) -> None:
-    config = ServerConfig(port=0, data_dir=tmp_path / "data", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path / "data"), shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         assert server.url in (await at(tmp_path, "whoami")).out
         assert (await at(tmp_path, "whoami", AVM_PORT="1")).code == 3

@@ -6,6 +6,7 @@ import pytest
 from agentvm import ServerConfig
 from agentvm.app import open_agentvm
 from agentvm.cli.main import run
+from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.storage.engines.sqlite.datadir import lock_data_dir
 
@@ -16,7 +17,7 @@ Said = pytest.CaptureFixture[str]
 
 async def start(data_dir: Path, key: str = "") -> str | None:
     """The key that a start makes; the role of the given one is asked for."""
-    config = ServerConfig(data_dir=data_dir, auth="on", titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=str(data_dir), auth="on"), sessions=SessionSettings(titles="off"))
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         if key:
             who = await vm.authenticate(key)

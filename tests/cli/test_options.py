@@ -29,9 +29,9 @@ def test_flags_are_laid_over_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AVM_PORT", "9000")
     monkeypatch.setenv("AVM_HOST", "::1")
     config = configure(port=0, data_dir=Path("here"))
-    assert (config.host, config.port, config.data_dir) == ("::1", 0, Path("here"))
+    assert (config.system.host, config.system.port, config.data_dir) == ("::1", 0, Path("here"))
     config = configure(host="localhost")
-    assert (config.host, config.port) == ("localhost", 9000)
+    assert (config.system.host, config.system.port) == ("localhost", 9000)
 
 
 def test_a_model_flag_that_names_its_driver_outweighs_the_provider_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from agentvm import ScriptedDriver, ServerConfig, start_server
 from agentvm.cli import progress
 from agentvm.cli.api import Api
 from agentvm.cli.progress import Progress, line, size
+from agentvm.config import MEMORY, SystemSettings
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +80,7 @@ def test_uploads_and_downloads_tell_how_far_they_are(tmp_path: Path) -> None:
 
 
 async def test_an_error_stands_alone_on_its_line(tmp_path: Path) -> None:
-    config = ServerConfig(port=0, data_dir=None, grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         (tmp_path / "odd.zip").write_bytes(b"no archive")
         env = environment(tmp_path, AVM_URL=server.url)

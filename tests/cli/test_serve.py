@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
 from agentvm.cli.serve import announce, describe_model, describe_unpriced, show_first_key
-from agentvm.config import ProviderConfig, ServerConfig
+from agentvm.config import MEMORY, BillingSettings, LlmSettings, ProviderSettings, ServerConfig, SystemSettings
 from agentvm.drivers.anthropic import DEFAULT_MODEL
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
@@ -133,7 +133,11 @@ def test_memory_and_a_data_directory_exclude_each_other(tmp_path: Path) -> None:
 
 
 def test_other_machines_and_missing_weights_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    announce(ServerConfig(host="0.0.0.0", data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    announce(
+        ServerConfig(system=SystemSettings(host="0.0.0.0", data_dir=MEMORY), llm=LlmSettings(model_dir=str(tmp_path))),
+        "http://x",
+        "ws://x/ws",
+    )
     said = capsys.readouterr()
     assert "Model: local/smollm2-135m (embedded, no API key needed)\nData: in memory\n" in said.out
     assert "Authentication: on; clients need an API key\n" in said.out
@@ -143,13 +147,19 @@ def test_other_machines_and_missing_weights_are_warned_of(tmp_path: Path, capsys
 
 def test_a_safe_server_with_its_weights_warns_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    announce(ServerConfig(data_dir=None, model_dir=tmp_path, auth="on"), "http://x", "ws://x/ws")
+    announce(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY, auth="on"), llm=LlmSettings(model_dir=str(tmp_path))),
+        "http://x",
+        "ws://x/ws",
+    )
     assert capsys.readouterr().err == ""
 
 
 def test_a_server_without_authentication_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "smollm2-135m.gguf").write_bytes(b"GGUF")
-    announce(ServerConfig(data_dir=None, model_dir=tmp_path), "http://x", "ws://x/ws")
+    announce(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY), llm=LlmSettings(model_dir=str(tmp_path))), "http://x", "ws://x/ws"
+    )
     assert "Authentication is OFF" in capsys.readouterr().err
 
 
@@ -177,9 +187,9 @@ def test_the_first_key_is_in_a_file_where_its_output_may_be_kept(tmp_path: Path,
 @pytest.mark.parametrize(
     ("config", "text"),
     [
-        (ServerConfig(llm_api_key=Secret("sk-1")), f"anthropic/{DEFAULT_MODEL} (with an API key)"),
+        (ServerConfig(llm=LlmSettings(api_key=Secret("sk-1"))), f"anthropic/{DEFAULT_MODEL} (with an API key)"),
         (
-            ServerConfig(llm_model="openai/q", llm_base_url="http://me:sk-1@host:1/v1?k=sk-1"),
+            ServerConfig(llm=LlmSettings(model="openai/q", base_url="http://me:sk-1@host:1/v1?k=sk-1")),
             "openai/q (without an API key at http://host:1/v1)",
         ),
     ],
@@ -189,15 +199,19 @@ def test_the_model_is_described_without_its_secrets(config: ServerConfig, text: 
 
 
 def test_the_price_of_a_named_provider_is_known_under_its_name() -> None:
-    entry = {"ours": ProviderConfig(driver="openai", base_url="http://h/v1")}
-    config = ServerConfig(auth="on", llm_model="ours/nobody-knows-it", providers=entry)
+    entry = {"ours": ProviderSettings(driver="openai", base_url="http://h/v1")}
+    config = ServerConfig(system=SystemSettings(auth="on"), llm=LlmSettings(model="ours/nobody-knows-it", providers=entry))
     assert "openai/nobody-knows-it" in (describe_unpriced(config) or "")
     rate = ModelRate(input=Decimal(1), output=Decimal(1))
-    assert describe_unpriced(replace(config, prices={"ours": rate})) is None
+    assert describe_unpriced(replace(config, billing=BillingSettings(prices={"ours": rate}))) is None
 
 
 def test_every_page_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
-    announce(ServerConfig(llm_provider="scripted", data_dir=None, allow_origins=("*",)), "http://x", "ws://x/ws")
+    announce(
+        ServerConfig(llm=LlmSettings(provider="scripted"), system=SystemSettings(data_dir=MEMORY, allow_origins=("*",))),
+        "http://x",
+        "ws://x/ws",
+    )
     assert "every web page" in capsys.readouterr().err
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime
 from agentvm.cli.session_start import SessionStart, choose_agent
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.errors import InvalidInput, NotFound
 from agentvm.model.image import ImageConfig
 
@@ -14,7 +15,7 @@ URI = "resource://agents/pirate"
 
 @pytest.fixture
 async def agentx(anyio_backend: str) -> AsyncIterator[AgentX]:
-    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    source = local_runtime(ServerConfig(system=SystemSettings(data_dir=MEMORY)), drivers={"scripted": ScriptedDriver()})
     async with create_agentx(source) as opened:
         await opened.resources.register("agents", "pirate", {"systemPrompt": "You are a pirate."})
         yield opened

@@ -13,6 +13,7 @@ from agentvm.cli.chat_session import ChatSession
 from agentvm.cli.screen import Screen
 from agentvm.cli.slash import HELP, KEYS
 from agentvm.cli.terminal import Terminal
+from agentvm.config import MEMORY, SystemSettings
 
 Line = str | Callable[[], str]
 Chat = Callable[..., int]
@@ -39,7 +40,9 @@ def portal() -> Iterator[BlockingPortal]:
 
 @pytest.fixture
 def agentx(portal: BlockingPortal) -> Iterator[AgentX]:
-    source = local_runtime(ServerConfig(data_dir=None, grace=0), drivers={"scripted": ScriptedDriver(Play())})
+    source = local_runtime(
+        ServerConfig(system=SystemSettings(data_dir=MEMORY, shutdown_seconds=0)), drivers={"scripted": ScriptedDriver(Play())}
+    )
     with portal.wrap_async_context_manager(create_agentx(source)) as opened:
         yield opened
 

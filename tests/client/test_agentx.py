@@ -6,22 +6,22 @@ import pytest
 
 from agentvm.client.agentx import RuntimeSource, create_agentx
 from agentvm.client.remote import remote_runtime
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.server.local import local_runtime, start_server
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = ServerConfig(data_dir=None, port=0)
+IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 
 
 @asynccontextmanager
 async def open_source(kind: str) -> AsyncIterator[RuntimeSource]:
     drivers = {"scripted": ScriptedDriver()}
     if kind == "local":
-        yield local_runtime(MEMORY, drivers=drivers)
+        yield local_runtime(IN_MEMORY, drivers=drivers)
     else:
-        async with start_server(MEMORY, drivers=drivers) as server:
+        async with start_server(IN_MEMORY, drivers=drivers) as server:
             yield remote_runtime(server.ws_url)
 
 

@@ -9,7 +9,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from agentvm.client import remote
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import (
     ChannelClosed,
@@ -26,7 +26,7 @@ from agentvm.server.local import start_server
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = ServerConfig(data_dir=None, port=0)
+IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 Behaviour = Callable[[ServerConnection], Awaitable[None]]
 
 
@@ -34,7 +34,7 @@ Behaviour = Callable[[ServerConnection], Awaitable[None]]
 async def connected() -> AsyncIterator[AgentX]:
     """A client of a real server."""
     with anyio.fail_after(5):
-        async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+        async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
             async with create_agentx(remote_runtime(server.ws_url)) as agentx:
                 yield agentx
 
@@ -113,7 +113,7 @@ async def test_a_server_that_is_not_there_is_said_to_be_unreachable() -> None:
 
 
 async def test_a_server_that_refuses_is_said_to_be_unreachable() -> None:
-    async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+    async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
         with anyio.fail_after(5), pytest.raises(ChannelClosed):
             async with create_agentx(remote_runtime(f"ws://127.0.0.1:{server.port}/nope")):
                 pass
@@ -254,7 +254,7 @@ async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytes
     monkeypatch.setattr(remote, "logger", Counted())
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            async with start_server(MEMORY, drivers=drivers) as server:
+            async with start_server(IN_MEMORY, drivers=drivers) as server:
                 port = server.port
                 opened = anyio.Event()
 
@@ -269,7 +269,7 @@ async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytes
                 tasks.start_soon(be_a_client)
                 await opened.wait()
             await tried.wait()
-            async with start_server(ServerConfig(data_dir=None, port=port), drivers=drivers):
+            async with start_server(ServerConfig(system=SystemSettings(data_dir=MEMORY, port=port)), drivers=drivers):
                 await done.wait()
     assert failures >= 1
 
@@ -284,7 +284,7 @@ def secretive(port: int, path: str = "/ws") -> str:
 async def test_a_runtime_and_its_errors_show_no_credentials() -> None:
     headers = {"Authorization": "Bearer t"}
     said = [repr(remote_runtime(secretive(1), headers=headers))]
-    async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+    async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
         for url in (secretive(1), secretive(server.port, "/nope")):
             with anyio.fail_after(5), pytest.raises(ChannelClosed, match=r"Cannot connect to 127\.0\.0\.1:\d+/") as refused:
                 async with create_agentx(remote_runtime(url, headers=headers)):

@@ -12,7 +12,7 @@ from websockets.http11 import Request, Response
 from agentvm.client import remote
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import AccessDenied, ConfigInvalid, Refused, Unauthenticated
 from agentvm.model.secret import Secret
@@ -20,7 +20,7 @@ from agentvm.server.local import start_server
 
 pytestmark = pytest.mark.anyio
 
-GUARDED = ServerConfig(data_dir=None, port=0, auth="on")
+GUARDED = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0, auth="on"))
 
 
 @asynccontextmanager

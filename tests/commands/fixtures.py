@@ -11,16 +11,16 @@ import msgspec
 
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer, refuse_unreadable
-from agentvm.config import ServerConfig
-from agentvm.config.server import TitlesBy
+from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Quota
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
-from agentvm.model.limits import Limits
+from agentvm.model.limits import Compaction, Limits
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.model.resource import ResourceType
+from agentvm.model.settings import TitleSource
 from agentvm.protocol.connection import CommandReceived, CommandRefused, Connection
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.vm import OPEN_ACCESS, AgentVM, Peer
@@ -134,10 +134,16 @@ async def open_desk(
     *,
     definitions: Sequence[Definition] = (),
     limits: Limits | None = None,
-    titles: TitlesBy = "off",
+    compaction: Compaction | None = None,
+    titles: TitleSource = "off",
 ) -> AsyncIterator[Desk]:
     numbers = iter(range(1_000, 1_000_000))
-    config = ServerConfig(data_dir=None, limits=limits or Limits(), titles=titles)
+    config = ServerConfig(
+        system=SystemSettings(data_dir=MEMORY),
+        sessions=SessionSettings(titles=titles),
+        limits=limits or Limits(),
+        compaction=compaction or Compaction(),
+    )
     drivers = {"scripted": driver or ScriptedDriver()}
     async with open_agentvm(config, definitions=definitions, drivers=drivers, clock=lambda: next(numbers)) as vm:
         yield Desk(vm, vm.attach())

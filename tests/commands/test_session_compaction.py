@@ -4,11 +4,11 @@ from tests.commands.fixtures import Desk, open_desk
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, reply
 from agentvm.model.ids import TenantId
-from agentvm.model.limits import Compaction, Limits
+from agentvm.model.limits import Compaction
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = Limits(compaction=Compaction(keep=2))
+COMPACTION = Compaction(keep=2)
 
 
 def script(prompt: Prompt) -> list[ScriptStep]:
@@ -24,7 +24,7 @@ async def chat(desk: Desk, *texts: str) -> str:
 
 
 async def test_who_asks_is_answered_with_the_summary_and_all_hear_that_there_is_one() -> None:
-    async with open_desk(ScriptedDriver(script), limits=LIMITS) as desk:
+    async with open_desk(ScriptedDriver(script), compaction=COMPACTION) as desk:
         session_id = await chat(desk, "one", "two", "three")
         made = (await desk.ask("session_compact", sessionId=session_id))["summary"]
         assert made["text"] == "They spoke of the weather."
@@ -43,7 +43,7 @@ async def test_who_asks_is_answered_with_the_summary_and_all_hear_that_there_is_
 
 
 async def test_when_there_is_nothing_to_sum_up_that_is_said() -> None:
-    async with open_desk(ScriptedDriver(script), limits=LIMITS) as desk:
+    async with open_desk(ScriptedDriver(script), compaction=COMPACTION) as desk:
         session_id = await chat(desk, "one", "two")
         refused = await desk.ask("session_compact", sessionId=session_id)
         assert refused["errorCode"] == "conflict"
@@ -52,7 +52,7 @@ async def test_when_there_is_nothing_to_sum_up_that_is_said() -> None:
 
 
 async def test_what_is_not_there_or_somebody_elses_is_not_found() -> None:
-    async with open_desk(ScriptedDriver(script), limits=LIMITS) as desk:
+    async with open_desk(ScriptedDriver(script), compaction=COMPACTION) as desk:
         session_id = await chat(desk, "one", "two", "three")
         stranger = desk.another(TenantId("other"))
         for asker, named in ((desk, "sess_none"), (stranger, session_id)):

@@ -9,6 +9,7 @@ from tests.support.wire import Browser, client
 from websockets.exceptions import InvalidStatus
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.model.account import User
 from agentvm.model.ids import DEFAULT_TENANT, UserId
 from agentvm.model.principal import EVERYTHING, Principal
@@ -21,7 +22,9 @@ OPERATOR = Principal(tenant_id=DEFAULT_TENANT, permissions=EVERYTHING)
 @asynccontextmanager
 async def guarded(*names: str) -> AsyncIterator[tuple[str, list[str]]]:
     """A server's address, and a key for each of these users."""
-    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", titles="off")
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"), sessions=SessionSettings(titles="off")
+    )
     async with start_server(config, drivers={"scripted": ScriptedDriver(Play())}) as server:
         tenancy, keys = server.server.vm.tenancy, list[str]()
         for name in names:

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
-from agentvm.config.centre import Centre
-from agentvm.config.layers import Given, Layer
+from agentvm.config.centre import ConfigCentre
+from agentvm.config.layers import Layer, SettingValue
 from agentvm.config.server import ServerConfig
 from agentvm.errors import AgentVMError
 from agentvm.model.secret import Secret
@@ -43,14 +44,17 @@ class Recording:
         self.followed.append(after)
 
 
-def layer(**values: object) -> Layer:
+def layer(**values: Any) -> Layer:
     """`limits__steps=5` for `limits.steps`."""
-    given = {key.replace("__", "."): Given(value, f"f:{number}") for number, (key, value) in enumerate(values.items(), 1)}  # type: ignore[arg-type]
+    items = enumerate(values.items(), 1)
+    given = {key.replace("__", "."): SettingValue(value, f"f:{number}") for number, (key, value) in items}
     return Layer("file", given)
 
 
 @asynccontextmanager
-async def open_centre(*base: Layer, store: SqliteStore | None = None, **about: bool) -> AsyncIterator[tuple[Centre, Recording]]:
+async def open_centre(
+    *base: Layer, store: SqliteStore | None = None, **about: bool
+) -> AsyncIterator[tuple[ConfigCentre, Recording]]:
     if store is not None:
         yield await made(base, store, **about)
         return
@@ -58,8 +62,8 @@ async def open_centre(*base: Layer, store: SqliteStore | None = None, **about: b
         yield await made(base, opened, **about)
 
 
-async def made(base: Sequence[Layer], store: SqliteStore, **about: bool) -> tuple[Centre, Recording]:
-    centre, follower = Centre(base, store, Reversing(), lambda: 7, **about), Recording()
+async def made(base: Sequence[Layer], store: SqliteStore, **about: bool) -> tuple[ConfigCentre, Recording]:
+    centre, follower = ConfigCentre(base, store, Reversing(), lambda: 7, **about), Recording()
     await centre.load()
     centre.bind(follower)
     return centre, follower

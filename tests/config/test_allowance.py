@@ -22,7 +22,7 @@ def test_limits_are_numbers_or_both_and_money_is_dollars() -> None:
     ("given", "why"),
     [
         ("all", "by metric"),
-        ({"cheese": 1}, "no metric here; there are: requests_per_minute"),
+        ({"cheese": 1}, "is not a metric; known metrics: requests_per_minute"),
         ({"containers": 1.5}, "whole number"),
         ({"containers": -1}, "whole number"),
         ({"containers": True}, "whole number"),
@@ -39,5 +39,5 @@ def test_what_is_no_limit_is_refused_with_what_it_can_be(given: object, why: str
 
 
 def test_a_user_has_no_limit_of_what_is_counted_for_a_tenant() -> None:
-    with pytest.raises(ValueError, match="no metric here"):
+    with pytest.raises(ValueError, match="not a metric"):
         read_allowance({"containers": 1}, of_users=True)

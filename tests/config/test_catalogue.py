@@ -12,15 +12,14 @@ from agentvm.config.catalogue import (
     COMPARED_KEY_MAX,
     MASK,
     SETTINGS,
-    Unfit,
-    bounds_of,
+    InvalidValue,
     convert,
+    describe_error,
     expects,
     find,
     is_group,
     nearest,
     plain,
-    quoted,
     shown,
     split,
     unknown,
@@ -56,7 +55,7 @@ def test_what_a_setting_may_be_is_shown_read_and_the_same(data: st.DataObject) -
 def test_whatever_is_given_is_a_value_or_unfit(key: str, value: object, text: bool) -> None:
     setting = find(key)
     assert setting is not None
-    with suppress(Unfit):
+    with suppress(InvalidValue):
         assert shown(setting, convert(setting, value, text=text)) is not None
 
 
@@ -102,7 +101,7 @@ def test_text_becomes_what_the_setting_is(key: str, text: str, value: object) ->
     ],
 )
 def test_json_that_is_something_else_is_unfit(key: str, value: object) -> None:
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         convert(SETTINGS[key], value)
 
 
@@ -110,7 +109,7 @@ def test_json_that_is_something_else_is_unfit(key: str, value: object) -> None:
 def test_a_price_needs_both_sides(rate: Any) -> None:
     setting = find("billing.prices.openai/x")
     assert setting is not None
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         convert(setting, rate)
 
 
@@ -163,9 +162,10 @@ def test_what_an_address_carries_is_not_shown_nor_what_is_secret() -> None:
     assert shown(url, "https://me:sk-1@host:1/v1?key=sk-2#sk-3") == "https://***@host:1/v1?***"
     assert shown(url, "http://[broken") == MASK
     assert shown(url, None) is None
-    for hidden in (url, SETTINGS["llm.apiKey"], None):
-        assert "sk-1" not in quoted(hidden, "sk-1")
-    assert quoted(SETTINGS["llm.model"], "m") == "'m'"
+    error = InvalidValue("it must be longer")
+    for hidden in (url, SETTINGS["llm.apiKey"]):
+        assert describe_error(hidden, "sk-1", error) == "it must be longer"
+    assert describe_error(SETTINGS["llm.model"], "m", error) == "it is 'm'; it must be longer"
 
 
 def test_what_is_shown_in_the_place_of_a_secret_is_no_value() -> None:
@@ -178,12 +178,12 @@ def test_what_is_shown_in_the_place_of_a_secret_is_no_value() -> None:
         setting = find(key)
         assert setting is not None
         for text in (False, True):
-            with pytest.raises(Unfit, match="in the place of what is secret"):
+            with pytest.raises(InvalidValue, match="instead of a secret"):
                 convert(setting, value, text=text)
 
 
 def test_bounds_are_told() -> None:
-    assert bounds_of(SETTINGS["system.port"].type) == {"ge": 0, "le": 65535}
+    assert SETTINGS["system.port"].bounds == (0, 65535)
     assert expects(SETTINGS["system.port"]) == "a whole number from 0 to 65535"
     assert expects(SETTINGS["system.logLevel"]) == "one of: debug, info, warning, error"
     for setting in SETTINGS.values():

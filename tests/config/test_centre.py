@@ -10,7 +10,7 @@ from tests.config.fakes import Recording, Reversing, layer, made, open_centre
 from tests.config.values import flat_values, plainly
 
 from agentvm.config.catalogue import Value, plain
-from agentvm.config.centre import Centre, Ordered
+from agentvm.config.centre import ChangeRequest, ConfigCentre
 from agentvm.config.layers import merge
 from agentvm.errors import ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed
 from agentvm.model.ids import TenantId
@@ -23,7 +23,7 @@ from agentvm.storage.sql.store import SqliteStore
 pytestmark = pytest.mark.anyio
 
 ACME = TenantId("acme")
-ME = Ordered(actor="me")
+ME = ChangeRequest(actor="me")
 
 
 class Refusing(SqliteStore):
@@ -42,15 +42,15 @@ async def test_a_change_counts_at_once_and_after_a_restart(tmp_path: Path) -> No
     async with open_store(path) as store, open_centre(layer(limits__steps=5), store=store) as (centre, follower):
         outcome = await centre.change(None, {"limits.steps": 6, "llm.apiKey": "sk-planted"}, ME)
         assert (outcome.revision, outcome.live, outcome.restart) == (1, ("limits.steps", "llm.apiKey"), ())
-        assert (centre.limits_of(None).steps, centre.limits_of(ACME).steps) == (6, 6)
+        assert (centre.settings_of(None).limits.steps, centre.settings_of(ACME).limits.steps) == (6, 6)
         assert [config.limits.steps for config in follower.followed] == [6]
-        assert {key: one.given.place for key, one in centre.shadowed.items()} == {"limits.steps": "f:1"}
+        assert {key: one.source.place for key, one in centre.shadowed.items()} == {"limits.steps": "f:1"}
     assert b"sk-planted" not in path.read_bytes()
     async with open_store(path) as store, open_centre(layer(limits__steps=5), store=store) as (centre, _):
-        assert centre.limits_of(None).steps == 6
-        assert centre.config.llm_api_key is not None
-        assert centre.config.llm_api_key.reveal() == "sk-planted"
-        found = centre.values(None)["limits.steps"].given
+        assert centre.settings_of(None).limits.steps == 6
+        assert centre.config.llm.api_key is not None
+        assert centre.config.llm.api_key.reveal() == "sk-planted"
+        found = centre.values(None)["limits.steps"].source
         assert (found.place, found.actor, found.at) == ("change 1", "me", 7)
 
 
@@ -60,9 +60,9 @@ async def test_what_cannot_be_followed_is_not_stored() -> None:
             follower.failing = failure
             for dry_run in (False, True):
                 with pytest.raises(InvalidInput, match="no such"):
-                    await centre.change(None, {"limits.steps": 6}, Ordered(actor="me", dry_run=dry_run))
+                    await centre.change(None, {"limits.steps": 6}, ChangeRequest(actor="me", dry_run=dry_run))
         assert await store.read_settings() == ()
-        assert (centre.revision(None), centre.limits_of(None).steps) == (0, 25)
+        assert (centre.revision(None), centre.settings_of(None).limits.steps) == (0, 25)
 
 
 async def test_what_cannot_be_stored_is_taken_back() -> None:
@@ -70,10 +70,10 @@ async def test_what_cannot_be_stored_is_taken_back() -> None:
         with pytest.raises(StoreFailed):
             await centre.change(None, {"limits.steps": 6}, ME)
         assert [config.limits.steps for config in follower.followed] == [6, 25]
-        assert (centre.revision(None), centre.limits_of(None).steps, centre.config.limits.steps) == (0, 25, 25)
+        assert (centre.revision(None), centre.settings_of(None).limits.steps, centre.config.limits.steps) == (0, 25, 25)
         with pytest.raises(StoreFailed):
             await centre.change(ACME, {"limits.steps": 6}, ME)
-        assert centre.limits_of(ACME).steps == 25
+        assert centre.settings_of(ACME).limits.steps == 25
 
 
 async def test_who_goes_away_meanwhile_leaves_a_whole_change_or_none() -> None:
@@ -82,28 +82,28 @@ async def test_who_goes_away_meanwhile_leaves_a_whole_change_or_none() -> None:
             follower.meanwhile = tasks.cancel_scope.cancel
             tasks.start_soon(centre.change, None, {"limits.steps": 6}, ME)
         assert [change.revision for _, change in await store.read_settings()] == [centre.revision(None)] == [1]
-        assert centre.limits_of(None).steps == 6
+        assert centre.settings_of(None).limits.steps == 6
 
 
 async def test_a_crash_between_storing_and_following_loses_nothing_that_was_stored() -> None:
     async with open_store(None) as store:
         centre, _ = await made((), store)
         await store.settings(None).append(Change(revision=1, at=1, actor="a", changes={"limits.steps": 6}))
-        assert centre.limits_of(None).steps == 25
+        assert centre.settings_of(None).limits.steps == 25
         again, _ = await made((), store)
-        assert (again.limits_of(None).steps, again.revision(None)) == (6, 1)
+        assert (again.settings_of(None).limits.steps, again.revision(None)) == (6, 1)
 
 
 async def test_settings_that_need_a_restart_wait_for_it() -> None:
     async with open_store(None) as store, open_centre(layer(system__port=1), store=store) as (centre, _):
         outcome = await centre.change(None, {"system.port": 2}, ME)
         assert (outcome.live, outcome.restart, centre.pending) == ((), ("system.port",), ("system.port",))
-        assert (centre.config.port, centre.values(None)["system.port"].value) == (1, 2)
+        assert (centre.config.system.port, centre.values(None)["system.port"].value) == (1, 2)
         back = await centre.change(None, {"system.port": 1}, ME)
         assert (back.restart, centre.pending) == ((), ())
         await centre.change(None, {"system.port": 3}, ME)
         again, _ = await made([layer(system__port=1)], store)
-        assert (again.config.port, again.pending) == (3, ())
+        assert (again.config.system.port, again.pending) == (3, ())
 
 
 async def test_the_same_again_is_no_change() -> None:
@@ -112,7 +112,7 @@ async def test_the_same_again_is_no_change() -> None:
         outcome = await centre.change(None, {"llm.apiKey": "k", "limits.steps": 5, "limits.inbox": None}, ME)
         assert (outcome.revision, dict(outcome.changed), len(await store.read_settings())) == (1, {}, 1)
         with pytest.raises(PreconditionFailed) as refused:
-            await centre.change(None, {}, Ordered(actor="me", revision=0))
+            await centre.change(None, {}, ChangeRequest(actor="me", revision=0))
         assert refused.value.details == {"revision": 1}
 
 
@@ -123,9 +123,9 @@ async def test_overrides_that_keep_the_server_from_starting_can_be_left_aside() 
         with pytest.raises(ConfigInvalid, match="--no-overrides"):
             await made((), store)
         async with open_centre(store=store, ignore=True) as (centre, _):
-            assert (centre.limits_of(None).steps, centre.revision(None), centre.overridden) == (25, 1, False)
+            assert (centre.settings_of(None).limits.steps, centre.revision(None), centre.overridden) == (25, 1, False)
             await centre.change(None, {"llm": None, "system.oidc": None}, ME)
-            assert (centre.limits_of(None).steps, centre.overridden) == (6, True)
+            assert (centre.settings_of(None).limits.steps, centre.overridden) == (6, True)
         await made((), store)
 
 
@@ -141,11 +141,11 @@ async def test_a_secret_that_cannot_be_opened_any_more_can_be_left_aside_and_set
         before, _ = await made((), store)
         await before.change(None, {"llm.apiKey": "k", "limits.steps": 6}, ME)
         with pytest.raises(ConfigInvalid, match="--no-overrides"):
-            await Centre((), store, Lost(), lambda: 7).load()
-        centre = Centre((), store, Lost(), lambda: 7, ignore=True)
+            await ConfigCentre((), store, Lost(), lambda: 7).load()
+        centre = ConfigCentre((), store, Lost(), lambda: 7, ignore=True)
         await centre.load()
         await centre.change(None, {"llm.apiKey": None}, ME)
-        assert (centre.limits_of(None).steps, centre.config.llm_api_key) == (6, None)
+        assert (centre.settings_of(None).limits.steps, centre.config.llm.api_key) == (6, None)
 
 
 async def test_a_tenants_choice_is_looked_up_and_gone_with_what_it_chose() -> None:
@@ -156,9 +156,9 @@ async def test_a_tenants_choice_is_looked_up_and_gone_with_what_it_chose() -> No
         with pytest.raises(InvalidInput):
             await centre.change(ACME, {"llm.provider": "nobody"}, ME)
         await centre.change(None, {"llm.providers": None}, ME)
-        assert (centre.default_of(ACME), centre.limits_of(ACME).steps) == (None, 3)
+        assert (centre.default_of(ACME), centre.settings_of(ACME).limits.steps) == (None, 3)
         centre.forget(ACME)
-        assert centre.limits_of(ACME).steps == 25
+        assert centre.settings_of(ACME).limits.steps == 25
 
 
 async def test_a_tenants_model_names_its_provider_as_an_images_does() -> None:
@@ -215,7 +215,7 @@ def test_the_history_gives_the_present_and_going_back_gives_the_past(
     anyio.run(walk)
 
 
-def snapshot(centre: Centre) -> dict[str, object]:
+def snapshot(centre: ConfigCentre) -> dict[str, object]:
     return {key: plainly(one.value) for key, one in centre.values(None).items()}
 
 

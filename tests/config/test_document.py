@@ -5,7 +5,17 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentvm.config.document import MAX_BYTES, Items, Members, Node, Scalar, Unreadable, parse, parse_value, read_bytes
+from agentvm.config.document import (
+    DOCUMENT_BYTES_MAX,
+    DocumentError,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    parse,
+    parse_value,
+    read_bytes,
+)
 
 SCALARS = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters="\x85\u2028\u2029\ufeff"), max_size=8
@@ -21,11 +31,11 @@ TREES = st.dictionaries(
 
 def plain(node: Node) -> object:
     match node:
-        case Scalar(text=text):
+        case ScalarNode(text=text):
             return text
-        case Items(items=items):
+        case SequenceNode(items=items):
             return [plain(item) for item in items]
-        case Members(members=members):
+        case MappingNode(members=members):
             return {name: plain(child) for name, _, child in members}
 
 
@@ -48,8 +58,8 @@ def test_a_tree_that_is_written_is_read_as_it_was(tree: dict[str, object], flow:
 def test_whatever_a_file_holds_it_is_read_or_refused_with_a_line(content: bytes) -> None:
     refused = None
     try:
-        assert isinstance(parse(content), Members)
-    except Unreadable as error:
+        assert isinstance(parse(content), MappingNode)
+    except DocumentError as error:
         refused = error
     assert refused is None or 1 <= refused.line <= content.count(b"\n") + content.count(b"\r") + 2
     assert refused is None or refused.text
@@ -74,7 +84,7 @@ def test_whatever_a_file_holds_it_is_read_or_refused_with_a_line(content: bytes)
     ],
 )
 def test_what_a_configuration_does_not_need_is_refused(text: str, line: int, word: str) -> None:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(DocumentError) as refused:
         parse(text.encode())
     assert word in refused.value.text
     assert refused.value.line == line
@@ -100,15 +110,15 @@ def test_scalars_are_their_texts_and_null_is_nothing() -> None:
 
 def test_a_file_that_is_too_large_is_no_configuration(tmp_path: Path) -> None:
     path = tmp_path / "big.yaml"
-    path.write_bytes(b"#" * (MAX_BYTES * 2))
-    with pytest.raises(Unreadable, match="too many"):
+    path.write_bytes(b"#" * (DOCUMENT_BYTES_MAX * 2))
+    with pytest.raises(DocumentError, match="too many"):
         parse(read_bytes(path))
-    parse(b"#" * MAX_BYTES)
+    parse(b"#" * DOCUMENT_BYTES_MAX)
 
 
 @pytest.mark.parametrize("content", ["llm:\n\tmodel: x\n", "llm:\n  model: x\n\tprovider: y\n"])
 def test_a_tab_is_told_as_one(content: str) -> None:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(DocumentError) as refused:
         parse(content.encode())
     assert (refused.value.line, refused.value.text) == (content.count("\n"), "there is a tab; indent with spaces")
 
@@ -118,5 +128,5 @@ def test_a_list_and_an_object_may_stand_alone() -> None:
     assert parse_value("{a: {b: 1}, c: }") == {"a": {"b": "1"}, "c": None}
     assert parse_value("") is None
     for broken in ("[a", "{a: 1", "[a] b", "\ud800"):
-        with pytest.raises(Unreadable):
+        with pytest.raises(DocumentError):
             parse_value(broken)

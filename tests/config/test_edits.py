@@ -6,7 +6,7 @@ from tests.config.values import flat_values, plainly
 
 from agentvm.config import edits
 from agentvm.config.catalogue import Value, plain
-from agentvm.config.edits import MOST, PROBLEMS_MAX, check_server, check_tenant, own_keys, read_edit
+from agentvm.config.edits import EDIT_KEYS_MAX, PROBLEMS_MAX, check_server, check_tenant, own_keys, read_edit
 from agentvm.config.layers import merge, nest
 from agentvm.errors import AccessDenied, InvalidInput
 from agentvm.model.secret import Secret
@@ -42,10 +42,10 @@ def test_all_that_is_wrong_is_told_without_what_is_secret() -> None:
 def test_a_change_has_a_bound() -> None:
     rate = {"input": 1, "output": 1}
     with pytest.raises(InvalidInput, match="at most"):
-        read_edit({f"billing.prices.m{number}": rate for number in range(MOST + 1)}, ())
+        read_edit({f"billing.prices.m{number}": rate for number in range(EDIT_KEYS_MAX + 1)}, ())
 
 
-@pytest.mark.parametrize(("keys", "looked_for"), [(MOST, PROBLEMS_MAX), (MOST + 1, 0)])
+@pytest.mark.parametrize(("keys", "looked_for"), [(EDIT_KEYS_MAX, PROBLEMS_MAX), (EDIT_KEYS_MAX + 1, 0)])
 def test_the_nearest_settings_of_a_few_unknown_ones_are_looked_for(
     monkeypatch: pytest.MonkeyPatch, keys: int, looked_for: int
 ) -> None:
@@ -66,14 +66,14 @@ def test_a_tree_is_read_no_further_than_the_bound() -> None:
         read = 0
 
         def items(self) -> Any:
-            for number in range(MOST * 10):
+            for number in range(EDIT_KEYS_MAX * 10):
                 self.read = number + 1
                 yield f"nope{number}", 1
 
     tree = Endless()
     with pytest.raises(InvalidInput, match="at most"):
         read_edit(tree, ())
-    assert tree.read == MOST + 1
+    assert tree.read == EDIT_KEYS_MAX + 1
 
 
 def test_what_is_needed_first_cannot_be_changed() -> None:
@@ -89,7 +89,7 @@ def test_a_tenant_may_lower_what_protects_the_server() -> None:
     check_tenant({"limits.steps": 25, "limits.repeats": None, "defaults.maxTokens": 10**6, "llm.model": "x"}, system)
     with pytest.raises(InvalidInput, match="allows 25"):
         check_tenant({"limits.steps": 26}, system)
-    with pytest.raises(AccessDenied, match="the operator's to set"):
+    with pytest.raises(AccessDenied, match="can be set by the operator only"):
         check_tenant({"llm.apiKey": Secret("k")}, system)
     assert set(own_keys()) == {
         "llm.provider", "llm.model", "defaults.timeout", "defaults.maxTokens", "limits.steps", "limits.turnTokens",

@@ -29,7 +29,7 @@ def test_who_answers_by_default_is_explained(given: dict[str, object], provider:
 def test_the_model_of_a_named_provider_is_explained() -> None:
     given = layer(llm__provider="gw", llm__providers__gw__driver="openai", llm__providers__gw__model="m1")
     derived = derive(merge([given, layer(llm__providers__gw__baseUrl="http://x.test/v1")]))
-    assert (derived["llm.model"].value, derived["llm.model"].why) == ("m1", "the model of llm.providers.gw")
+    assert (derived["llm.model"].value, derived["llm.model"].why) == ("m1", "derived: the model of llm.providers.gw")
     assert "llm.provider" not in derived
 
 
@@ -55,4 +55,24 @@ def test_each_layer_has_its_words_and_a_tenant_learns_no_more_than_that_the_serv
     derived = derive(values)
     assert explain(SETTINGS["llm.model"], "llm.model", None, derived, of_tenant=True).why == "chosen by the server"
     unset = explain(SETTINGS["retention.sessionDays"], "retention.sessionDays", None, {}, of_tenant=False)
-    assert (unset.value, "until somebody deletes it" in unset.why) == (None, True)
+    assert (unset.value, unset.source, unset.why) == (None, "unset", "not set: never")
+
+
+def test_the_source_of_every_value_is_named() -> None:
+    values = merge([layer(limits__steps=5)])
+    derived = derive(values)
+    for key, setting in SETTINGS.items():
+        effective = explain(setting, key, values.get(key), derived, of_tenant=False)
+        expected = "derived" if key in derived else "unset" if setting.default is None else "default"
+        assert effective.source == ("file" if key == "limits.steps" else expected), key
+        assert effective.why
+
+
+def test_the_model_that_answers_is_named_with_the_reason() -> None:
+    model = derive(merge([]))["llm.model"]
+    assert (model.value, model.source) == ("smollm2-135m", "derived")
+    assert model.why == (
+        "derived: no provider, model, key or address is configured, so the embedded model answers; its default model"
+    )
+    chosen = derive(merge([layer(llm__provider="openai")]))["llm.model"]
+    assert (chosen.value, chosen.why) == ("gpt-5.4-mini", "derived: llm.provider is openai; its default model")

@@ -31,8 +31,8 @@ def written(values: dict[str, Value]) -> str:
 def test_what_was_written_is_read_as_it_was(values: dict[str, Value]) -> None:
     layer, problems = read_text(written(values).encode(), "f", {})
     assert problems == []
-    assert {key: plainly(one.value) for key, one in layer.given.items()} == {key: plainly(one) for key, one in values.items()}
-    assert all(one.place is not None and one.place.startswith("f:") for one in layer.given.values())
+    assert {key: plainly(one.value) for key, one in layer.values.items()} == {key: plainly(one) for key, one in values.items()}
+    assert all(one.place is not None and one.place.startswith("f:") for one in layer.values.values())
 
 
 @given(flat_values(), st.data())
@@ -46,7 +46,7 @@ def test_a_file_that_was_spoilt_is_refused_with_its_lines_or_read(values: dict[s
         name, _, line = problem.place.partition(":")
         assert (name, 1 <= int(line) <= text.count(b"\n") + text.count(b"\r") + 2) == ("f", True)
         assert problem.text
-    assert not (problems and layer.given and not isinstance(layer.given, dict))
+    assert not (problems and layer.values and not isinstance(layer.values, dict))
 
 
 def problems_of(text: str, **environ: str) -> list[str]:
@@ -71,7 +71,7 @@ limits: 5
         "c.yaml:6: system.port: it is 'eighty'; it must be a whole number from 0 to 65535",
         "c.yaml:7: system.logLevel: it is 'loud'; it must be one of: debug, info, warning, error",
         "c.yaml:8: sytem: there is no such setting; did you mean system?",
-        "c.yaml:10: limits: it holds settings, each on a line of its own below it",
+        "c.yaml:10: limits: it is a group of settings, each on a line of its own below it",
     ]
 
 
@@ -85,7 +85,7 @@ def test_words_mean_what_their_setting_is() -> None:
     text = "system: {auth: on, port: '9000', dataDir: ~, allowOrigins: [a, b]}\nbilling: {allowUnpriced: no}\nllm:\n"
     layer, problems = read_text(text.encode(), "c", {})
     assert problems == []
-    assert {key: one.value for key, one in layer.given.items()} == {
+    assert {key: one.value for key, one in layer.values.items()} == {
         "system.auth": "on",
         "system.port": 9000,
         "system.allowOrigins": ("a", "b"),
@@ -98,9 +98,9 @@ def test_variables_are_put_in_after_the_file_was_read() -> None:
     text = "llm: {apiKey: '${KEY}', model: 'a${MISSING:-b}c$${KEY}'}\nsystem: {port: '${PORT}', host: '${EMPTY:-h}'}\n"
     layer, problems = read_text(text.encode(), "c", environ)
     assert problems == []
-    assert plainly(layer.given["llm.apiKey"].value) == ("secret", "sk-1")
-    assert layer.given["llm.model"].value == "abc${KEY}"
-    assert (layer.given["system.port"].value, layer.given["system.host"].value) == (9, "h")
+    assert plainly(layer.values["llm.apiKey"].value) == ("secret", "sk-1")
+    assert layer.values["llm.model"].value == "abc${KEY}"
+    assert (layer.values["system.port"].value, layer.values["system.host"].value) == (9, "h")
     (evil,) = problems_of("llm: {model: '${EVIL}'}", **environ)
     assert "one line" in evil
 
@@ -129,13 +129,13 @@ def test_text_without_references_stays_as_it_is(text: str, environ: dict[str, st
 
 def test_a_variable_that_may_be_missing_with_nothing_instead_says_nothing() -> None:
     layer, problems = read_text(b"llm: {apiKey: '${NOPE:-}', model: '${NOPE:-}m'}", "c", {})
-    assert (problems, set(layer.given)) == ([], {"llm.model"})
+    assert (problems, set(layer.values)) == ([], {"llm.model"})
     assert problems_of("llm: {model: ''}") != []
 
 
 def test_a_setting_that_is_said_as_a_tree_and_with_dots_is_said_twice() -> None:
     (problem,) = problems_of("llm.model: x\nllm:\n  model: y\n")
-    assert problem == "c.yaml:3: llm.model: it is said twice; it was first at c.yaml:1"
+    assert problem == "c.yaml:3: llm.model: it is set twice, first at c.yaml:1"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

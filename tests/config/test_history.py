@@ -5,7 +5,7 @@ from tests.config.fakes import Reversing
 from tests.config.values import flat_values, keys, plainly
 
 from agentvm.config.catalogue import MASK, Value
-from agentvm.config.history import Entry, between, decode, encode, replay, show_raw
+from agentvm.config.history import Override, between, decode, encode, replay, show_raw
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
@@ -45,7 +45,7 @@ def test_a_difference_that_is_undone_gives_what_was(histories: list[dict[str, in
 def test_a_value_is_stored_and_read_as_it_was(values: dict[str, Value], scope: TenantId | None) -> None:
     values = {key: value for key, value in values.items() if key not in ("system.dataDir", "system.serverKey")}
     seals = Reversing()
-    state = {key: Entry(encode(scope, key, value, seals), 3, 7, "root") for key, value in values.items()}
+    state = {key: Override(encode(scope, key, value, seals), 3, 7, "root") for key, value in values.items()}
     found = decode(scope, state, seals)
     assert {key: plainly(one.value) for key, one in found.items()} == {key: plainly(value) for key, value in values.items()}
     assert {(one.place, one.actor, one.at) for one in found.values()} <= {("change 3", "root", 7)}
@@ -55,7 +55,7 @@ def test_a_value_is_stored_and_read_as_it_was(values: dict[str, Value], scope: T
 
 
 def test_what_nobody_knows_any_more_is_passed_over_and_never_shown() -> None:
-    state = {key: Entry("x", 1, 1, "a") for key in ("gone.setting", "limits.steps", "system.dataDir")}
+    state = {key: Override("x", 1, 1, "a") for key in ("gone.setting", "limits.steps", "system.dataDir")}
     assert decode(None, state, Reversing()) == {}
     assert show_raw("gone.setting", "sk-planted") == MASK
     assert show_raw("limits.steps", "not a number") == MASK
@@ -66,7 +66,7 @@ def test_what_nobody_knows_any_more_is_passed_over_and_never_shown() -> None:
 @pytest.mark.parametrize("raw", ["text", {}, {"sealed": 5}, {"sealed": "%%%"}])
 def test_a_secret_that_is_damaged_says_so_without_a_trace(raw: object) -> None:
     with pytest.raises(StoreFailed, match="--no-overrides"):
-        decode(None, {"llm.apiKey": Entry(raw, 1, 1, "a")}, Reversing())
+        decode(None, {"llm.apiKey": Override(raw, 1, 1, "a")}, Reversing())
 
 
 def test_nothing_is_stored_as_nothing() -> None:
@@ -78,5 +78,5 @@ def test_an_address_that_carries_something_secret_is_sealed() -> None:
     raw = encode(None, "llm.baseUrl", url, seals)
     assert "sk-planted" not in str(raw)
     assert show_raw("llm.baseUrl", raw) == MASK
-    assert decode(None, {"llm.baseUrl": Entry(raw, 1, 1, "a")}, seals)["llm.baseUrl"].value == url
+    assert decode(None, {"llm.baseUrl": Override(raw, 1, 1, "a")}, seals)["llm.baseUrl"].value == url
     assert encode(None, "llm.baseUrl", "http://h/v1", seals) == "http://h/v1"

@@ -6,7 +6,7 @@ from agentvm.config.catalogue import SETTINGS, convert, find
 from agentvm.config.layers import merge
 from agentvm.config.load import (
     VARIABLES,
-    check_together,
+    check_conflicts,
     environment_layer,
     file_of,
     flag_layer,
@@ -33,9 +33,9 @@ def test_every_setting_has_a_variable_by_rule() -> None:
         assert problems == []
         found = find(named)
         assert found is not None
-        assert list(layer.given) == [named]
-        if not setting.about.secret:
-            assert layer.given[named].value == convert(found, text, text=True)
+        assert list(layer.values) == [named]
+        if not setting.is_secret:
+            assert layer.values[named].value == convert(found, text, text=True)
     assert variable_of("limits.turnSeconds") == "AVM_LIMITS__TURN_SECONDS"
     assert variable_of("llm.providers.our_own.apiKey") == "AVM_LLM__PROVIDERS__OUR_OWN__API_KEY"
     for odd in ("llm.providers.my-own.apiKey", "llm.providers.a__b.apiKey", "billing.prices.openai/x"):
@@ -50,7 +50,7 @@ def test_a_short_name_sets_the_same_and_both_at_once_are_refused() -> None:
     layer, problems = environment_layer({"AVM_PORT": "1", "AVM_SYSTEM__PORT": "2"})
     assert [str(one) for one in problems] == ["AVM_SYSTEM__PORT: system.port: it is also set by AVM_PORT; unset one of them"]
     layer, problems = environment_layer({"AVM_PORT": "", "AVM_SYSTEM__PORT": "2", "AVM_DEBUG": "1", "AVM_KEY": "x"})
-    assert (problems, {key: one.place for key, one in layer.given.items()}) == ([], {"system.port": "AVM_SYSTEM__PORT"})
+    assert (problems, {key: one.place for key, one in layer.values.items()}) == ([], {"system.port": "AVM_SYSTEM__PORT"})
 
 
 def test_a_variable_with_a_slip_is_refused_with_what_was_meant() -> None:
@@ -67,8 +67,8 @@ def test_layers_lie_above_each_other(tmp_path: Path) -> None:
     file.write_text("system: {port: 1, host: '::1', logLevel: debug}\nlimits: {steps: 1}\n")
     environ = {"AVM_PORT": "2", "AVM_LOG_LEVEL": "error"}
     config = load(file, environ=environ, flags={"system.port": ("--port", 3)}, settings={"limits.steps": "9"})
-    assert (config.host, config.port, config.log_level, config.limits.steps) == ("::1", 3, "error", 9)
-    places = {key: one.given.place for key, one in merge(config.layers).items() if one.layer != "default"}
+    assert (config.system.host, config.system.port, config.system.log_level, config.limits.steps) == ("::1", 3, "error", 9)
+    places = {key: one.source.place for key, one in merge(config.layers).items() if one.layer != "default"}
     assert places == {
         "system.host": f"{file}:1",
         "system.port": "--port",
@@ -79,14 +79,14 @@ def test_layers_lie_above_each_other(tmp_path: Path) -> None:
 
 def test_the_file_is_the_one_that_is_named_or_the_one_in_the_data_directory(tmp_path: Path) -> None:
     environ = {"AVM_DATA_DIR": str(tmp_path)}
-    assert load(environ=environ).port == 8080
+    assert load(environ=environ).system.port == 8080
     (tmp_path / "config.yaml").write_text("system: {port: 1}")
-    assert load(environ=environ).port == 1
+    assert load(environ=environ).system.port == 1
     (tmp_path / "other.yaml").write_text("system: {port: 2}")
     named = environ | {"AVM_CONFIG": str(tmp_path / "other.yaml")}
-    assert load(environ=named).port == 2
-    assert load(tmp_path / "config.yaml", environ=named).port == 1
-    assert load(environ=environ, flags={"system.dataDir": ("--memory", ":memory:")}).port == 8080
+    assert load(environ=named).system.port == 2
+    assert load(tmp_path / "config.yaml", environ=named).system.port == 1
+    assert load(environ=environ, flags={"system.dataDir": ("--memory", ":memory:")}).system.port == 8080
     with pytest.raises(ConfigInvalid, match="cannot be read"):
         load(tmp_path / "gone.yaml", environ=environ)
     (tmp_path / "config.yaml").write_text("system: {dataDir: elsewhere}")
@@ -109,15 +109,15 @@ def test_flags_that_cannot_be_are_told_together_and_secrets_are_not_taken() -> N
 def test_what_is_right_one_by_one_may_not_go_together() -> None:
     layers, problems = layers_of(None, {"LLM_MODEL": "mystery", "AVM_DATA_DIR": ":memory:"})
     assert problems == []
-    (problem,) = check_together(layers)
-    assert str(problem).startswith("LLM_MODEL: llm.model: 'mystery' does not say who serves it")
+    (problem,) = check_conflicts(layers)
+    assert str(problem).startswith("LLM_MODEL: llm.model: 'mystery' does not name its provider")
     layers, _ = layers_of(None, {"AVM_DATA_DIR": ":memory:"})
-    assert check_together(layers) == []
+    assert check_conflicts(layers) == []
 
 
 def test_the_environment_alone_reads_no_file(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("broken: [")
-    assert from_environment({"AVM_DATA_DIR": str(tmp_path)}).port == 8080
+    assert from_environment({"AVM_DATA_DIR": str(tmp_path)}).system.port == 8080
 
 
 def test_everything_that_is_wrong_is_told_at_once_also_what_is_wrong_only_together(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_everything_that_is_wrong_is_told_at_once_also_what_is_wrong_only_togeth
 def test_a_provider_without_the_key_that_it_needs_is_told_before_the_start(tmp_path: Path) -> None:
     file, environ = tmp_path / "c.yaml", {"AVM_DATA_DIR": ":memory:"}
     file.write_text("llm: {provider: anthropic}")
-    (problem,) = check_together(layers_of(file, environ)[0])
+    (problem,) = check_conflicts(layers_of(file, environ)[0])
     assert (problem.key, "ANTHROPIC_API_KEY" in problem.text) == ("llm.providers.anthropic.apiKey", True)
-    assert check_together(layers_of(file, {**environ, "ANTHROPIC_API_KEY": "k"})[0]) == []
+    assert check_conflicts(layers_of(file, {**environ, "ANTHROPIC_API_KEY": "k"})[0]) == []
 
 
 def test_standard_variables_count_only_where_nothing_else_says_it(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from tests.config.fakes import layer
 
 from agentvm.config.catalogue import SETTINGS
 from agentvm.config.edits import own_keys
-from agentvm.config.layers import Found, Given, Layer, merge, overlay
+from agentvm.config.layers import Layer, ResolvedValue, SettingValue, merge, overlay
 from agentvm.config.view import concerns_tenants, keys_of, tree, variable, view_setting, views
 from agentvm.model.secret import Secret
 
@@ -25,8 +25,12 @@ def test_a_setting_tells_all_that_is_known_of_it() -> None:
 def test_a_secret_is_masked_and_a_tenant_learns_nothing_of_the_server() -> None:
     values = merge([FILE])
     assert "sk-planted" not in repr(views(values, lambda key: [], of_tenant=False)) + repr(tree(values, values))
-    own = Layer("tenant", {"limits.steps": Given(3, "change 1", "alice", 9)})
-    sources = [Found("default", Given(25)), values["limits.steps"], Found("tenant", own.given["limits.steps"])]
+    own = Layer("tenant", {"limits.steps": SettingValue(3, "change 1", "alice", 9)})
+    sources = [
+        ResolvedValue("default", SettingValue(25)),
+        values["limits.steps"],
+        ResolvedValue("tenant", own.values["limits.steps"]),
+    ]
     view = view_setting("limits.steps", overlay(values, own)["limits.steps"], sources, {}, of_tenant=True)
     assert [(one.layer, one.value, one.place) for one in view.layers] == [("server", 5, None), ("tenant", 3, "change 1")]
     assert (view.actor, view.variable) == ("alice", None)

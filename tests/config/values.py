@@ -4,10 +4,11 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from agentvm.config.catalogue import MASK, SETTINGS, Setting, Value, bounds_of, find
+from agentvm.config.catalogue import MASK, SETTINGS, Value, find
 from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
 from agentvm.model.money import ModelRate
 from agentvm.model.secret import Secret
+from agentvm.model.setting import Setting
 
 TEXTS = st.text(
     st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs")), min_size=1, max_size=20
@@ -18,13 +19,13 @@ PRICED = st.sampled_from(["openai/gpt-5.4-mini", "anthropic", "openai/org/model.
 
 
 def value_of(setting: Setting) -> st.SearchStrategy[Value]:
-    kind, bounds = setting.kind, bounds_of(setting.type)
-    if setting.about.secret:
+    kind = setting.kind
+    if setting.is_secret:
         return TEXTS.map(Secret)
     if kind is int:
-        return st.integers(bounds["ge"], bounds["le"])
+        return st.integers(*setting.bounds)
     if kind is float:
-        return st.floats(bounds["ge"], bounds["le"], allow_nan=False)
+        return st.floats(*setting.bounds, allow_nan=False)
     if kind is Decimal:
         return MONEY
     if kind is ModelRate:
@@ -35,7 +36,7 @@ def value_of(setting: Setting) -> st.SearchStrategy[Value]:
         quotas = st.sampled_from(known).flatmap(lambda metric: st.builds(Quota, metric=st.just(metric), hard=hard))
         lists = st.lists(quotas, max_size=3, unique_by=lambda quota: quota.metric)
         return lists.map(lambda some: Allowance(quotas=tuple(sorted(some, key=lambda quota: quota.metric))))
-    if setting.about.kind == "list":
+    if setting.is_list:
         return st.lists(TEXTS.filter(lambda text: "," not in text), max_size=3).map(tuple)
     if options := [option for option in getattr(kind, "__args__", ()) if isinstance(option, str)]:
         return st.sampled_from(options)

@@ -15,6 +15,7 @@ from tests.docs.documents import PAGES, Block, blocks, name, read
 from tests.examples.scripts import EXAMPLES, environment
 
 from agentvm import AgentX, ScriptedDriver, ServerConfig, create_agentx, local_runtime, remote_runtime, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt
 from agentvm.drivers.scripted import Script, ScriptStep, echo
 from agentvm.errors import ProviderOverloaded
@@ -35,7 +36,7 @@ def fail(prompt: Prompt) -> list[ScriptStep]:
 @asynccontextmanager
 async def fresh_runtime(where: str, script: Script = echo) -> AsyncIterator[tuple[AgentX, str]]:
     """An empty runtime that echoes, in memory; reached within the process or over its socket."""
-    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver(script)})
+    source = local_runtime(ServerConfig(system=SystemSettings(data_dir=MEMORY)), drivers={"scripted": ScriptedDriver(script)})
     async with create_agentx(source) as here:
         assert here.server is not None
         url = f"ws://127.0.0.1:{await here.server.listen(port=0)}/ws"
@@ -120,7 +121,7 @@ async def test_the_agentxjs_block_says_what_failed_and_ends(page: str, node: Pat
 @with_readmes
 async def test_the_agentxjs_block_says_that_a_key_is_needed(page: str, node: Path, tmp_path: Path) -> None:
     (block,) = blocks(read(page), "js")
-    config = ServerConfig(port=0, grace=0, data_dir=None, auth="on")
+    config = ServerConfig(system=SystemSettings(port=0, shutdown_seconds=0, data_dir=MEMORY, auth="on"))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         code, out, err = await run_js(node, tmp_path, block.text.replace(URL, server.ws_url))
     assert (code, out) == (1, "")

@@ -8,7 +8,7 @@ from tests.docs.tour import walk
 
 from agentvm.config.file import read_text
 from agentvm.config.layers import Layer
-from agentvm.config.load import check_together
+from agentvm.config.load import check_conflicts
 
 pytestmark = pytest.mark.anyio
 
@@ -30,4 +30,4 @@ def test_every_file_that_is_shown_can_be_used() -> None:
         environ = {"ANTHROPIC_KEY": "k", "OPENAI_KEY": "k"}
         layer, problems = read_text(block.text.encode(), "page", environ)
         assert problems == []
-        assert check_together((Layer("file", layer.given),)) == []
+        assert check_conflicts((Layer("file", layer.values),)) == []

@@ -109,7 +109,7 @@ def test_the_collector_of_the_page_can_be_configured_so(tmp_path: Path) -> None:
     (line,) = (line for one in blocks(PAGE, "sh") for line in one.text.splitlines() if line.startswith("avm serve"))
     given = dict(word.split("=", 1) for word in shlex.split(line) if word.startswith("otel."))
     said = load(None, environ={}, settings=given).otel
-    assert (said.endpoint, said.metrics) == ("http://localhost:4318", False)
+    assert (said.endpoint, said.metrics) == ("http://localhost:4318", "off")
 
 
 async def run(desk: Desk, line: str) -> str:

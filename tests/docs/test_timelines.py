@@ -9,6 +9,7 @@ from tests.docs.documents import blocks, read
 from websockets.asyncio.client import ClientConnection, connect
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
@@ -81,7 +82,7 @@ async def play(watcher: Watcher, timeline: str) -> None:
 
 @pytest.mark.parametrize("timeline", ["plain", "tool", "interrupted", "failed"])
 async def test_a_client_sees_the_timeline_of_the_page(timeline: str) -> None:
-    config = ServerConfig(port=0, data_dir=None, titles="off")
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY), sessions=SessionSettings(titles="off"))
     with anyio.fail_after(30):
         async with start_server(config, drivers={"scripted": ScriptedDriver(talk)}) as server, connect(server.ws_url) as socket:
             watcher = Watcher(socket)

@@ -7,13 +7,14 @@ from pathlib import Path
 import anyio
 
 from agentvm import ServerConfig
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UserEntry
 from agentvm.drivers.scripted import Pause, ScriptStep, echo, last_user_text, tool_calls
 from agentvm.errors import ProviderOverloaded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "examples"
-IN_MEMORY = ServerConfig(port=0, data_dir=None)
+IN_MEMORY = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
 NOBODY = "ws://127.0.0.1:1/ws"
 """Where no server listens."""
 

@@ -11,6 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 from tests.examples.scripts import EXAMPLES, IN_MEMORY, talk
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt
 from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply
 
@@ -150,12 +151,14 @@ async def test_a_failed_turn_is_shown_and_the_next_one_works(browser: Browser, s
 
 async def test_the_page_reconnects_and_reads_what_it_missed(browser: Browser, site: str, tmp_path: Path) -> None:
     complaints: list[str] = []
-    async with start_server(ServerConfig(port=0, data_dir=tmp_path), drivers=driver()) as server:
+    async with start_server(ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path))), drivers=driver()) as server:
         page = await open_page(browser, site, server.ws_url, complaints=complaints)
         await say(page, "before")
         await expect(page.locator(".assistant .bubble")).to_have_text("before")
     await expect(page.get_by_role("status")).not_to_have_text("Connected")
-    async with start_server(ServerConfig(port=server.port, data_dir=tmp_path), drivers=driver()) as server:
+    async with start_server(
+        ServerConfig(system=SystemSettings(port=server.port, data_dir=str(tmp_path))), drivers=driver()
+    ) as server:
         (image,) = await server.agentx.images.list("user-alice")
         agent = await server.agentx.images.run(image.image_id)
         missed = [event.type async for event in agent.stream("meanwhile")]

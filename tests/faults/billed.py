@@ -7,19 +7,20 @@ from pathlib import Path
 import anyio
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, LlmSettings, SessionSettings, SystemSettings
 from agentvm.model.secret import Secret
 
 
 def config_of(port: int, data_dir: Path | None, provider: str, driver: str = "anthropic") -> ServerConfig:
     return ServerConfig(
-        port=port,
-        data_dir=data_dir,
-        grace=0,
-        titles="off",
-        llm_provider=driver,
-        llm_model="claude-sonnet-4-6" if driver == "anthropic" else "gpt-4o",
-        llm_api_key=Secret("sk-test"),
-        llm_base_url=provider if driver == "anthropic" else f"{provider}/v1",
+        system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0),
+        sessions=SessionSettings(titles="off"),
+        llm=LlmSettings(
+            provider=driver,
+            model="claude-sonnet-4-6" if driver == "anthropic" else "gpt-4o",
+            api_key=Secret("sk-test"),
+            base_url=provider if driver == "anthropic" else f"{provider}/v1",
+        ),
     )
 
 

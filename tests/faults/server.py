@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SessionSettings, SystemSettings
 from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 
@@ -46,7 +47,9 @@ class Paced(ScriptedDriver):
 
 
 async def main(port: int, data_dir: Path, grace: float) -> None:
-    config = ServerConfig(port=port, data_dir=data_dir, grace=grace, titles="off")
+    config = ServerConfig(
+        system=SystemSettings(port=port, data_dir=str(data_dir), shutdown_seconds=grace), sessions=SessionSettings(titles="off")
+    )
     with anyio.open_signal_receiver(signal.SIGTERM) as signals:
         async with start_server(config, drivers={"scripted": Paced(script)}) as server:
             sys.stdout.write(f"{server.port}\n")

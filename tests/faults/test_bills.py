@@ -7,6 +7,7 @@ import pytest
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, LlmSettings, SystemSettings
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.secret import Secret
@@ -153,13 +154,8 @@ async def run(case: Case, provider_name: str, model: str) -> tuple[list[LedgerEn
         provider.play(*case.answers)
         base = provider.base_url if provider_name == "anthropic" else f"{provider.base_url}/v1"
         config = ServerConfig(
-            port=0,
-            data_dir=None,
-            grace=0,
-            llm_provider=provider_name,
-            llm_model=model,
-            llm_api_key=Secret("sk-test"),
-            llm_base_url=base,
+            system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0),
+            llm=LlmSettings(provider=provider_name, model=model, api_key=Secret("sk-test"), base_url=base),
         )
         async with start_server(config) as server, client(server.ws_url) as alice:
             end = await take_turn(alice, case)

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.invariants import Frame, check_events, check_messages, check_same, check_texts
 
 from agentvm.blueprint.image import build
+from agentvm.config import ServerConfig
 from agentvm.drivers.base import Prompt, ToolSpec, UserEntry
 from agentvm.drivers.models import Models
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, reply, tool_calls
@@ -113,7 +114,7 @@ async def running(
         toolbox=Toolbox([world.tool(repeatable)]),
         clock=lambda: next(now),
         new_id=id_factory(lambda: 0, lambda bits: next(numbers)),
-        limits=limits or Limits(),
+        settings=ServerConfig(limits=limits or Limits()),
         effectors=(world,),
     ) as runtime:
         yield runtime

@@ -12,6 +12,7 @@ import pytest
 from tests.support.wire import Client19, Json, client
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, BillingSettings, LlmSettings, SystemSettings
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.model.ids import DEFAULT_TENANT
@@ -78,7 +79,11 @@ class Place:
 @asynccontextmanager
 async def place(*providers: Provider, fallback: Sequence[str] = (), **prices: ModelRate) -> AsyncIterator[Place]:
     """A server with these providers, the first of them the default."""
-    config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted", prices=prices)
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0),
+        llm=LlmSettings(provider="scripted"),
+        billing=BillingSettings(prices=prices),
+    )
     with anyio.fail_after(50):
         async with start_server(config) as server, client(server.ws_url) as alice:
             await server.server.vm.runtime.models.configure(providers, default=providers[0].name, fallback=fallback)

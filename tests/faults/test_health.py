@@ -9,7 +9,8 @@ import pytest
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
-from agentvm.config.centre import Ordered
+from agentvm.config import MEMORY, BillingSettings, LlmSettings, SessionSettings, SystemSettings
+from agentvm.config.centre import ChangeRequest
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models, Provider
 from agentvm.model.account import Tenant
@@ -48,7 +49,12 @@ class Place:
 
 @asynccontextmanager
 async def place() -> AsyncIterator[Place]:
-    config = ServerConfig(port=0, data_dir=None, grace=0, llm_provider="scripted", auth="on", allow_unpriced=True, titles="off")
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"),
+        llm=LlmSettings(provider="scripted"),
+        billing=BillingSettings(allow_unpriced="on"),
+        sessions=SessionSettings(titles="off"),
+    )
     with anyio.fail_after(50):
         async with open_provider() as provider, start_server(config) as server:
             vm = server.server.vm
@@ -90,7 +96,7 @@ async def test_f29_errors_that_one_tenant_provokes_keep_nobody_else_from_being_a
 async def test_f29_a_tenants_own_short_timeout_says_nothing_about_the_provider() -> None:
     async with place() as here:
         vm = here.server.server.vm
-        await vm.settings.change(ATTACKER, {"defaults.timeout": 1}, Ordered(actor="test"))
+        await vm.settings.change(ATTACKER, {"defaults.timeout": 1}, ChangeRequest(actor="test"))
         image = (await here.attacker.image())["imageId"]
         here.provider.play(play.stream([Stall()]))
         for _ in range(ROUNDS):

@@ -20,7 +20,7 @@ from tests.commands.fixtures import Desk
 
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
-from agentvm.config import ServerConfig
+from agentvm.config import ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, echo, reply
 from agentvm.model.account import Tenant
@@ -78,7 +78,7 @@ def holding(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, whose: Any)
 
 @asynccontextmanager
 async def both(tmp_path: Path, driver: ScriptedDriver | None = None) -> AsyncIterator[tuple[Desk, Desk]]:
-    config = ServerConfig(data_dir=tmp_path, titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path)), sessions=SessionSettings(titles="off"))
     with anyio.fail_after(30):
         async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}) as vm:
             for tenant_id in (NOISY, QUIET):

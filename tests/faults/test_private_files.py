@@ -13,6 +13,7 @@ from tests.cli.program import environment, run_avm
 from tests.storage.engines.sqlite.backups import Files, rewritten, through_sql
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.storage.engines.sqlite.datadir import DATABASE
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +29,7 @@ async def serve_once(data_dir: Path) -> None:
     """A server with something in it, in a directory that others may enter."""
     await anyio.Path(data_dir).mkdir()
     await anyio.Path(data_dir).chmod(0o755)
-    config = ServerConfig(port=0, grace=0, data_dir=data_dir, auth="on")
+    config = ServerConfig(system=SystemSettings(port=0, shutdown_seconds=0, data_dir=str(data_dir), auth="on"))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         assert server.first_key is not None
         said = {"Authorization": f"Bearer {server.first_key.reveal()}"}

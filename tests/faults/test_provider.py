@@ -17,6 +17,7 @@ from tests.faults.shapes import ANTHROPIC, OPENAI, Dialect, Shape, shapes
 from tests.support.wire import Client19, client
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import LlmSettings, SystemSettings
 from agentvm.model.limits import Limits
 from agentvm.model.secret import Secret
 from agentvm.testing.provider import Request, ScriptedProvider
@@ -112,13 +113,8 @@ async def play_out(wire: Dialect, play: Shapes, data_dir: Path, wrong: list[str]
 
     async with staged(play, tries) as url:
         config = ServerConfig(
-            port=0,
-            data_dir=data_dir,
-            grace=0,
-            llm_provider=wire.name,
-            llm_model="test-model",
-            llm_api_key=Secret("k"),
-            llm_base_url=url,
+            system=SystemSettings(port=0, data_dir=str(data_dir), shutdown_seconds=0),
+            llm=LlmSettings(provider=wire.name, model="test-model", api_key=Secret("k"), base_url=url),
             limits=Limits(turn_seconds=patience, steps=STEPS),
         )
         async with start_server(config) as server, anyio.create_task_group() as tasks:

@@ -20,7 +20,7 @@ from tests.server.http.fixtures import World, open_world
 
 from agentvm import ScriptedDriver, ServerConfig
 from agentvm.app import open_agentvm
-from agentvm.config import history
+from agentvm.config import SessionSettings, SystemSettings, history
 from agentvm.errors import AccessDenied, Unauthenticated
 from agentvm.model.account import Role
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId, UserId
@@ -285,7 +285,7 @@ async def test_f30_nothing_that_gives_rights_is_made_while_authentication_is_off
 
 
 async def test_f30_the_operator_gets_a_key_whatever_keys_others_have(tmp_path: Path) -> None:
-    config = ServerConfig(data_dir=tmp_path, auth="on", titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path), auth="on"), sessions=SessionSettings(titles="off"))
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         first = vm.first_key
         assert first is not None
@@ -304,7 +304,7 @@ async def test_f30_the_operator_gets_a_key_whatever_keys_others_have(tmp_path: P
 
 
 async def test_f30_settings_that_were_made_while_authentication_was_off_let_nobody_in(tmp_path: Path) -> None:
-    config = ServerConfig(data_dir=tmp_path, auth="on", titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path), auth="on"), sessions=SessionSettings(titles="off"))
     planted = make_key(secrets.randbits)[1].reveal()
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         # As an earlier release would have stored it.

@@ -2,10 +2,11 @@
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
@@ -14,7 +15,7 @@ import pytest
 from agentvm import ServerConfig, start_server
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
-from agentvm.config import ProviderConfig
+from agentvm.config import MEMORY, LlmSettings, ProviderSettings, SystemSettings
 from agentvm.errors import ConfigInvalid
 from agentvm.log import concealed
 from agentvm.model.image import ImageConfig
@@ -37,10 +38,19 @@ def said(*words: str, until: anyio.Event | None = None) -> Answer:
     return answers.stream([*steps, *(answers.delta({"content": word}) for word in rest), *answers.openai_end()])
 
 
-def config_for(provider: ScriptedProvider, **about: object) -> ServerConfig:
+def config_for(
+    provider: ScriptedProvider,
+    *,
+    data_dir: str = MEMORY,
+    providers: Mapping[str, ProviderSettings] | None = None,
+    **system: Any,
+) -> ServerConfig:
     url = f"{provider.base_url}/v1"
-    entry = ProviderConfig(driver="openai", model="m1", api_key=Secret("k1"), base_url=url)
-    return ServerConfig(port=0, grace=0, **{"data_dir": None, "llm_provider": "first", "providers": {"first": entry}, **about})  # type: ignore[arg-type]
+    entry = ProviderSettings(driver="openai", model="m1", api_key=Secret("k1"), base_url=url)
+    return ServerConfig(
+        system=SystemSettings(port=0, shutdown_seconds=0, data_dir=data_dir, **system),
+        llm=LlmSettings(provider="first", providers=providers or {"first": entry}),
+    )
 
 
 @asynccontextmanager
@@ -118,7 +128,7 @@ async def test_a_provider_that_is_known_to_be_slow_has_a_timeout_of_its_own() ->
     async with open_provider() as provider:
         provider.play(answers.stream([answers.delta({"role": "assistant", "content": "one"}), Stall()]))
         url = f"{provider.base_url}/v1"
-        slow = ProviderConfig(driver="openai", model="m1", api_key=Secret("k1"), base_url=url, timeout=0.3)
+        slow = ProviderSettings(driver="openai", model="m1", api_key=Secret("k1"), base_url=url, timeout=300)
         with anyio.fail_after(30):
             async with serving(config_for(provider, providers={"first": slow})) as (server, _):
                 told: list[str] = []
@@ -152,7 +162,7 @@ async def test_a_secret_that_is_planted_is_found_nowhere(tmp_path: Path) -> None
     concealed.clear()
     seen: list[str] = []
     try:
-        async with open_provider() as provider, serving(config_for(provider, data_dir=tmp_path)) as (server, web):
+        async with open_provider() as provider, serving(config_for(provider, data_dir=str(tmp_path))) as (server, web):
             for changes in (
                 {"llm.apiKey": PLANTED, "llm.providers.x": {"driver": "openai", "apiKey": PLANTED}},
                 # Refused while authentication is off.
@@ -182,7 +192,7 @@ async def test_a_secret_that_is_planted_is_found_nowhere(tmp_path: Path) -> None
 
 async def test_what_was_changed_counts_after_a_restart_also_where_the_server_listens(tmp_path: Path) -> None:
     async with open_provider() as provider:
-        config = config_for(provider, data_dir=tmp_path)
+        config = config_for(provider, data_dir=str(tmp_path))
         async with serving(config) as (server, web):
             changed = (await put(web, {"system.host": "127.0.0.2", "limits.steps": 4})).json()
             assert (changed["restartRequired"], server.host) == (["system.host"], "127.0.0.1")

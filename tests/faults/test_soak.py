@@ -13,6 +13,7 @@ from tests.faults.process import OPENED_LATE, open_files, rss, until
 from tests.support.wire import client
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.drivers.base import ModelOutput, Prompt, UserEntry
 from agentvm.drivers.scripted import ScriptStep, last_user_text, reply, tool_calls
 
@@ -76,7 +77,7 @@ def memory() -> int:
 
 
 async def test_f19_after_a_few_hundred_visits_files_tasks_and_memory_are_what_they_were(tmp_path: Path) -> None:
-    config = ServerConfig(port=0, data_dir=tmp_path, grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path), shutdown_seconds=0))
     with anyio.fail_after(max(55, ROUNDS * 5)):
         async with start_server(config, drivers={"scripted": Forgetful(script, window=4_000)}) as server:
             visits, at_rest = Visits(server.ws_url), len(asyncio.all_tasks())

@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server import transport
 from agentvm.server.local import RunningServer
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def serving(**about: object) -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
-    config = ServerConfig(port=0, grace=0, **{"data_dir": None, "auth": "on", **about})  # type: ignore[arg-type]
+    config = ServerConfig(system=SystemSettings(port=0, shutdown_seconds=0), **{"data_dir": None, "auth": "on", **about})  # type: ignore[arg-type]
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False) as web:
             yield server, web

@@ -1,4 +1,4 @@
-from agentvm.config import ServerConfig
+from agentvm.config import LlmSettings, ServerConfig
 from agentvm.drivers.base import DriverSettings
 from agentvm.model.secret import Secret
 
@@ -11,7 +11,7 @@ def test_a_secret_shows_itself_only_when_asked() -> None:
 
 def test_settings_that_hold_a_secret_can_be_printed() -> None:
     secret = Secret("sk-123")
-    assert "sk-123" not in repr(ServerConfig(llm_api_key=secret))
+    assert "sk-123" not in repr(ServerConfig(llm=LlmSettings(api_key=secret)))
     assert "sk-123" not in repr(DriverSettings(api_key=secret))
 
 

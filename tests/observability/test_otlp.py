@@ -18,7 +18,7 @@ from tests.runtime.test_billing import Till, entries
 from agentvm import log
 from agentvm.app import open_agentvm
 from agentvm.commands.dispatch import answer
-from agentvm.config import OtelConfig, ServerConfig
+from agentvm.config import MEMORY, LlmSettings, OtelSettings, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted, UsageReported, UserEntry
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded, ProviderProtocolError
@@ -27,7 +27,7 @@ from agentvm.model.secret import Secret
 from agentvm.model.usage import NO_USAGE, Usage
 from agentvm.observability.otlp import Otlp
 from agentvm.observability.spans import span_of, trace_of
-from agentvm.observability.telemetry import TIMEOUT, Destination, Snapshot, Telemetry, open_telemetry
+from agentvm.observability.telemetry import TIMEOUT, Snapshot, Telemetry, open_telemetry
 from agentvm.protocol import commands as ask
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ USED = Usage(input_tokens=11, output_tokens=7, cache_read_tokens=5, cache_write_
 
 @asynccontextmanager
 async def sending(collector: Collector, **about: Any) -> AsyncIterator[Telemetry]:
-    to = Destination(endpoint=collector.url, export_seconds=3_600, **about)
+    to = OtelSettings(endpoint=collector.url, export_seconds=3_600, **about)
     async with open_telemetry(
         to, clock=Ticking(), known=lambda provider, model: True, tools=lambda: ("ok",), driver_of=str
     ) as telemetry:
@@ -137,10 +137,15 @@ async def test_a_server_sends_its_numbers_and_nothing_that_was_said_and_no_secre
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     with collecting() as collector:
-        otel = OtelConfig(
+        otel = OtelSettings(
             endpoint=f"{collector.url}/", headers=Secret("authorization=Bearer%20planted-collector-token"), service_name="ours"
         )
-        config = ServerConfig(port=0, data_dir=None, otel=otel, llm_api_key=Secret("sk-planted-provider-key"), titles="off")
+        config = ServerConfig(
+            system=SystemSettings(port=0, data_dir=MEMORY),
+            llm=LlmSettings(api_key=Secret("sk-planted-provider-key")),
+            sessions=SessionSettings(titles="off"),
+            otel=otel,
+        )
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver(play)}) as vm:
             peer = vm.attach()
             await peer.store.container(ContainerId("alices-own")).create(1)
@@ -179,7 +184,7 @@ async def test_families_of_every_type_are_translated() -> None:
     counter.add_metric(("b",), 3)
     samples = (histogram, counter, GaugeMetricFamily("agentvm_g", "g", value=2), SummaryMetricFamily("odd", "odd"))
     with collecting() as collector:
-        otlp = Otlp(Destination(endpoint=collector.url))
+        otlp = Otlp(OtelSettings(endpoint=collector.url))
         assert await anyio.to_thread.run_sync(otlp.send_metrics, Snapshot(1, 2, samples, ()))
         otlp.stop()
     (point,) = collector.metric("agentvm_h").histogram.data_points
@@ -193,7 +198,7 @@ async def test_families_of_every_type_are_translated() -> None:
 async def test_an_answer_without_an_end_holds_nobody_up() -> None:
     with collecting() as collector:
         collector.endless = threading.Event()
-        otlp = Otlp(Destination(endpoint=collector.url))
+        otlp = Otlp(OtelSettings(endpoint=collector.url))
         with anyio.fail_after(TIMEOUT + 2):
             assert await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)], abandon_on_cancel=True)
             assert await anyio.to_thread.run_sync(otlp.send_metrics, Snapshot(0, 1, (), ()), abandon_on_cancel=True)
@@ -201,10 +206,10 @@ async def test_an_answer_without_an_end_holds_nobody_up() -> None:
 
 async def test_why_something_was_not_taken_is_known() -> None:
     with collecting() as collector:
-        otlp = Otlp(Destination(endpoint=collector.url))
+        otlp = Otlp(OtelSettings(endpoint=collector.url))
         collector.status = 401
         assert not await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)])
         assert otlp.problem == "HTTP 401"
-    otlp = Otlp(Destination(endpoint=collector.url))
+    otlp = Otlp(OtelSettings(endpoint=collector.url))
     assert not await anyio.to_thread.run_sync(otlp.send_spans, [a_span(1)])
     assert otlp.problem == "ConnectionError"

@@ -18,7 +18,7 @@ from tests.commands.fixtures import Desk
 from tests.server.http.fixtures import OPERATOR, Reply, request
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import BillingSettings, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import ScriptedDriver, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderBadRequest
@@ -130,7 +130,11 @@ def talkative() -> Iterator[None]:
 
 @asynccontextmanager
 async def open_house(data_dir: Path) -> AsyncIterator[tuple[AgentVM, Application]]:
-    config = ServerConfig(data_dir=data_dir, auth="on", llm_api_key=Secret(KEY), allow_unpriced=True, log_file_bytes=20_000)
+    config = ServerConfig(
+        system=SystemSettings(data_dir=str(data_dir), auth="on", log_file_bytes=20_000),
+        llm=LlmSettings(api_key=Secret(KEY)),
+        billing=BillingSettings(allow_unpriced="on"),
+    )
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver(play)}) as vm:
         yield vm, Listener(vm).app
 

@@ -14,14 +14,14 @@ from tests.observability.turns import one_turn
 from tests.server.http.fixtures import OPERATOR
 
 from agentvm.app import open_agentvm
-from agentvm.config import OtelConfig, ServerConfig
+from agentvm.config import MEMORY, OtelSettings, ServerConfig, SessionSettings, SystemSettings
 from agentvm.config.load import from_environment
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.observability import telemetry
 from agentvm.observability.log_filter import EVERY, Sight
 from agentvm.observability.spans import Span
-from agentvm.observability.telemetry import BATCH, FLUSH, QUIET, TIMEOUT, Destination, Sender, Snapshot, open_telemetry
+from agentvm.observability.telemetry import BATCH, FLUSH, QUIET, TIMEOUT, Sender, Snapshot, open_telemetry
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +128,11 @@ async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
     with collecting() as gone:
         url = gone.url
     # Nobody listens there any more.
-    config = ServerConfig(port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=url, export_seconds=0.1))
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY),
+        sessions=SessionSettings(titles="off"),
+        otel=OtelSettings(endpoint=url, export_seconds=0.1),
+    )
     assert await turn(config) < TIMEOUT
     assert threads() == []
     assert sum(record.getMessage() == "otlp_not_sent" for record in caplog.records) == 1
@@ -138,7 +142,11 @@ async def test_a_dead_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
 async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_most() -> None:
     with collecting() as collector:
         collector.slow = threading.Event()
-        config = ServerConfig(port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=collector.url, export_seconds=0.1))
+        config = ServerConfig(
+            system=SystemSettings(port=0, data_dir=MEMORY),
+            sessions=SessionSettings(titles="off"),
+            otel=OtelSettings(endpoint=collector.url, export_seconds=0.1),
+        )
         assert await turn(config) < TIMEOUT
         assert threads() == []
         assert collector.bodies
@@ -147,7 +155,9 @@ async def test_a_slow_collector_delays_no_turn_and_the_end_by_a_few_seconds_at_m
 async def test_numbers_come_again_and_again() -> None:
     with collecting() as collector:
         config = ServerConfig(
-            port=0, data_dir=None, titles="off", otel=OtelConfig(endpoint=collector.url, export_seconds=0.1, traces=False)
+            system=SystemSettings(port=0, data_dir=MEMORY),
+            sessions=SessionSettings(titles="off"),
+            otel=OtelSettings(endpoint=collector.url, export_seconds=0.1, traces="off"),
         )
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
             await anyio.to_thread.run_sync(collector.wait, lambda: len(collector.metrics) >= 3)
@@ -156,11 +166,11 @@ async def test_numbers_come_again_and_again() -> None:
 
 @pytest.mark.parametrize(
     "otel",
-    [OtelConfig(), OtelConfig(endpoint="http://localhost:4318", traces=False, metrics=False)],
+    [OtelSettings(), OtelSettings(endpoint="http://localhost:4318", traces="off", metrics="off")],
     ids=["no endpoint", "nothing to send"],
 )
-async def test_off_has_no_effector(otel: OtelConfig) -> None:
-    config = ServerConfig(port=0, data_dir=None, otel=otel)
+async def test_off_has_no_effector(otel: OtelSettings) -> None:
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY), otel=otel)
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}) as vm:
         ecosystem = getattr(vm.runtime.journal._tell, "__self__", None)
         names = {type(one).__name__ for one in getattr(ecosystem, "_effectors", ())}
@@ -174,9 +184,11 @@ def test_off_imports_nothing_of_it() -> None:
 import sys, anyio
 from agentvm import ScriptedDriver, ServerConfig
 from agentvm.app import open_agentvm
+from agentvm.config import MEMORY, SystemSettings
 import agentvm.cli.main
 async def main():
-    async with open_agentvm(ServerConfig(port=0, data_dir=None), drivers={"scripted": ScriptedDriver()}):
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
+    async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
         pass
 anyio.run(main)
 wrong = [name for name in sys.modules if name.split(".")[0] in ("opentelemetry", "google", "requests")]
@@ -192,7 +204,9 @@ async def test_without_the_packages_the_start_says_what_to_install(monkeypatch: 
     monkeypatch.delitem(sys.modules, "agentvm.observability.otlp", raising=False)
     # As the interpreter does for what is not there.
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
-    config = ServerConfig(port=0, data_dir=None, otel=OtelConfig(endpoint="http://user:planted@localhost:4318"))
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY), otel=OtelSettings(endpoint="http://user:planted@localhost:4318")
+    )
     with pytest.raises(ConfigInvalid, match=r"otel\.endpoint.*pip install 'agentvm\[otel\]'") as caught:
         async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}):
             pass
@@ -227,7 +241,7 @@ async def test_a_variable_that_cannot_be_used_is_told_of() -> None:
 
 async def test_a_part_of_all_turns_can_be_sent() -> None:
     with collecting() as collector:
-        to = Destination(endpoint=collector.url, sample_ratio=0.5, metrics=False, export_seconds=3_600)
+        to = OtelSettings(endpoint=collector.url, sample_ratio=0.5, metrics="off", export_seconds=3_600)
         async with open_telemetry(
             to, clock=lambda: 1, known=lambda provider, model: True, tools=tuple, driver_of=str
         ) as opened:

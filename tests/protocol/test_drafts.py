@@ -1,12 +1,13 @@
 import pytest
 
 from agentvm import ScriptedDriver, ServerConfig, create_agentx, local_runtime
+from agentvm.config import MEMORY, SystemSettings
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_drafts_are_kept_through_any_link() -> None:
-    source = local_runtime(ServerConfig(data_dir=None), drivers={"scripted": ScriptedDriver()})
+    source = local_runtime(ServerConfig(system=SystemSettings(data_dir=MEMORY)), drivers={"scripted": ScriptedDriver()})
     async with create_agentx(source) as agentx:
         image = await agentx.images.create(container_id="c1")
         kept = await agentx.drafts.save(image.session_id, "not yet", device="phone")

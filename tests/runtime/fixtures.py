@@ -11,6 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from agentvm.blueprint.image import build
+from agentvm.config import ServerConfig
 from agentvm.drivers.base import (
     Driver,
     MessageStarted,
@@ -222,7 +223,7 @@ async def open_world(
             toolbox=Toolbox(tools),
             clock=clock,
             new_id=new_id,
-            limits=limits or Limits(),
+            settings=ServerConfig(limits=limits or Limits()),
             suspends=suspends,
             meter=meter,
             effectors=effectors,

@@ -1,5 +1,6 @@
 """A model call whose provider is out goes to the next: what is told of it, what it costs, and what a crash makes of it."""
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,9 @@ async def test_each_answer_counts_with_the_price_of_who_gave_it() -> None:
     a = Named("a", in_turn(tool_calls(("c1", "ok", {})), [ProviderOverloaded("busy")]))
     b = Named("b", in_turn(tool_calls(("c2", "ok", {})), reply("never asked")))
     # Six tokens of a cost 6, not 6,000; with six of b it is too much.
-    async with open_world(a, models=pair(a, b), tools=[tool("ok", ok)], cost=cost, limits=Limits(turn_cost=6_000)) as world:
+    async with open_world(
+        a, models=pair(a, b), tools=[tool("ok", ok)], cost=cost, limits=Limits(turn_cost=Decimal("0.000006"))
+    ) as world:
         await world.say(world.start(), "go")
         heard = await world.hear("turn_response")
         assert [entry.driver for entry in await entries(world)] == ["a", "b"]

@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import pytest
 from tests.runtime.fixtures import open_world, tool
 
@@ -12,7 +14,7 @@ from agentvm.runtime.recovery import Done
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = Limits(steps=5, turn_tokens=1_000, turn_cost=2 * NANO, repeats=3)
+LIMITS = Limits(steps=5, turn_tokens=1_000, turn_cost=Decimal(2), repeats=3)
 
 
 def used(tokens: int) -> Usage:

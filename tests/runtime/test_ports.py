@@ -6,7 +6,7 @@ from tests.runtime.fixtures import open_world, tool
 from agentvm.drivers.base import UserEntry
 from agentvm.drivers.scripted import Pause, ScriptedDriver, in_turn, reply, tool_calls
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId, TurnId
-from agentvm.model.limits import Compaction, Limits
+from agentvm.model.limits import Compaction
 from agentvm.model.message import UserMessage
 from agentvm.runtime import ports
 from agentvm.testing.conformance.summaries import exchanges, sum_up
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("by", ["model", "off"])
 async def test_a_summary_is_recalled_where_the_tenant_wants_one(by: str) -> None:
-    async with open_desk(limits=Limits(compaction=Compaction(by=by))) as desk:  # type: ignore[arg-type]
+    async with open_desk(compaction=Compaction(by=by)) as desk:  # type: ignore[arg-type]
         image = await desk.create_image()
         tenant, home, session_id = desk.peer.tenant_id, ContainerId("c1"), SessionId(image["sessionId"])
         log = desk.vm.tenancy.store.tenant(tenant).container(home).log(session_id)

@@ -10,6 +10,7 @@ import pytest
 from tests.runtime.fixtures import World, open_world, tool, types
 
 from agentvm.blueprint.image import new_session
+from agentvm.config import ServerConfig
 from agentvm.drivers.base import MessageStarted, Prompt, TextChunk, TextStarted
 from agentvm.drivers.models import Models
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply, tool_calls
@@ -205,7 +206,7 @@ async def test_an_image_that_cannot_be_read_keeps_nobody_from_starting(tmp_path:
             toolbox=Toolbox((), Limits()),
             clock=lambda: 1,
             new_id=id_factory(lambda: 0, lambda bits: next(numbers)),
-            limits=Limits(),
+            settings=ServerConfig(),
         ) as runtime:
             assert runtime.hindrance is None
         ((_, aside),) = await store.list_quarantined()

@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from uvicorn.protocols.utils import ClientDisconnected
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.server.serving import Listener
@@ -25,7 +25,7 @@ Message = dict[str, Any]
 @asynccontextmanager
 async def open_listener(driver: Driver | None = None) -> AsyncIterator[tuple[AgentVM, Listener]]:
     """An AgentVM in memory, and the listener that would serve it."""
-    config = ServerConfig(data_dir=None, titles="off")
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY), sessions=SessionSettings(titles="off"))
     async with open_agentvm(config, drivers={"scripted": driver or ScriptedDriver()}) as vm:
         yield vm, Listener(vm)
 

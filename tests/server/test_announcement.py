@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import SystemSettings
 from agentvm.server.announcement import FILE_NAME, announced, running_server
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_server_says_where_it_listens_while_it_does(tmp_path: Path) -> None:
     assert running_server(tmp_path) is None
-    config = ServerConfig(port=0, data_dir=tmp_path, grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=str(tmp_path), shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         assert running_server(tmp_path) == server.url
         assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) == 0o600

@@ -14,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, BillingSettings, SystemSettings
 from agentvm.model.account import Quota, Tenant, User
 from agentvm.model.ids import TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
@@ -53,7 +54,10 @@ class Site:
 
 @asynccontextmanager
 async def open_site() -> AsyncIterator[Site]:
-    config = ServerConfig(port=0, data_dir=None, grace=0, auth="on", allow_unpriced=True)
+    config = ServerConfig(
+        system=SystemSettings(port=0, data_dir=MEMORY, shutdown_seconds=0, auth="on"),
+        billing=BillingSettings(allow_unpriced="on"),
+    )
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         assert server.first_key is not None
         site = Site(server, server.first_key.reveal())
@@ -176,7 +180,7 @@ async def test_a_suspended_tenant_is_shut_out_at_once() -> None:
 
 
 async def test_a_socket_does_not_outlive_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentvm.app.DOORS", 0.05)
+    monkeypatch.setattr("agentvm.app.EXPIRY_CHECK_SECONDS", 0.05)
     async with open_site() as site:
         _, key = await site.key(expires_at=site.vm.clock() + 500)
         async with connect(f"{site.server.ws_url}?token={key}") as socket:

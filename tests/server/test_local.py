@@ -7,7 +7,7 @@ import pytest
 
 from agentvm.client.agentx import create_agentx
 from agentvm.client.remote import remote_runtime
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, LlmSettings, ServerConfig, SystemSettings
 from agentvm.drivers.base import Driver
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import ConfigInvalid, Conflict, DataDirInUse
@@ -18,11 +18,11 @@ from agentvm.server.local import LocalRuntime, local_runtime, start_server
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = ServerConfig(data_dir=None, port=0)
+IN_MEMORY = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0))
 
 
 def in_memory(driver: Driver | None = None) -> LocalRuntime:
-    return local_runtime(MEMORY, drivers={"scripted": driver or ScriptedDriver()}, definitions=[Definition(name="poet")])
+    return local_runtime(IN_MEMORY, drivers={"scripted": driver or ScriptedDriver()}, definitions=[Definition(name="poet")])
 
 
 def server_of(agentx: AgentX) -> ServerManager:
@@ -31,14 +31,14 @@ def server_of(agentx: AgentX) -> ServerManager:
 
 
 async def test_beside_a_running_server_a_local_runtime_says_in_pythons_words_what_to_do(tmp_path: Path) -> None:
-    config = ServerConfig(data_dir=tmp_path, port=0, grace=0)
+    config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path), port=0, shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
         with pytest.raises(DataDirInUse) as refused:
             async with create_agentx(local_runtime(config)):
                 pass
         said = str(refused.value)
         assert f'remote_runtime("{server.ws_url}")' in said
-        assert "data_dir=None" in said
+        assert "data_dir=..." in said
         assert "--data-dir" not in said
     async with create_agentx(local_runtime(config, drivers={"scripted": ScriptedDriver()})):
         with pytest.raises(DataDirInUse, match=r"remote_runtime\(url\)"):
@@ -124,7 +124,7 @@ async def test_closing_the_server_does_not_end_turns() -> None:
 
 async def test_leaving_tells_peers_the_end_of_their_turns_before_it_closes_them() -> None:
     driver = ScriptedDriver(lambda prompt: [*reply("a")[:3], Pause(anyio.Event())])
-    config = ServerConfig(data_dir=None, port=0, grace=0.01)
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0, shutdown_seconds=0.01))
     heard: list[str] = []
     speaking, gone = anyio.Event(), anyio.Event()
 
@@ -149,7 +149,7 @@ async def test_leaving_tells_peers_the_end_of_their_turns_before_it_closes_them(
 
 async def test_a_started_server_says_where_it_is() -> None:
     with anyio.fail_after(5):
-        async with start_server(MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
+        async with start_server(IN_MEMORY, drivers={"scripted": ScriptedDriver()}) as server:
             assert server.url == f"http://127.0.0.1:{server.port}"
             assert server.ws_url == f"ws://127.0.0.1:{server.port}/ws"
             async with httpx2.AsyncClient() as client:
@@ -158,7 +158,10 @@ async def test_a_started_server_says_where_it_is() -> None:
 
 async def test_a_first_key_that_nobody_was_shown_is_replaced_by_the_next_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        config = ServerConfig(data_dir=tmp_path, auth="on", port=taken.getsockname()[1], llm_provider="scripted")
+        config = ServerConfig(
+            system=SystemSettings(data_dir=str(tmp_path), auth="on", port=taken.getsockname()[1]),
+            llm=LlmSettings(provider="scripted"),
+        )
         with pytest.raises(ConfigInvalid, match="Cannot listen"):
             async with start_server(config):
                 pass
@@ -172,7 +175,7 @@ async def test_a_first_key_that_nobody_was_shown_is_replaced_by_the_next_start(t
 
 
 async def test_an_ipv6_host_is_bracketed_in_urls() -> None:
-    config = ServerConfig(data_dir=None, port=0, host="::1")
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, port=0, host="::1"))
     try:
         async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
             assert server.url == f"http://[::1]:{server.port}"
@@ -184,4 +187,4 @@ async def test_without_a_config_the_environment_decides(monkeypatch: pytest.Monk
     monkeypatch.setenv("AVM_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("AVM_PORT", "1234")
     runtime = local_runtime()
-    assert (runtime.config.data_dir, runtime.config.port) == (tmp_path / "data", 1234)
+    assert (runtime.config.data_dir, runtime.config.system.port) == (tmp_path / "data", 1234)

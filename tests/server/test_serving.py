@@ -9,6 +9,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from agentvm import ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.errors import ConfigInvalid
 from agentvm.protocol.verbs import RuntimeView
@@ -132,7 +133,7 @@ async def test_a_handler_that_fails_costs_its_peer_the_connection_and_nobody_els
 async def test_a_peer_hears_the_last_words_of_a_server_that_ends() -> None:
     heard: list[str] = []
     with anyio.fail_after(10):
-        config = ServerConfig(port=0, data_dir=None)
+        config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY))
         async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
             peer = await connect(server.ws_url)
             image = await server.agentx.images.create()

@@ -1,7 +1,7 @@
 import anyio
 import pytest
 
-from agentvm.model.limits import Limits
+from agentvm.config import ServerConfig
 from agentvm.runtime.billing import Unmetered
 from agentvm.sessions.beside import Beside
 from agentvm.storage.engine import open_store
@@ -16,7 +16,7 @@ async def test_it_goes_on_until_it_is_cancelled() -> None:
             lambda: 1,
             lambda prefix: f"{prefix}_1",
             by=lambda _: "off",
-            limits=lambda _: Limits(),
+            settings=lambda _: ServerConfig(),
             choose=lambda *_: None,  # type: ignore[arg-type]  # It is never asked.
             meter=Unmetered(),
         )

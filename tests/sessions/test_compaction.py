@@ -9,15 +9,15 @@ import pytest
 from tests.commands.fixtures import Desk
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
-from agentvm.config.centre import Ordered
+from agentvm.config import MEMORY, ServerConfig, SessionSettings, SystemSettings
+from agentvm.config.centre import ChangeRequest
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.conversation import weigh
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.errors import ProviderUnreachable, WalletEmpty
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId
 from agentvm.model.ledger import LedgerEntry, Planned
-from agentvm.model.limits import Compaction, Limits
+from agentvm.model.limits import Compaction, Defaults
 from agentvm.model.usage import Usage, estimate_tokens
 from agentvm.sessions.asking import Asking
 from agentvm.sessions.compaction import Compactor, Work
@@ -61,9 +61,13 @@ async def open_chat(
     chatter: Chatter | None = None, *, window: int = 2_000, data_dir: Path | None = None, **rules: Any
 ) -> AsyncIterator[tuple[Desk, ScriptedDriver]]:
     numbers = iter(range(1_000, 10**9))
-    limits = Limits(max_tokens=400, compaction=Compaction(**{"max_tokens": 100, "keep": 2, **rules}))
     driver = ScriptedDriver(chatter or Chatter(), window=window)
-    config = ServerConfig(data_dir=data_dir, titles="off", limits=limits)
+    config = ServerConfig(
+        system=SystemSettings(data_dir=str(data_dir or MEMORY)),
+        sessions=SessionSettings(titles="off"),
+        defaults=Defaults(max_tokens=400),
+        compaction=Compaction(**{"max_tokens": 100, "keep": 2, **rules}),
+    )
     async with open_agentvm(config, drivers={"scripted": driver}, clock=lambda: next(numbers)) as vm:
         yield Desk(vm, vm.attach()), driver
 
@@ -321,10 +325,9 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
     async with open_chat(window=1_500, by="off") as (desk, driver):
         image = await desk.create_image()
         await say(desk, image, FACT, *[WORDS] * 30)
-        vm = desk.vm
-        limits = Limits(max_tokens=400, compaction=Compaction(max_tokens=100, keep=2))
+        vm, settings = desk.vm, ServerConfig(defaults=Defaults(max_tokens=400), compaction=Compaction(max_tokens=100, keep=2))
         asking = Asking(vm.tenancy.store, vm.clock, choose=vm.tenancy.own_keys.choose, meter=vm.compactor._asking._meter)
-        compactor = Compactor(vm.tenancy.store, vm.clock, vm.new_id, asking, limits=lambda _: limits)
+        compactor = Compactor(vm.tenancy.store, vm.clock, vm.new_id, asking, settings=lambda _: settings)
         work = Work(
             tenant_id=desk.peer.tenant_id,
             container_id=ContainerId("c1"),
@@ -347,16 +350,16 @@ async def test_a_history_that_was_never_summed_up_is_caught_up_with_in_pieces() 
 
 async def test_a_tenant_decides_for_itself_while_the_server_runs() -> None:
     async with open_chat() as (desk, driver):
-        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, Ordered(actor="a"))
+        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, ChangeRequest(actor="a"))
         image = await desk.create_image()
         await say(desk, image, FACT, *[WORDS] * 20)
         await anyio.wait_all_tasks_blocked()
         assert summings(driver) == []
-        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "model"}}, Ordered(actor="a"))
+        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "model"}}, ChangeRequest(actor="a"))
         await until_compacted(desk, image)
         await say(desk, image, "And?")
         assert FACT in text_of(answers(driver)[-1])
-        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, Ordered(actor="a"))
+        await desk.vm.settings.change(desk.peer.tenant_id, {"compaction": {"by": "off"}}, ChangeRequest(actor="a"))
         await say(desk, image, "And now?")
         assert FACT not in text_of(answers(driver)[-1])
 

@@ -11,7 +11,7 @@ import pytest
 from tests.commands.fixtures import Desk, Vanishing, ask_at_once, open_desk
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.base import Prompt
 from agentvm.drivers.scripted import Pause, ScriptedDriver, ScriptStep, reply
 from agentvm.model.limits import Limits
@@ -242,7 +242,7 @@ async def test_a_session_goes_on_as_it_was_built_whatever_becomes_of_the_resourc
     driver = ScriptedDriver()
 
     async def open_there(stack: AsyncExitStack) -> Desk:
-        config = ServerConfig(data_dir=tmp_path)
+        config = ServerConfig(system=SystemSettings(data_dir=str(tmp_path)))
         vm = await stack.enter_async_context(open_agentvm(config, drivers={"scripted": driver}))
         return Desk(vm, vm.attach())
 

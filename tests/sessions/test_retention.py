@@ -12,7 +12,7 @@ from agentvm.events.base import EventData, EventScope
 from agentvm.events.lifecycle import SessionDeleted, SessionTitleUpdated, SessionUpdated
 from agentvm.model.account import Tenant
 from agentvm.model.ids import ContainerId, MessageId, RewindId, SessionId, TenantId
-from agentvm.model.retention import DAY, FOREVER, Retention
+from agentvm.model.retention import DAY_MS, FOREVER_DAYS, Retention
 from agentvm.sessions import retention
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.sessions.upkeep import purge
@@ -24,7 +24,7 @@ from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
 pytestmark = pytest.mark.anyio
 
-NOW = 400 * DAY
+NOW = 400 * DAY_MS
 
 
 @pytest.fixture(autouse=True)
@@ -70,9 +70,9 @@ async def tenant(store: Store, tenant_id: TenantId = ACME) -> None:
 async def past(store: Store, session_id: str, *days: int, tenant_id: TenantId = ACME) -> None:
     """A session in which something was said so many days ago."""
     if session_id != SESSION:
-        await store.tenant(tenant_id).container(HOME).add_session(session(session_id, now=NOW - days[0] * DAY))
+        await store.tenant(tenant_id).container(HOME).add_session(session(session_id, now=NOW - days[0] * DAY_MS))
     for number, ago in enumerate(days):
-        await say(store, session_id, f"{session_id}{number}", NOW - ago * DAY, tenant=tenant_id, first_seq=2 * number + 1)
+        await say(store, session_id, f"{session_id}{number}", NOW - ago * DAY_MS, tenant=tenant_id, first_seq=2 * number + 1)
 
 
 async def there(store: Store, tenant_id: TenantId = ACME) -> list[str]:
@@ -86,7 +86,7 @@ async def there(store: Store, tenant_id: TenantId = ACME) -> list[str]:
         (Retention(session_days=100), {"new", "pinned"}),
         (Retention(session_days=100, archived_days=300), {"new", "archived", "pinned"}),
         (Retention(archived_days=100), {"old", "new", "pinned"}),
-        (Retention(session_days=FOREVER, archived_days=FOREVER), {"old", "new", "archived", "pinned"}),
+        (Retention(session_days=FOREVER_DAYS, archived_days=FOREVER_DAYS), {"old", "new", "archived", "pinned"}),
         (Retention(session_days=1, archived_days=1), {"pinned"}),
     ],
 )
@@ -215,7 +215,7 @@ async def test_what_was_taken_back_goes_after_a_month_by_default() -> None:
 
 async def take_back(store: Store, session_id: str, turn_id: str, ago: int) -> None:
     ids = (MessageId(f"{turn_id}-u"), MessageId(f"{turn_id}-a"))
-    back = Rewinding(RewindId(f"of {turn_id}"), ids, NOW - ago * DAY)
+    back = Rewinding(RewindId(f"of {turn_id}"), ids, NOW - ago * DAY_MS)
     write = SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SessionId(session_id), now=NOW, rewind=back)
     await store.commit([write])
 
@@ -295,7 +295,7 @@ sessions = st.builds(
     rewound=st.none() | days,
 )
 maybe = st.none() | days
-policies = st.builds(Retention, session_days=maybe, archived_days=maybe, rewound_days=maybe, message_days=maybe)
+policies = st.builds(Retention, session_days=maybe, archived_days=maybe, rewound_days=days, message_days=maybe)
 
 
 def expected(told: Told, policy: Retention, *, default: bool) -> list[str] | None:
@@ -310,7 +310,7 @@ def expected(told: Told, policy: Retention, *, default: bool) -> list[str] | Non
     gone = set()
     for number, ago in enumerate(told.turns):
         if number == back:
-            if policy.rewound_days is not None and told.rewound is not None and told.rewound >= policy.rewound_days:
+            if told.rewound is not None and told.rewound >= policy.rewound_days:
                 gone.add(number)
         elif policy.message_days is not None and ago >= policy.message_days:
             gone.add(number)
@@ -320,17 +320,17 @@ def expected(told: Told, policy: Retention, *, default: bool) -> list[str] | Non
 async def build(store: Store, name: str, told: Told) -> None:
     home = store.tenant(ACME).container(HOME)
     if name != SESSION:
-        await home.add_session(session(name, now=NOW - told.turns[0] * DAY))
+        await home.add_session(session(name, now=NOW - told.turns[0] * DAY_MS))
     for number, ago in enumerate(told.turns):
         # Half a day before, so that no moment is exactly the one of a policy.
-        await say(store, name, f"{name}/{number}", NOW - ago * DAY - DAY // 2, first_seq=2 * number + 1)
+        await say(store, name, f"{name}/{number}", NOW - ago * DAY_MS - DAY_MS // 2, first_seq=2 * number + 1)
     if told.rewound is not None:
         number = len(told.turns) - 1
         ids = (MessageId(f"{name}/{number}-u"), MessageId(f"{name}/{number}-a"))
-        back = Rewinding(RewindId("back"), ids, NOW - told.rewound * DAY - DAY // 2)
+        back = Rewinding(RewindId("back"), ids, NOW - told.rewound * DAY_MS - DAY_MS // 2)
         await store.commit([SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SessionId(name), now=NOW, rewind=back)])
     if told.running:
-        await say(store, name, f"{name}/running", NOW - told.turns[-1] * DAY, ended=False)
+        await say(store, name, f"{name}/running", NOW - told.turns[-1] * DAY_MS, ended=False)
     mine = store.tenant(ACME).sessions(None)
     await mine.keep(SessionId(name), pinned=told.pinned, archived=told.archived, now=NOW)
 

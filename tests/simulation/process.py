@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 
 from agentvm.blueprint.definition import Definitions
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.base import DriverSettings
 from agentvm.drivers.models import Models
 from agentvm.drivers.registry import open_driver
@@ -54,7 +54,8 @@ SPARE = "spare"
 SPARE_RATE = ModelRate(input=Decimal(2), output=Decimal(7))
 COMPACTION = Compaction(share=0.0004, keep=2, max_tokens=40)
 """What is said soon fills so small a share of the window; so it is summed up often, and nothing has to be left out."""
-LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5, compaction=COMPACTION)
+LIMITS = Limits(inbox=4, steps=6, turn_seconds=60.0, log_days=100_000.0, idle_seconds=20.0, agents=5)
+SETTINGS = ServerConfig(limits=LIMITS, compaction=COMPACTION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,20 +154,20 @@ class Process:
         own_keys = OwnKeys(models, vault, lambda name: DriverSettings(), hardware.clock, open_one=open_driver, with_keys=())
         meter = Metering(Prices({driver.name: RATE, SPARE: SPARE_RATE}), quotas, hardware.clock)
         asking = Asking(store, hardware.clock, choose=own_keys.choose, meter=meter)
-        compactor = Compactor(store, hardware.clock, hardware.new_id, asking, limits=lambda tenant_id: LIMITS)
+        compactor = Compactor(store, hardware.clock, hardware.new_id, asking, settings=lambda tenant_id: SETTINGS)
         async with open_runtime(
             store=store,
             models=models,
             toolbox=open_toolbox(hardware.provider, lambda: self._alive, repeatable=hardware.repeatable),
             clock=hardware.clock,
             new_id=hardware.new_id,
-            limits=LIMITS,
+            settings=SETTINGS,
             effectors=(hardware.tap, compactor),
             meter=meter,
             suspends=True,
         ) as runtime:
             self._vm = AgentVM(
-                config=ServerConfig(data_dir=None),
+                config=ServerConfig(system=SystemSettings(data_dir=MEMORY)),
                 store=store,
                 runtime=runtime,
                 tenancy=Tenancy(

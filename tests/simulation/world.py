@@ -17,7 +17,7 @@ from agentvm.events.base import Event, EventData
 from agentvm.events.message import UserMessageEvent
 from agentvm.events.turn import TurnResponse
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
-from agentvm.model.retention import Retention
+from agentvm.model.retention import FOREVER_DAYS, Retention
 from agentvm.runtime import channel, journal, replay
 from agentvm.runtime.agent import Agent
 from agentvm.storage.base import Store
@@ -36,7 +36,7 @@ PATIENCE = 20_000.0
 """Virtual seconds in which everything must have come to rest."""
 
 RETENTIONS = (
-    Retention(rewound_days=None),
+    Retention(rewound_days=FOREVER_DAYS),
     Retention(rewound_days=1),
     Retention(rewound_days=1, message_days=1),
     Retention(rewound_days=2, message_days=2),

@@ -9,14 +9,15 @@ import anyio
 import anyio.abc
 
 from agentvm import Definition, ScriptedDriver, ServerConfig, start_server
-from agentvm.config.server import TitlesBy
+from agentvm.config import MEMORY, SessionSettings, SystemSettings
 from agentvm.drivers.base import Prompt, UserEntry
 from agentvm.drivers.scripted import Pause, Script, ScriptStep, echo, last_user_text, reply, tool_calls
 from agentvm.errors import ProviderOverloaded
 from agentvm.model.limits import Limits
+from agentvm.model.settings import TitleSource
 from agentvm.server.local import RunningServer
 
-DEFAULT_TITLES: TitlesBy = ServerConfig().titles
+DEFAULT_TITLES: TitleSource = ServerConfig().sessions.titles
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +39,15 @@ async def serving(
     definitions: Sequence[Definition] = (),
     limits: Limits | None = None,
     port: int = 0,
-    titles: TitlesBy = "off",
+    titles: TitleSource = "off",
 ) -> AsyncIterator[Served]:
     """Without titles, so that a test hears what it asked for; with `DEFAULT_TITLES` it hears what everybody hears."""
     model = ScriptedDriver(script)
-    config = ServerConfig(port=port, data_dir=data_dir, grace=0, limits=limits or Limits(), titles=titles)
+    config = ServerConfig(
+        system=SystemSettings(port=port, data_dir=str(data_dir or MEMORY), shutdown_seconds=0),
+        sessions=SessionSettings(titles=titles),
+        limits=limits or Limits(),
+    )
     async with start_server(config, definitions=definitions, drivers={"scripted": model}) as running:
         yield Served(running.ws_url, running.url, running.port, model, running)
 

@@ -9,7 +9,7 @@ from tests.tenants.fakes import ACME, World
 from tests.tenants.test_authentication import refused
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import ServerConfig, SystemSettings
 from agentvm.drivers.scripted import Pause, ScriptedDriver, reply
 from agentvm.errors import Conflict, InvalidInput, Refused
 from agentvm.model.account import Tenant, User
@@ -224,7 +224,7 @@ async def test_turns_of_a_tenant_that_is_gone_end_and_nothing_more_is_spent(dele
 
 
 async def test_turns_that_are_resumed_for_a_tenant_that_is_gone_end_without_a_call(tmp_path: Path) -> None:
-    config, pause = ServerConfig(data_dir=tmp_path), anyio.Event()
+    config, pause = ServerConfig(system=SystemSettings(data_dir=str(tmp_path))), anyio.Event()
     first = ScriptedDriver(lambda prompt: [Pause(pause), *reply("hi")])
     async with open_agentvm(config, drivers={"scripted": first}) as vm:
         await vm.tenancy.store.directory.add_tenant(acme())

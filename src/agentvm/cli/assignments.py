@@ -12,8 +12,8 @@ import click
 
 from agentvm.cli.secret import read_value
 from agentvm.cli.table import Item
-from agentvm.config.catalogue import Unfit, convert, expects, find, is_group, plain, unknown
-from agentvm.config.document import Unreadable, parse_value
+from agentvm.config.catalogue import InvalidValue, convert, expects, find, is_group, plain, unknown
+from agentvm.config.document import DocumentError, parse_value
 
 STDIN = "-"
 
@@ -28,7 +28,7 @@ def read_assignments(words: Sequence[str]) -> Item:
             raise click.UsageError(f"{key}: {_unknown(key)}")
         if key in changes or key in secrets:
             raise click.UsageError(f"{key} is specified twice.")
-        if setting.about.secret:
+        if setting.is_secret:
             if value not in (None, STDIN):
                 raise click.UsageError(f"{key} is a secret, and other users can list arguments. Provide it on stdin.")
             secrets.append(key)
@@ -37,7 +37,7 @@ def read_assignments(words: Sequence[str]) -> Item:
             raise click.UsageError(f"{key} requires a value: {expects(setting)}. To undo a change: avm config unset {key}")
         try:
             changes[key] = plain(convert(setting, value, text=True))
-        except Unfit as error:
+        except InvalidValue as error:
             raise click.UsageError(f"{key}: {error}.") from None
     return changes | _read_secrets(secrets)
 
@@ -67,7 +67,7 @@ def _flat(pairs: Sequence[tuple[str, str | None]]) -> Iterator[tuple[str, object
             continue
         try:
             fields = parse_value(text or "")
-        except Unreadable as error:
+        except DocumentError as error:
             raise click.UsageError(f"{key}: {error.text}") from None
         if not isinstance(fields, Mapping):
             raise click.UsageError(f"{key}: {_unknown(key)}")

@@ -52,7 +52,7 @@ def backup(target: str, data_dir: Path | None, config: Path | None, with_key: bo
         clock=lambda: time.time_ns() // 1_000_000,
         with_key=with_key,
         force=force,
-        seal_key=seal_key_of(source, loaded.server_key),
+        seal_key=seal_key_of(source, loaded.system.server_key),
         progress=at_terminal(quiet=as_json, of_bytes=False),
     )
     show(result, with_key=with_key, as_json=as_json)

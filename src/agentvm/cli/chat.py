@@ -107,7 +107,9 @@ def chat(
         model = config.default_model
     if session is not None and not local:
         session = resolve_session(session, server_address(url), given_key(key_file, url))
-    runtime = open_local(config) if local else open_remote(server_url(given_url(url), config.port), given_key(key_file, url))
+    runtime = (
+        open_local(config) if local else open_remote(server_url(given_url(url), config.system.port), given_key(key_file, url))
+    )
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -288,5 +290,5 @@ async def open_local(config: ServerConfig) -> AsyncIterator[AgentX]:
     from agentvm.server.local import local_runtime
 
     # A turn whose only client has left is not awaited.
-    async with create_agentx(local_runtime(replace(config, grace=0.0))) as agentx:
+    async with create_agentx(local_runtime(replace(config, system=replace(config.system, shutdown_seconds=0.0)))) as agentx:
         yield agentx

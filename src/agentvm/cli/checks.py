@@ -71,9 +71,9 @@ def examine(config: ServerConfig) -> Iterator[Finding]:
         yield check_model(config, provider)
         yield from check_packages(driver)
         yield check_weights(config, driver, model)
-    yield from check_address(config.host, config.port)
+    yield from check_address(config.system.host, config.system.port)
     yield from check_auth(config)
-    yield check_log_level(config.log_level)
+    yield check_log_level(config.system.log_level)
 
 
 def examine_running(url: str, data_dir: Path | None, key: Secret | None) -> list[Finding] | None:
@@ -153,7 +153,7 @@ def check_new_data_dir(directory: Path, parent: Path) -> Finding:
 
 def check_config(config: ServerConfig) -> Iterator[Finding]:
     """The configuration file, if there is one; an invalid file was reported before."""
-    places = (setting.place for layer in config.layers if layer.name == "file" for setting in layer.given.values())
+    places = (setting.place for layer in config.layers if layer.name == "file" for setting in layer.values.values())
     if file := next((place.rpartition(":")[0] for place in places if place is not None), None):
         yield Finding("config", "ok", f"{file} is valid")
 
@@ -241,10 +241,10 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
     if not config.authenticates:
         yield Finding("auth", "ok", AUTH_OFF)
         return
-    if config.admin_key is not None and parse_key(config.admin_key.reveal()) is None:
+    if config.system.admin_key is not None and parse_key(config.system.admin_key.reveal()) is None:
         text, remedy = "AVM_ADMIN_KEY is not a valid key", "Create one: avm key new"
         yield Finding("auth", "fail", text, remedy)
-    elif config.server_key is not None and not is_server_key(config.server_key.reveal()):
+    elif config.system.server_key is not None and not is_server_key(config.system.server_key.reveal()):
         text, remedy = "AVM_SERVER_KEY is not a valid server key", "Create one: openssl rand -hex 32"
         yield Finding("auth", "fail", text, remedy)
     else:

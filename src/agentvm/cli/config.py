@@ -12,15 +12,16 @@ from agentvm.cli.options import json_option
 from agentvm.cli.serve import describe_unpriced
 from agentvm.cli.table import Columns, Item, Show, moment, plain, when
 from agentvm.config import history as history_of
-from agentvm.config.build import MEMORY, build
+from agentvm.config.build import build
 from agentvm.config.catalogue import find, is_group, unknown
 from agentvm.config.file import refuse
-from agentvm.config.layers import Found, Layer, merge
-from agentvm.config.load import DATA_DIR, check_together, layers_of
+from agentvm.config.layers import Layer, ResolvedValue, merge
+from agentvm.config.load import DATA_DIR, check_conflicts, layers_of
 from agentvm.config.schema import config_schema
 from agentvm.config.view import views
 from agentvm.errors import StoreFailed
 from agentvm.model.secret import Secret
+from agentvm.model.settings import MEMORY
 from agentvm.storage.engine import DATABASE, read_file
 
 EXAMPLES = """\b
@@ -151,7 +152,7 @@ def unset_value(api: Api, show: Show, key: str, note: str | None, dry_run: bool,
 def validate(file: Path, as_json: bool) -> int:
     """Check a configuration file offline and list all problems."""
     layers, problems = layers_of(file, os.environ)
-    problems += check_together(layers, problems)
+    problems += check_conflicts(layers, problems)
     if as_json:
         items = [{"place": problem.place, "key": problem.key, "message": problem.text} for problem in problems]
         Show(as_json=True).json({"ok": not problems, "problems": items})
@@ -260,9 +261,9 @@ def all_settings(api: Api, offline: bool, file: Path | None) -> list[Item]:
     layers = (*layers, overrides_of(layers))
     values = merge(layers)
 
-    def sources(key: str) -> list[Found]:
+    def sources(key: str) -> list[ResolvedValue]:
         default = merge(()).get(key)
-        values = [Found(layer.name, layer.given[key]) for layer in layers if key in layer.given]
+        values = [ResolvedValue(layer.name, layer.values[key]) for layer in layers if key in layer.values]
         return values if default is None else [default, *values]
 
     return [msgspec.to_builtins(view) for view in views(values, sources, of_tenant=False)]

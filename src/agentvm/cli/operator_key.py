@@ -24,7 +24,7 @@ async def create_operator_key(config: ServerConfig, name: str) -> Secret:
         raise NotFound(f"No database in {directory}; a server prints the operator's key at its first start")
     try:
         with lock_data_dir(directory):
-            return await _create(directory, config.server_key, name)
+            return await _create(directory, config.system.server_key, name)
     except DataDirInUse as error:
         raise DataDirInUse(f"{error} To create a key on a running server: avm key create") from None
 

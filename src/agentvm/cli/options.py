@@ -101,8 +101,7 @@ def configure(
     settings: tuple[str, ...] = (),
 ) -> "ServerConfig":
     """Loads the settings from file and environment; flags take precedence over both."""
-    from agentvm.config import load
-    from agentvm.config.build import MEMORY
+    from agentvm.config import MEMORY, load
     from agentvm.drivers.registry import DRIVERS
 
     options: dict[str, tuple[str, Value | None]] = {
@@ -247,9 +246,9 @@ def local_port() -> int:
     from agentvm.config import from_environment, load
 
     try:
-        return load().port
+        return load().system.port
     except ConfigInvalid:
-        return from_environment().port
+        return from_environment().system.port
 
 
 def local_server() -> str | None:

@@ -44,8 +44,8 @@ def restore(backup: Path, data_dir: Path | None, check: bool, force: bool, trust
     loaded = configure(data_dir=data_dir)
     target = loaded.data_dir
     # A check without --data-dir is not about the local server.
-    has_key = target is not None and (not check or data_dir is not None or loaded.server_key is not None)
-    seal_key = seal_key_of(target.expanduser().absolute(), loaded.server_key) if has_key and target is not None else None
+    has_key = target is not None and (not check or data_dir is not None or loaded.system.server_key is not None)
+    seal_key = seal_key_of(target.expanduser().absolute(), loaded.system.server_key) if has_key and target is not None else None
     if check:
         with tempfile.TemporaryDirectory(prefix="avm-check-", dir=backup.absolute().parent) as scratch:
             manifest = check_backup(backup, Path(scratch), progress, seal_key=seal_key, trust=trust)

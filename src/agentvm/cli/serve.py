@@ -97,7 +97,7 @@ def serve(
         log_level=log_level,
         settings=settings,
     )
-    configure_logs(loaded.log_level, secrets=loaded.secrets)
+    configure_logs(loaded.system.log_level, secrets=loaded.secrets)
     # Only the owner may read the files: they contain all conversations.
     os.umask(0o077)
     anyio.run(run_server, loaded, not no_overrides, backend_options=loop_options())
@@ -119,7 +119,8 @@ async def run_server(config: ServerConfig, overrides: bool = True) -> None:
             # The second signal ends the process at once.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            click.echo(f"Stopping; running turns have {server.config.grace:g} s to finish. Press Ctrl-C again to stop at once.")
+            seconds = server.config.system.shutdown_seconds
+            click.echo(f"Stopping; running turns have {seconds:g} s to finish. Press Ctrl-C again to stop at once.")
 
 
 def announce(config: ServerConfig, url: str, ws_url: str) -> None:
@@ -134,7 +135,7 @@ def announce(config: ServerConfig, url: str, ws_url: str) -> None:
             warn(unpriced)
     else:
         warn("Authentication is OFF: every program on this machine can read every session. Turn it on with --auth on.")
-    if "*" in config.allow_origins:
+    if "*" in config.system.allow_origins:
         warn("WARNING: every web page may use this server. Allow only origins you trust.")
     if missing := missing_weights(config):
         warn(f"The embedded model is not installed. Run: {missing}")
@@ -180,7 +181,7 @@ def describe_unpriced(config: ServerConfig) -> str | None:
     model = model or config.driver_settings(provider).model or ""
     if config.allows_unpriced or driver in FREE or not model:
         return None
-    if Prices(config.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000, provider) is not None:
+    if Prices(config.billing.prices).cost(driver, model, NO_USAGE, time.time_ns() // 1_000_000, provider) is not None:
         return None
     return (
         f"{driver}/{model} has no price, so messages to it are refused. Set its price "

@@ -161,7 +161,7 @@ def _effective(peer: Peer, image: Image) -> EffectiveConfig:
     definition, rendered = image.definition, image.definition.rendered or Rendered()
     return EffectiveConfig(
         model=peer.vm.runtime.model_name(definition.model or peer.vm.tenancy.own_keys.default_of(peer.tenant_id)),
-        max_tokens=definition.max_tokens or peer.vm.runtime.limits_of(peer.tenant_id).max_tokens,
+        max_tokens=definition.max_tokens or peer.vm.runtime.settings_of(peer.tenant_id).defaults.max_tokens,
         tools=peer.vm.runtime.tool_names if definition.tools is None else definition.tools,
         system_prompt=definition.system_prompt,
         temperature=definition.temperature,

@@ -1,4 +1,4 @@
-"""Allowance — the limits of a plan as they are written in a file, and shown. Pure."""
+"""Allowance — the quotas of a plan as they are written in files and shown. Pure."""
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -7,15 +7,15 @@ from agentvm.errors import shorten
 from agentvm.model.account import METRICS, OF_USERS, Allowance, Quota
 from agentvm.model.money import NANO, to_nano
 
-MONEY = "budget_per_month"
-MOST = 2**53 - 1
-"""Of a limit: what JSON carries exactly."""
+MONEY_METRIC = "budget_per_month"
+LIMIT_MAX = 2**53 - 1
+"""The largest integer that JSON carries exactly."""
 
 
 def read_allowance(value: object, *, of_users: bool) -> Allowance:
-    """A number by metric, which is `hard`, or both as `{soft: …, hard: …}`; money is in dollars.
+    """Reads quotas: a number by metric, which is `hard`, or both as `{soft: …, hard: …}`; money is in dollars.
 
-    `ValueError` says what is wrong.
+    `ValueError` has the error message.
     """
     if not isinstance(value, Mapping):
         raise ValueError("it must be limits by metric like {tokens_per_day: 100000}")
@@ -23,13 +23,13 @@ def read_allowance(value: object, *, of_users: bool) -> Allowance:
     quotas = []
     for metric, limit in value.items():
         if metric not in known:
-            raise ValueError(f"{shorten(str(metric))!r} is no metric here; there are: {', '.join(known)}")
+            raise ValueError(f"{shorten(str(metric))!r} is not a metric; known metrics: {', '.join(known)}")
         quotas.append(_quota(metric, limit))
     return Allowance(quotas=tuple(sorted(quotas, key=lambda quota: quota.metric)))
 
 
 def plain_allowance(allowance: Allowance) -> dict[str, object]:
-    """As JSON that `read_allowance` reads again."""
+    """Returns quotas as JSON that `read_allowance` reads again."""
     return {quota.metric: _plain(quota) for quota in allowance.quotas}
 
 
@@ -44,15 +44,17 @@ def _quota(metric: str, limit: object) -> Quota:
     return Quota(metric=metric, hard=hard, soft=soft)
 
 
-def _number(metric: str, given: object) -> int:
-    text = str(given).replace("_", "") if isinstance(given, int | float | str | Decimal) and not isinstance(given, bool) else ""
+def _number(metric: str, amount: object) -> int:
+    text = (
+        str(amount).replace("_", "") if isinstance(amount, int | float | str | Decimal) and not isinstance(amount, bool) else ""
+    )
     try:
         number = Decimal(text)
-        value = to_nano(number) if metric == MONEY else int(number)
+        value = to_nano(number) if metric == MONEY_METRIC else int(number)
     except (InvalidOperation, ValueError, OverflowError):
         value, number = -1, Decimal(0)
-    if not 0 <= value <= MOST or (metric != MONEY and value != number):
-        raise ValueError(f"{metric} must be {'dollars' if metric == MONEY else 'a whole number'} from 0 on")
+    if not 0 <= value <= LIMIT_MAX or (metric != MONEY_METRIC and value != number):
+        raise ValueError(f"{metric} must be {'dollars' if metric == MONEY_METRIC else 'a whole number'} that is not negative")
     return value
 
 
@@ -62,4 +64,4 @@ def _plain(quota: Quota) -> object:
 
 
 def _shown(metric: str, value: int) -> object:
-    return f"{(Decimal(value) / NANO).normalize():f}" if metric == MONEY else value
+    return f"{(Decimal(value) / NANO).normalize():f}" if metric == MONEY_METRIC else value

@@ -1,10 +1,10 @@
-"""Centre — the settings of a running server: what counts, for whom, since when, and how it is changed.
+"""Config centre — the effective settings of a running server and of its tenants, and changes at run time.
 
-Theory of operation. What the server was started with is fixed: its file, variables and flags. Above it lie the overrides,
-which follow from the stored changes; above those, each tenant's own. A change is checked as a whole, together with
-everything that it does not touch; then it is applied, then stored. What cannot be applied is not stored, and what cannot be
-stored is taken back. Changes are made one at a time. What a turn asks for (`limits_of`, `default_of`) is looked up, not
-worked out.
+Theory of operation. The base layers are fixed at the start: file, variables and flags. Above them lie the overrides, which
+follow from the stored changes; above those, each tenant's own values. A change is checked as a whole, together with all
+settings that it does not touch; then it is applied, then stored. A change that cannot be applied is not stored, and one that
+cannot be stored is reverted. Changes are made one at a time. The settings of a turn (`settings_of`, `default_of`) are looked
+up, not computed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,17 +14,16 @@ from typing import Protocol, TypeVarTuple
 import anyio
 
 from agentvm.config import history
-from agentvm.config.build import build, build_limits, build_titles
+from agentvm.config.build import assemble, build
 from agentvm.config.catalogue import find
 from agentvm.config.edits import Edit, check_rights, check_server, check_tenant, read_edit
-from agentvm.config.history import Seals, State
-from agentvm.config.layers import Found, Given, Layer, Values, merge, overlay, shadowed
-from agentvm.config.server import ServerConfig, TitlesBy
+from agentvm.config.history import Sealer, State
+from agentvm.config.layers import Layer, ResolvedValue, Values, merge, overlay, shadowed
+from agentvm.config.server import ServerConfig
 from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidInput, PreconditionFailed, StoreFailed, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
-from agentvm.model.limits import Limits
-from agentvm.model.secret import Secret
+from agentvm.model.settings import Settings
 from agentvm.storage.base import Store
 from agentvm.storage.settings import Change
 
@@ -34,36 +33,36 @@ Configs = TypeVarTuple("Configs")
 
 
 class Follower(Protocol):
-    """Makes a running server follow its settings."""
+    """Applies changed settings to a running server."""
 
     async def attempt(self, config: ServerConfig) -> None:
-        """Raises what would keep it from following the config; changes nothing."""
+        """Raises the error that applying the config would raise; changes nothing."""
 
     async def follow(self, before: ServerConfig, after: ServerConfig) -> None:
-        """All or nothing: raises what keeps it from following."""
+        """Applies all changes, or none and raises."""
 
 
-Unusable = Callable[[TenantId, str], Awaitable[str | None]]
-"""What keeps a tenant from being answered by a model, and the remedy; None when nothing does."""
+ModelCheck = Callable[[TenantId, str], Awaitable[str | None]]
+"""Returns why a tenant cannot use a model, and the remedy; None when it can."""
 
-NO_OVERRIDES = "start with --no-overrides to go without what was changed at run time"
+NO_OVERRIDES = "start with --no-overrides to ignore changes made at run time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
-    """Who asks for a change, and how."""
+class ChangeRequest:
+    """The author and the conditions of a change."""
 
     actor: str
     request_id: str | None = None
     note: str | None = None
     revision: int | None = None
-    """The one that they have seen: nothing is changed if there is a newer."""
+    """The revision that the author has seen: nothing is changed if there is a newer one."""
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a change has done, or would do. Values are as they are stored."""
+class ChangeResult:
+    """The effect of a change, or of a dry run. Values are as they are stored."""
 
     revision: int
     changed: Mapping[str, tuple[object, object]]
@@ -80,33 +79,31 @@ class _Scope:
     layer: Layer
 
 
-class Centre:
-    """One per server."""
+class ConfigCentre:
+    """The settings of one server."""
 
-    def __init__(self, base: Sequence[Layer], store: Store, seals: Seals, clock: Clock, *, ignore: bool = False) -> None:
+    def __init__(self, base: Sequence[Layer], store: Store, sealer: Sealer, clock: Clock, *, ignore: bool = False) -> None:
         """`ignore` leaves the server's own overrides aside until the next change."""
         self._base = tuple(base)
-        self._store, self._seals, self._clock = store, seals, clock
+        self._store, self._sealer, self._clock = store, sealer, clock
         self._ignore = ignore
         self._scopes: dict[TenantId | None, _Scope] = {}
         self._lock = anyio.Lock()
         self._follower: Follower | None = None
-        self._unusable: Unusable | None = None
+        self._model_check: ModelCheck | None = None
         self._start: Values = {}
         self._system: Values = {}
-        self._limits: dict[TenantId | None, Limits] = {}
+        self._tenants: dict[TenantId, Settings] = {}
         self._defaults: dict[TenantId, str] = {}
-        self.titles: dict[TenantId | None, TitlesBy] = {}
-        """How sessions get their titles: of tenants that have said so, and of all others."""
         self.config = ServerConfig()
-        """What the server runs with: settings that need a restart are as they were at its start."""
+        """The settings that the server runs with: those that need a restart are as they were at its start."""
 
     async def load(self) -> None:
-        """Reads the changes; to be awaited once, before anything is asked."""
-        found: dict[TenantId | None, list[Change]] = {None: []}
+        """Reads the stored changes; to be awaited once, before all else."""
+        by_scope: dict[TenantId | None, list[Change]] = {None: []}
         for tenant_id, change in await self._store.read_settings():
-            found.setdefault(tenant_id, []).append(change)
-        for tenant_id, changes in found.items():
+            by_scope.setdefault(tenant_id, []).append(change)
+        for tenant_id, changes in by_scope.items():
             state = history.in_force(history.replay(changes))
             revision = changes[-1].revision if changes else 0
             if tenant_id is None and self._ignore:
@@ -122,74 +119,74 @@ class Centre:
         self._look_up()
         for key, hidden in self.shadowed.items():
             remedy = f"avm config explain {key}"
-            logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.given.place, remedy=remedy)
-        for place, why in (one for layer in self._base for one in layer.ignored):
+            logger.warning("setting_overridden", setting=key, layer=hidden.layer, place=hidden.source.place, remedy=remedy)
+        for place, why in (ignored for layer in self._base for ignored in layer.ignored):
             logger.warning("variable_ignored", variable=place, reason=why)
 
     def blamed(self, error: ConfigInvalid) -> ConfigInvalid:
-        """What keeps the server from starting, with the remedy if a change at run time may be to blame."""
+        """The error that keeps the server from starting, with the remedy if a change at run time may be to blame."""
         return ConfigInvalid(f"{error}; {NO_OVERRIDES}") if self.overridden else error
 
-    def bind(self, follower: Follower, unusable: Unusable | None = None) -> None:
-        """From now on what runs follows the changes, and a tenant chooses among the models that it can have."""
-        self._follower, self._unusable = follower, unusable
+    def bind(self, follower: Follower, model_check: ModelCheck | None = None) -> None:
+        """From now on changes are applied to the follower, and a tenant's choice of a model is checked."""
+        self._follower, self._model_check = follower, model_check
 
-    def limits_of(self, tenant_id: TenantId | None) -> Limits:
-        """What one turn of a tenant may use; None for what concerns the server."""
-        return self._limits.get(tenant_id) or self._limits[None]
+    def settings_of(self, tenant_id: TenantId | None) -> Settings:
+        """The effective settings of a tenant; with None those of the server."""
+        return self.config if tenant_id is None else self._tenants.get(tenant_id, self.config)
 
     def default_of(self, tenant_id: TenantId) -> str | None:
-        """The model that answers for a tenant by default; None for the server's own."""
+        """The model that answers for a tenant by default; None for the server's default."""
         return self._defaults.get(tenant_id)
 
     @property
     def overridden(self) -> bool:
-        return bool(self._scopes[None].layer.given)
+        return bool(self._scopes[None].layer.values)
 
     @property
-    def shadowed(self) -> dict[str, Found]:
-        """What the overrides hide of a file, a variable or a flag."""
+    def shadowed(self) -> dict[str, ResolvedValue]:
+        """The values of files, variables and flags that overrides hide."""
         return shadowed(self._base, self._scopes[None].layer)
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """What has another value since the start, and needs another start."""
+        """The changed settings that take effect with the next start."""
         return tuple(key for key in sorted({*self._system, *self._start}) if self._needs_restart(key, self._system))
 
     def revision(self, tenant_id: TenantId | None) -> int:
         return self._scope(tenant_id).revision
 
     def values(self, tenant_id: TenantId | None) -> Values:
-        """What counts for the server, or for a tenant."""
+        """The resolved values of the server, or of a tenant."""
         return self._system if tenant_id is None else overlay(self._system, self._scope(tenant_id).layer)
 
-    def layers(self, tenant_id: TenantId | None, key: str) -> list[Found]:
-        """Every layer that has a value for a key, from the weakest on."""
+    def layers(self, tenant_id: TenantId | None, key: str) -> list[ResolvedValue]:
+        """The values of a key in all layers, ordered by precedence, lowest first."""
         layers = (*self._layers(), *((self._scope(tenant_id).layer,) if tenant_id is not None else ()))
-        weakest = merge(()).get(key)
-        said = [Found(layer.name, layer.given[key]) for layer in layers if key in layer.given]
-        return said if weakest is None else [weakest, *said]
+        default = merge(()).get(key)
+        values = [ResolvedValue(layer.name, layer.values[key]) for layer in layers if key in layer.values]
+        return values if default is None else [default, *values]
 
-    async def change(self, tenant_id: TenantId | None, changes: Mapping[str, object], ordered: Ordered) -> Outcome:
-        """Takes a partial tree or dotted keys; None takes an override back."""
+    async def change(self, tenant_id: TenantId | None, changes: Mapping[str, object], request: ChangeRequest) -> ChangeResult:
+        """Changes the settings of a partial tree or of dotted keys; None removes an override."""
         async with self._lock:
             scope = self._scope(tenant_id)
             edit = read_edit(changes, scope.state)
             self._check(tenant_id, edit)
-            fresh = {key: value for key, value in edit.items() if not self._has(tenant_id, key, value)}
-            raw = {key: history.encode(tenant_id, key, value, self._seals) for key, value in fresh.items()}
-            return await self._commit(tenant_id, raw, ordered)
+            new = {key: value for key, value in edit.items() if not self._has(tenant_id, key, value)}
+            raw = {key: history.encode(tenant_id, key, value, self._sealer) for key, value in new.items()}
+            return await self._commit(tenant_id, raw, request)
 
-    async def rollback(self, tenant_id: TenantId | None, to: int, ordered: Ordered) -> Outcome:
-        """Makes the overrides what they were after a revision, by one more change."""
+    async def rollback(self, tenant_id: TenantId | None, to: int, request: ChangeRequest) -> ChangeResult:
+        """Restores the overrides of a revision by one more change."""
         async with self._lock:
             scope = self._scope(tenant_id)
-            then = await self.state_at(tenant_id, to)
-            raw = {key: pair[1] for key, pair in history.between(scope.state, then).items()}
-            values = history.decode(tenant_id, {key: then[key] for key in raw if key in then}, self._seals)
-            self._check(tenant_id, {key: given.value for key, given in values.items()})
-            note = ordered.note or f"back to revision {to}"
-            return await self._commit(tenant_id, raw, replace(ordered, note=note))
+            state = await self.state_at(tenant_id, to)
+            raw = {key: pair[1] for key, pair in history.between(scope.state, state).items()}
+            values = history.decode(tenant_id, {key: state[key] for key in raw if key in state}, self._sealer)
+            self._check(tenant_id, {key: value.value for key, value in values.items()})
+            note = request.note or f"back to revision {to}"
+            return await self._commit(tenant_id, raw, replace(request, note=note))
 
     async def state_at(self, tenant_id: TenantId | None, revision: int) -> State:
         """The overrides after a revision; 0 is before the first."""
@@ -199,20 +196,19 @@ class Centre:
         return history.replay(await self._store.settings(tenant_id).read(until=revision))
 
     def forget(self, tenant_id: TenantId) -> None:
-        """A tenant was deleted: nothing of it counts any more."""
+        """Drops the settings of a deleted tenant."""
         self._scopes.pop(tenant_id, None)
-        self._limits.pop(tenant_id, None)
+        self._tenants.pop(tenant_id, None)
         self._defaults.pop(tenant_id, None)
-        self.titles.pop(tenant_id, None)
 
     def _has(self, tenant_id: TenantId | None, key: str, value: object) -> bool:
-        """Whether the override is that already. One that cannot be opened any more is replaced."""
+        """Whether the override has that value already. One that cannot be unsealed any more is replaced."""
         state = self._scope(tenant_id).state
         try:
-            given = history.decode(tenant_id, {key: state[key]} if key in state else {}, self._seals).get(key)
+            current = history.decode(tenant_id, {key: state[key]} if key in state else {}, self._sealer).get(key)
         except (ConfigInvalid, StoreFailed):
             return False
-        return _same(None if given is None else given.value, value) and (value is not None or key not in state)
+        return (None if current is None else current.value) == value and (value is not None or key not in state)
 
     def _opened(self, tenant_id: TenantId | None, state: State) -> Layer:
         try:
@@ -226,50 +222,50 @@ class Centre:
         else:
             check_tenant(edit, self._system)
 
-    async def _commit(self, tenant_id: TenantId | None, raw: Mapping[str, object], ordered: Ordered) -> Outcome:
+    async def _commit(self, tenant_id: TenantId | None, raw: Mapping[str, object], request: ChangeRequest) -> ChangeResult:
         scope = self._scope(tenant_id)
-        if ordered.revision is not None and ordered.revision != scope.revision:
+        if request.revision is not None and request.revision != scope.revision:
             raise PreconditionFailed(
-                f"The settings were changed meanwhile: they are at revision {scope.revision}, not {ordered.revision}; "
+                f"The settings were changed meanwhile: they are at revision {scope.revision}, not {request.revision}; "
                 "look at them and try again",
                 details={"revision": scope.revision},
             )
-        check_rights(raw, ordered.actor)
+        check_rights(raw, request.actor)
         change = Change(
             revision=scope.revision + 1,
             at=self._clock(),
-            actor=ordered.actor,
-            request_id=ordered.request_id,
-            note=ordered.note,
+            actor=request.actor,
+            request_id=request.request_id,
+            note=request.note,
             changes=dict(raw),
         )
         state = {key: entry for key, entry in scope.state.items() if key not in raw} | history.replay([change])
-        made = _Scope(change.revision, state, self._layer(tenant_id, state))
+        new = _Scope(change.revision, state, self._layer(tenant_id, state))
         changed = history.between(scope.state, state)
         if tenant_id is not None and any(key.startswith("llm.") for key in raw):
-            await self._check_choice(tenant_id, made)
-        if not raw or ordered.dry_run:
-            config = self._try(tenant_id, made)
+            await self._check_choice(tenant_id, new)
+        if not raw or request.dry_run:
+            config = self._try(tenant_id, new)
             if tenant_id is None and self._follower is not None:
                 await self._attempt(self._follower.attempt, config)
-            return self._outcome(tenant_id, scope.revision, changed, made)
-        # Whoever asked may go away; what was begun is finished, or nobody knew what counts.
+            return self._outcome(tenant_id, scope.revision, changed, new)
+        # The client may go away; a change that was begun is finished, or nobody would know which settings are in force.
         with anyio.CancelScope(shield=True):
-            await self._switch(tenant_id, made, change)
+            await self._switch(tenant_id, new, change)
         logger.info("settings_changed", tenant_id=tenant_id, revision=change.revision, keys=sorted(raw), actor=change.actor)
-        return self._outcome(tenant_id, change.revision, changed, made)
+        return self._outcome(tenant_id, change.revision, changed, new)
 
-    async def _check_choice(self, tenant_id: TenantId, made: _Scope) -> None:
-        """Each of its chats would fail otherwise, and nobody would know why."""
+    async def _check_choice(self, tenant_id: TenantId, new: _Scope) -> None:
+        """`InvalidInput` for a model that the tenant cannot use: each of its chats would fail."""
         try:
-            chosen = _default(self.config, overlay(self._system, made.layer))
+            chosen = _default(self.config, overlay(self._system, new.layer))
         except ConfigInvalid as error:
             raise InvalidInput(str(error)) from None
-        if chosen is not None and self._unusable is not None and (why := await self._unusable(tenant_id, chosen)):
+        if chosen is not None and self._model_check is not None and (why := await self._model_check(tenant_id, chosen)):
             raise InvalidInput(why)
 
-    async def _switch(self, tenant_id: TenantId | None, made: _Scope, change: Change) -> None:
-        before, config = self.config, self._try(tenant_id, made)
+    async def _switch(self, tenant_id: TenantId | None, new: _Scope, change: Change) -> None:
+        before, config = self.config, self._try(tenant_id, new)
         follower = self._follower if tenant_id is None else None
         if follower is not None:
             await self._attempt(follower.follow, before, config)
@@ -279,7 +275,7 @@ class Centre:
             if follower is not None:
                 await follower.follow(config, before)
             raise
-        self._scopes[tenant_id] = made
+        self._scopes[tenant_id] = new
         if tenant_id is None:
             self._system, self.config = merge(self._layers()), config
             self._look_up()
@@ -287,19 +283,19 @@ class Centre:
             self._look_up_tenant(tenant_id)
 
     async def _attempt(self, step: Callable[[*Configs], Awaitable[None]], *configs: *Configs) -> None:
-        """What the new settings themselves make impossible is the asker's fault, not the server's."""
+        """An error that the new settings cause is the client's, not the server's."""
         try:
             await step(*configs)
         except (ConfigInvalid, DriverNotFound) as error:
             raise InvalidInput(str(error)) from None
 
-    def _try(self, tenant_id: TenantId | None, made: _Scope) -> ServerConfig:
-        """What the server would run with. `InvalidInput` when that cannot be."""
+    def _try(self, tenant_id: TenantId | None, new: _Scope) -> ServerConfig:
+        """The config that the server would run with. `InvalidInput` when it is invalid."""
         try:
             if tenant_id is not None:
-                _default(self.config, overlay(self._system, made.layer))
+                _default(self.config, overlay(self._system, new.layer))
                 return self.config
-            layers = (*self._base, made.layer)
+            layers = (*self._base, new.layer)
             system = merge(layers)
             # As it would be after a restart, and as it is until then.
             _ = build(system, layers=layers).wanted
@@ -309,52 +305,49 @@ class Centre:
             raise InvalidInput(str(error)) from None
         return config
 
-    def _running(self, system: Values) -> dict[str, Found]:
-        """The values that a running server follows."""
-        live = {key: found for key, found in system.items() if _applies(key) == "live"}
-        return live | {key: found for key, found in self._start.items() if _applies(key) != "live"}
+    def _running(self, system: Values) -> dict[str, ResolvedValue]:
+        """The values that a running server has: live ones of now, others of its start."""
+        live = {key: resolved for key, resolved in system.items() if _applies(key) == "live"}
+        return live | {key: resolved for key, resolved in self._start.items() if _applies(key) != "live"}
 
     def _outcome(
-        self, tenant_id: TenantId | None, revision: int, changed: Mapping[str, tuple[object, object]], made: _Scope
-    ) -> Outcome:
+        self, tenant_id: TenantId | None, revision: int, changed: Mapping[str, tuple[object, object]], new: _Scope
+    ) -> ChangeResult:
         if tenant_id is not None:
-            return Outcome(revision=revision, changed=changed, live=tuple(changed), restart=())
-        system = merge((*self._base, made.layer))
+            return ChangeResult(revision=revision, changed=changed, live=tuple(changed), restart=())
+        system = merge((*self._base, new.layer))
         restart = tuple(key for key in changed if self._needs_restart(key, system))
         live = tuple(key for key in changed if _applies(key) == "live")
-        return Outcome(revision=revision, changed=changed, live=live, restart=restart)
+        return ChangeResult(revision=revision, changed=changed, live=live, restart=restart)
 
     def _needs_restart(self, key: str, system: Values) -> bool:
         before, after = self._start.get(key), system.get(key)
-        same = _same(None if before is None else before.value, None if after is None else after.value)
-        return _applies(key) == "restart" and not same
+        changed = (None if before is None else before.value) != (None if after is None else after.value)
+        return _applies(key) == "restart" and changed
 
     def _layers(self) -> tuple[Layer, ...]:
         return (*self._base, self._scopes[None].layer)
 
     def _layer(self, tenant_id: TenantId | None, state: State) -> Layer:
-        return Layer("override" if tenant_id is None else "tenant", history.decode(tenant_id, state, self._seals))
+        return Layer("override" if tenant_id is None else "tenant", history.decode(tenant_id, state, self._sealer))
 
     def _scope(self, tenant_id: TenantId | None) -> _Scope:
         return self._scopes.get(tenant_id) or _Scope(0, {}, Layer("tenant"))
 
     def _look_up(self) -> None:
-        self._limits = {None: build_limits(self._system)}
-        self._defaults = {}
-        self.titles = {None: build_titles(self._system)}
+        self._tenants, self._defaults = {}, {}
         for tenant_id in self._scopes:
             if tenant_id is not None:
                 self._look_up_tenant(tenant_id)
 
     def _look_up_tenant(self, tenant_id: TenantId) -> None:
-        values = overlay(self._system, self._scope(tenant_id).layer)
-        self._limits[tenant_id] = build_limits(values)
-        self.titles[tenant_id] = build_titles(values)
+        values = overlay(self._running(self._system), self._scope(tenant_id).layer)
+        self._tenants[tenant_id] = assemble(values)
         self._defaults.pop(tenant_id, None)
         try:
             default = _default(self.config, values)
         except ConfigInvalid as error:
-            # The operator has taken away what the tenant had chosen: the server's own model answers.
+            # The operator has removed the model that the tenant had chosen: the server's default answers.
             logger.warning("default_of_tenant_gone", tenant_id=tenant_id, error=str(error))
             return
         if default is not None:
@@ -363,35 +356,28 @@ class Centre:
 
 def _default(config: ServerConfig, values: Values) -> str | None:
     """The model of a tenant that has chosen one."""
-    chosen = {key: found.given for key, found in values.items() if found.layer == "tenant" and key.startswith("llm.")}
+    chosen = {key for key, resolved in values.items() if resolved.layer == "tenant" and key.startswith("llm.")}
     if not chosen:
         return None
 
     def text(key: str) -> str | None:
-        found: Given | None = values[key].given if key in values else None
-        return None if found is None else str(found.value)
+        return str(values[key].value) if key in values else None
 
     model = text("llm.model")
     if model is not None and "llm.model" in chosen and "llm.provider" not in chosen:
-        # As an image's: before a slash is who answers. Without one it is a model of whoever answers here anyway.
+        # As an image's model: before a slash is its provider. Without one it is a model of the default provider.
         prefix, slash, _ = model.partition("/")
         if prefix in config.names:
             return model
         if slash:
             here = config.default_model.partition("/")[0]
             raise ConfigInvalid(
-                f"llm.model is {shorten(model)!r}, and {shorten(prefix)!r} is no provider here; known providers: "
+                f"llm.model is {shorten(model)!r}, and {shorten(prefix)!r} is not a provider; known providers: "
                 f"{', '.join(config.names)}. For a model of {here} write {here}/{shorten(model)}"
             )
-    return replace(config, llm_provider=text("llm.provider"), llm_model=model).default_model
+    return replace(config, llm=replace(config.llm, provider=text("llm.provider"), model=model)).default_model
 
 
 def _applies(key: str) -> str | None:
     setting = find(key)
-    return None if setting is None else setting.about.applies
-
-
-def _same(one: object, other: object) -> bool:
-    if isinstance(one, Secret) and isinstance(other, Secret):
-        return one.reveal() == other.reveal()
-    return one == other
+    return None if setting is None else setting.declaration.applies

@@ -1,31 +1,24 @@
-"""Effective values — what a setting comes to when nobody has set it, or when it is set to `auto`, and why. Pure."""
+"""Effective values — the value that the server works with for every setting, its source, and the reason. Pure.
+
+A value is set in a layer, or it is the default, or it is derived from other settings, or the setting is unset and says what
+that means.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentvm.config.build import build
-from agentvm.config.catalogue import Setting, Value
-from agentvm.config.layers import Found, Values
+from agentvm.config.catalogue import Value
+from agentvm.config.layers import ResolvedValue, Values
 from agentvm.config.server import ServerConfig
 from agentvm.drivers.registry import default_model
 from agentvm.drivers.weights import default_model_dir
 from agentvm.errors import ConfigInvalid
+from agentvm.model.setting import Setting
 
-FOREVER = "not set: kept until somebody deletes it"
+DERIVED, UNSET = "derived", "unset"
 
-_NOT_SET = {
-    "llm.baseUrl": "not set: the driver's own address is used",
-    "compaction.model": "not set: the model that answers the session writes its summaries",
-    "retention.sessionDays": FOREVER,
-    "retention.archivedDays": FOREVER,
-    "retention.messageDays": FOREVER,
-    "otel.endpoint": "not set: nothing is sent to a collector",
-    "system.oidc.issuer": "not set: no tokens of an identity provider are accepted",
-    "system.adminKey": "not set: the first start with authentication creates a key",
-    "system.serverKey": "not set: the key in the data directory is used",
-}
-
-_SOURCES = {
+_REASONS = {
     "default": "the default",
     "file": "set in the configuration file",
     "environment": "set by an environment variable",
@@ -37,71 +30,82 @@ _SOURCES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Effective:
-    """The value that the server works with, and one sentence that says where it comes from."""
+class EffectiveValue:
+    """The value that the server works with, where it is from, and why. `source` is a layer, `derived` or `unset`."""
 
     value: Value | None
+    source: str
     why: str
 
 
-def derive(values: Values) -> Mapping[str, Effective]:
-    """The settings whose value follows from others; all else is what `explain` makes of the value itself."""
+def derive(values: Values) -> Mapping[str, EffectiveValue]:
+    """The settings whose value follows from others."""
     try:
         config = build(values)
-        provider, model, which = _model(config)
+        provider, model = _default_model(config)
     except ConfigInvalid:
-        # Without a server, values are shown that do not go together; nothing follows from them.
+        # Conflicting values can be shown without a server; nothing follows from them.
         return {}
     derived = {
-        "llm.modelDir": Effective(str(default_model_dir()), "not set: the user's cache directory"),
-        "llm.provider": Effective(provider, which),
+        "llm.modelDir": (str(default_model_dir()), "not set, so the user's cache directory"),
+        "llm.provider": provider,
         "llm.model": model,
         **_access(config),
     }
-    return {key: found for key, found in derived.items() if key not in values or values[key].value == "auto"}
+    return {
+        key: EffectiveValue(value, DERIVED, f"derived: {why}")
+        for key, (value, why) in derived.items()
+        if key not in values or values[key].value == "auto"
+    }
 
 
-def explain(setting: Setting, key: str, found: Found | None, derived: Mapping[str, Effective], *, of_tenant: bool) -> Effective:
-    """The effective value of one setting. A tenant is not told how the server is run."""
-    if (known := derived.get(key)) is not None:
-        return Effective(known.value, "chosen by the server") if of_tenant else known
-    if found is None:
-        why = "not set" if "*" in setting.key else _NOT_SET.get(setting.key, "not set")
-        return Effective(None, why)
-    return Effective(found.value, "the server's value" if of_tenant and found.layer != "tenant" else _SOURCES[found.layer])
+def explain(
+    setting: Setting, key: str, resolved: ResolvedValue | None, derived: Mapping[str, EffectiveValue], *, of_tenant: bool
+) -> EffectiveValue:
+    """The effective value of one setting. A tenant does not learn how the server is run."""
+    if (value := derived.get(key)) is not None:
+        return EffectiveValue(value.value, DERIVED, "chosen by the server") if of_tenant else value
+    if resolved is None:
+        effect = setting.declaration.unset
+        return EffectiveValue(None, UNSET, "not set" if effect is None else f"not set: {effect}")
+    if of_tenant and resolved.layer != "tenant":
+        return EffectiveValue(resolved.value, "server", "the server's value")
+    return EffectiveValue(resolved.value, resolved.layer, _REASONS[resolved.layer])
 
 
-def _model(config: ServerConfig) -> tuple[str, Effective, str]:
+def _default_model(config: ServerConfig) -> tuple[tuple[str, str], tuple[str | None, str]]:
+    """The provider and the model that answer by default, each with the reason."""
     provider, _, named = config.default_model.partition("/")
-    driver, entry = config.driver_of(provider), config.driver_settings(provider).model
+    why = _why_provider(config, provider)
+    driver, model = config.driver_of(provider), config.driver_settings(provider).model
     if named:
-        model = Effective(named, "named with the provider")
-    elif entry is not None:
-        model = Effective(entry, f"the model of llm.providers.{provider}")
-    else:
-        model = Effective(default_model(driver), f"not set: the default model of the driver {driver}")
-    return provider, model, _why_provider(config, provider)
+        return (provider, why), (named, "named with the provider")
+    if model is not None:
+        return (provider, why), (model, f"the model of llm.providers.{provider}")
+    because = f"llm.provider is {provider}" if config.llm.provider == provider else why
+    return (provider, why), (default_model(driver), f"{because}; its default model")
 
 
 def _why_provider(config: ServerConfig, provider: str) -> str:
-    name = config.llm_model or ""
+    name = config.llm.model or ""
     if name.partition("/")[0] == provider:
-        return "not set: llm.model names the provider"
+        return "llm.model names the provider"
     if name.endswith(".gguf"):
-        return "not set: llm.model is a file with weights"
-    if config.llm_api_key is not None:
-        return "not set: a key (llm.apiKey) without a provider is one for anthropic"
-    if config.llm_base_url is not None:
-        return "not set: an address (llm.baseUrl) without a provider is one that speaks like openai"
-    return "not set, and neither are a model, a key or an address: the embedded model answers"
+        return "llm.model is a file with weights"
+    if config.llm.api_key is not None:
+        return "llm.apiKey is set without a provider, so it is a key for anthropic"
+    if config.llm.base_url is not None:
+        return "llm.baseUrl is set without a provider, so the address is used as openai's"
+    return "no provider, model, key or address is configured, so the embedded model answers"
 
 
-def _access(config: ServerConfig) -> dict[str, Effective]:
-    asked = "on" if config.authenticates else "off"
+def _access(config: ServerConfig) -> dict[str, tuple[str | None, str]]:
+    auth = "on" if config.authenticates else "off"
     reach = "other machines can reach" if config.authenticates else "only this machine can reach"
     return {
-        "system.auth": Effective(asked, f"auto: {reach} system.host {config.host}"),
-        "billing.allowUnpriced": Effective(
-            "on" if config.allows_unpriced else "off", f"auto: the opposite of authentication, which is {asked}"
+        "system.auth": (auth, f"auto, and {reach} system.host {config.system.host}"),
+        "billing.allowUnpriced": (
+            "on" if config.allows_unpriced else "off",
+            f"auto, the opposite of authentication, which is {auth}",
         ),
     }

@@ -1,7 +1,7 @@
-"""File — a YAML file as a layer. Everything that is wrong with it is told at once, with line, key and remedy.
+"""File — a YAML file as a layer. All its errors are reported at once, with line, key and remedy.
 
 `${NAME}` in a value stands for an environment variable, `${NAME:-text}` for one that may be missing, `$${` for `${` itself.
-They are put in after the file was read, so whatever a variable holds is a value and never YAML.
+They are replaced after the file was parsed, so the content of a variable is a value and never YAML.
 """
 
 import re
@@ -9,17 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentvm.config.catalogue import Setting, Unfit, convert, find, is_group, quoted, unknown
-from agentvm.config.document import Items, Members, Node, Scalar, Unreadable, parse, read_bytes
-from agentvm.config.layers import Given, Layer
+from agentvm.config.catalogue import InvalidValue, convert, describe_error, find, is_group, unknown
+from agentvm.config.document import DocumentError, MappingNode, Node, ScalarNode, SequenceNode, parse, read_bytes
+from agentvm.config.layers import Layer, SettingValue
 from agentvm.errors import ConfigInvalid, shorten
+from agentvm.model.setting import Setting
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:(?!\$\{)[^}])*))?\}|\$\{")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `place` is `file:line`, a variable or a flag, or empty."""
+    """One error. `place` is `file:line`, a variable or a flag, or empty."""
 
     place: str
     key: str
@@ -29,12 +30,12 @@ class Problem:
         return ": ".join(part for part in (self.place, self.key, self.text) if part)
 
 
-class _Wrong(Exception):
-    """A value that cannot be had."""
+class _SubstitutionError(Exception):
+    """A variable that cannot be put in."""
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
-    """What the file says, and what is wrong with it."""
+    """The values of a file, and its errors."""
     try:
         return read_text(read_bytes(path), str(path), environ)
     except OSError as error:
@@ -42,87 +43,91 @@ def read_file(path: Path, environ: Mapping[str, str]) -> tuple[Layer, list[Probl
 
 
 def read_text(content: bytes, name: str, environ: Mapping[str, str]) -> tuple[Layer, list[Problem]]:
+    """The values of a file's content, and its errors; `name` is the file's in their places."""
     try:
         root = parse(content)
-    except Unreadable as error:
+    except DocumentError as error:
         return Layer("file"), [Problem(f"{name}:{error.line}", "", error.text)]
-    given: dict[str, Given] = {}
+    values: dict[str, SettingValue] = {}
     problems: list[Problem] = []
-    for key, line, found in _walk(root, "", environ):
+    for key, line, entry in _walk(root, "", environ):
         place = f"{name}:{line}"
-        if isinstance(found, str):
-            problems.append(Problem(place, shorten(key), found))
+        if isinstance(entry, str):
+            problems.append(Problem(place, shorten(key), entry))
             continue
-        setting, value = found
-        if key in given:
-            problems.append(Problem(place, key, f"it is said twice; it was first at {given[key].place}"))
+        setting, value = entry
+        if key in values:
+            problems.append(Problem(place, key, f"it is set twice, first at {values[key].place}"))
             continue
         try:
-            given[key] = Given(convert(setting, value, text=True), place)
-        except Unfit as error:
-            problems.append(Problem(place, key, f"it is {quoted(setting, value)}; {error}"))
-    return Layer("file", given), problems
+            values[key] = SettingValue(convert(setting, value, text=True), place)
+        except InvalidValue as error:
+            problems.append(Problem(place, key, describe_error(setting, value, error)))
+    return Layer("file", values), problems
 
 
 def refuse(problems: list[Problem]) -> None:
-    """`ConfigInvalid` with all of them, if there are any."""
+    """Raises `ConfigInvalid` with all of them, if there are any."""
     if len(problems) == 1:
         raise ConfigInvalid(str(problems[0]))
     if problems:
-        raise ConfigInvalid(f"{len(problems)} settings cannot be used:\n" + "\n".join(f"  {one}" for one in problems))
+        lines = "\n".join(f"  {problem}" for problem in problems)
+        raise ConfigInvalid(f"{len(problems)} settings cannot be used:\n{lines}")
 
 
-def _walk(node: Members, prefix: str, environ: Mapping[str, str]) -> Iterator[tuple[str, int, str | tuple[Setting, object]]]:
-    """Each key with its line, and its setting and value, or what is wrong with it."""
+def _walk(
+    node: MappingNode, prefix: str, environ: Mapping[str, str]
+) -> Iterator[tuple[str, int, str | tuple[Setting, object]]]:
+    """Yields each key with its line, and its setting and value, or an error message."""
     for name, line, child in node.members:
         key = prefix + name
         setting = find(key) if "*" not in key else None
         if setting is not None:
             try:
-                value = _value(child, environ, line)
-            except _Wrong as error:
+                value = _value(child, environ)
+            except _SubstitutionError as error:
                 yield key, line, str(error)
                 continue
             if value is not None:
                 yield key, line, (setting, value)
         elif not is_group(key):
             yield key, line, unknown(key)
-        elif isinstance(child, Members):
+        elif isinstance(child, MappingNode):
             yield from _walk(child, f"{key}.", environ)
-        elif not (isinstance(child, Scalar) and child.text is None):
-            yield key, line, "it holds settings, each on a line of its own below it"
+        elif not (isinstance(child, ScalarNode) and child.text is None):
+            yield key, line, "it is a group of settings, each on a line of its own below it"
 
 
-def _value(node: Node, environ: Mapping[str, str], line: int) -> object:
-    """What a node means: texts with their variables put in. None where nothing is said."""
+def _value(node: Node, environ: Mapping[str, str]) -> object:
+    """The value of a node with its variables replaced; None for an empty one."""
     match node:
-        case Scalar(text=text):
-            found = None if text is None else substitute(text, environ)
-            # `${NAME:-}` of a variable that is not set says nothing, as the variable itself would.
-            return None if found == "" and text else found
-        case Items(items=items):
-            return [_value(item, environ, line) for item in items]
-        case Members(members=members):
-            return {name: _value(child, environ, line) for name, _, child in members}
+        case ScalarNode(text=text):
+            value = None if text is None else substitute(text, environ)
+            # `${NAME:-}` of a variable that is not set is no value, as the variable itself would be.
+            return None if value == "" and text else value
+        case SequenceNode(items=items):
+            return [_value(item, environ) for item in items]
+        case MappingNode(members=members):
+            return {name: _value(child, environ) for name, _, child in members}
 
 
 def substitute(text: str, environ: Mapping[str, str]) -> str:
-    """With each variable in its place. An empty one counts as unset, as everywhere."""
+    """Replaces each variable by its value. An empty variable counts as unset, as everywhere."""
 
-    def put(found: re.Match[str]) -> str:
-        if found.group() == "$${":
+    def replace(match: re.Match[str]) -> str:
+        if match.group() == "$${":
             return "${"
-        name, otherwise = found[1], found[2]
+        name, default = match[1], match[2]
         if name is None:
-            raise _Wrong(
+            raise _SubstitutionError(
                 "after ${ there must be the name of a variable and }, or :- and a text without a further ${; "
                 "write $${ for ${ itself"
             )
-        value = environ.get(name) or otherwise
+        value = environ.get(name) or default
         if value is None:
-            raise _Wrong(
+            raise _SubstitutionError(
                 f"the environment variable {shorten(name)} is not set; set it, or write ${{{shorten(name)}:-a default}}"
             )
         return value
 
-    return _REFERENCE.sub(put, text)
+    return _REFERENCE.sub(replace, text)

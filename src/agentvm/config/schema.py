@@ -1,11 +1,12 @@
-"""Schema — the JSON Schema of a configuration file, for editors and for those who write such files with programs."""
+"""Schema — the JSON Schema of a configuration file, for editors and for programs that write such files."""
 
 from decimal import Decimal
-from typing import Any, get_args
+from typing import Any
 
-from agentvm.config.catalogue import MOST_MONEY, NAME, SETTINGS, Setting, bounds_of, shown
+from agentvm.config.catalogue import MONEY_MAX, NAME, PRICE_NAME_MAX, SETTINGS, shown
 from agentvm.model.account import METRICS, OF_USERS, Allowance
 from agentvm.model.money import ModelRate
+from agentvm.model.setting import Setting
 
 Schema = dict[str, Any]
 
@@ -13,7 +14,7 @@ REFERENCE: Schema = {"type": "string", "pattern": r"\$\{[A-Za-z_]", "description
 _TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 4096}
 _MONEY: Schema = {
     "anyOf": [
-        {"type": "number", "minimum": 0, "maximum": int(MOST_MONEY)},
+        {"type": "number", "minimum": 0, "maximum": int(MONEY_MAX)},
         {"type": "string", "pattern": r"^[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?$"},
         REFERENCE,
     ]
@@ -36,7 +37,7 @@ _LIMIT: Schema = {
 
 
 def config_schema() -> Schema:
-    """Of a whole file."""
+    """Returns the schema of a whole file."""
     root = _object("AgentVM configuration")
     for key, setting in SETTINGS.items():
         node = root
@@ -44,7 +45,7 @@ def config_schema() -> Schema:
         for part in path:
             node = _child(node, part)
         if last == "*":
-            node["propertyNames"] = {"pattern": r"^[^\s]{1,200}$"}
+            node["propertyNames"] = {"pattern": rf"^[^\s]{{1,{PRICE_NAME_MAX}}}$"}
             node["additionalProperties"] = _leaf(setting)
         else:
             node["properties"][last] = _leaf(setting)
@@ -60,40 +61,40 @@ def _child(node: Schema, part: str) -> Schema:
         if node["additionalProperties"] is False:
             node["propertyNames"] = {"pattern": f"^{NAME.pattern}$"}
             node["additionalProperties"] = _object("by a name of your own")
-        found: Schema = node["additionalProperties"]
+        child: Schema = node["additionalProperties"]
     else:
-        found = node["properties"].setdefault(part, _object(part))
-    return found
+        child = node["properties"].setdefault(part, _object(part))
+    return child
 
 
 def _leaf(setting: Setting) -> Schema:
-    about: Schema = {"description": setting.doc}
+    leaf: Schema = {"description": setting.doc}
     if setting.default is not None:
-        about["default"] = shown(setting, setting.default)
-    if setting.about.secret:
-        about["writeOnly"] = True
-    about |= {"x-applies": setting.about.applies, "x-tenant": setting.about.tenant}
-    if setting.about.variable is not None:
-        about["x-variable"] = setting.about.variable
-    return about | _type(setting)
+        leaf["default"] = shown(setting, setting.default)
+    if setting.is_secret:
+        leaf["writeOnly"] = True
+    leaf |= {"x-applies": setting.declaration.applies, "x-tenant": setting.declaration.tenant}
+    if setting.declaration.variable is not None:
+        leaf["x-variable"] = setting.declaration.variable
+    return leaf | _type(setting)
 
 
 def _type(setting: Setting) -> Schema:
     kind = setting.kind
-    if options := [option for option in get_args(kind) if isinstance(option, str)]:
-        enum: Schema = {"enum": [*options, True, False] if "auto" in options else options}
+    if options := setting.options:
+        enum: Schema = {"enum": [*options, True, False] if "auto" in options else list(options)}
         return {"anyOf": [enum, REFERENCE]}
     if kind in (int, float):
-        bounds = bounds_of(setting.type)
-        number = {"type": "integer" if kind is int else "number", "minimum": bounds["ge"], "maximum": bounds["le"]}
+        smallest, largest = setting.bounds
+        number = {"type": "integer" if kind is int else "number", "minimum": smallest, "maximum": largest}
         return {"anyOf": [number, REFERENCE]}
     if kind is Decimal:
         return _MONEY
     if kind is ModelRate:
         return _RATE
     if kind is Allowance:
-        known = OF_USERS if setting.key.endswith(".users") else METRICS
+        known = OF_USERS if setting.name == "users" else METRICS
         return {"type": "object", "properties": dict.fromkeys(known, _LIMIT), "additionalProperties": False}
-    if setting.about.kind == "list":
+    if setting.is_list:
         return {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
     return _TEXT

@@ -1,19 +1,21 @@
-"""View — settings for eyes: the value that counts, where it is from, what else was said, and what may be done about it.
+"""View — settings for display: the effective value, its source, the values of all layers, and who may change it when.
 
-A tenant sees what concerns it. What the server says is `server` to it: which file, variable or person is not its business.
+A tenant sees the settings that it may have its own values for. Values of the server are of the layer `server` to it: it does
+not learn which file, variable or person they are from.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from agentvm.config.catalogue import SETTINGS, Setting, expects, find, shown
-from agentvm.config.effective import Effective, derive, explain
-from agentvm.config.layers import Found, Values, nest
+from agentvm.config.catalogue import SETTINGS, expects, find, shown
+from agentvm.config.effective import EffectiveValue, derive, explain
+from agentvm.config.layers import ResolvedValue, Values, nest
 from agentvm.config.load import VARIABLES, variable_of
 from agentvm.model.base import Record
+from agentvm.model.setting import Setting
 
 
 class SourceView(Record):
-    """What one layer says."""
+    """The value of one layer."""
 
     layer: str
     value: object
@@ -23,14 +25,16 @@ class SourceView(Record):
 
 
 class SettingView(Record):
-    """One setting. `value` is absent when nobody has set one and there is no default; `layers` are from the weakest on.
+    """One setting. `value` is absent when it is not set and has no default; `layers` are ordered by precedence, lowest first.
 
-    `effective` is the value that the server works with, also when it follows from other settings; `why` says where it is from.
+    `effective` is the value that the server works with, also when it is derived from other settings. `source` is its layer,
+    `derived`, or `unset`; `why` is the reason in a sentence.
     """
 
     key: str
     value: object = None
     effective: object = None
+    source: str = ""
     why: str = ""
     layer: str | None = None
     place: str | None = None
@@ -48,89 +52,88 @@ class SettingView(Record):
 
 
 def concerns_tenants(key: str) -> bool:
+    """Whether a tenant may have its own value."""
     setting = find(key)
-    return setting is not None and setting.about.tenant != "no"
+    return setting is not None and setting.declaration.tenant != "no"
 
 
 def view_setting(
     key: str,
-    found: Found | None,
-    sources: Sequence[Found],
-    derived: Mapping[str, Effective],
+    resolved: ResolvedValue | None,
+    sources: Sequence[ResolvedValue],
+    derived: Mapping[str, EffectiveValue],
     *,
     of_tenant: bool,
     pending: bool = False,
 ) -> SettingView:
+    """The view of one setting. `KeyError` for an unknown key."""
     setting = find(key)
     if setting is None:
         raise KeyError(key)
-    said = [_source(setting, one, of_tenant=of_tenant) for one in sources]
+    layers = [_source(setting, source, of_tenant=of_tenant) for source in sources]
     if of_tenant:
-        # Of all that the server says, the last is what it means.
-        servers = [one for one in said if one.layer == "server"]
-        said = [*servers[-1:], *(one for one in said if one.layer != "server")]
-    counts = None if found is None else _source(setting, found, of_tenant=of_tenant)
-    effective = explain(setting, key, found, derived, of_tenant=of_tenant)
+        # Of the server's layers a tenant sees the one with the highest precedence.
+        servers = [layer for layer in layers if layer.layer == "server"]
+        layers = [*servers[-1:], *(layer for layer in layers if layer.layer != "server")]
+    current = None if resolved is None else _source(setting, resolved, of_tenant=of_tenant)
+    effective = explain(setting, key, resolved, derived, of_tenant=of_tenant)
     return SettingView(
         key=key,
         effective=shown(setting, effective.value),
+        source=effective.source,
         why=effective.why,
-        value=None if counts is None else counts.value,
-        layer=None if counts is None else counts.layer,
-        place=None if counts is None else counts.place,
-        actor=None if counts is None else counts.actor,
-        at=None if counts is None else counts.at,
+        value=None if current is None else current.value,
+        layer=None if current is None else current.layer,
+        place=None if current is None else current.place,
+        actor=None if current is None else current.actor,
+        at=None if current is None else current.at,
         default=shown(setting, setting.default),
         type=expects(setting),
         doc=setting.doc,
-        applies=setting.about.applies,
-        tenant=setting.about.tenant,
-        secret=setting.about.secret,
+        applies=setting.declaration.applies,
+        tenant=setting.declaration.tenant,
+        secret=setting.is_secret,
         variable=None if of_tenant else variable(key),
         restart_pending=pending,
-        layers=tuple(said),
+        layers=tuple(layers),
     )
 
 
-def _source(setting: Setting, found: Found, *, of_tenant: bool) -> SourceView:
-    value = shown(setting, found.value)
-    if of_tenant and found.layer != "tenant":
+def _source(setting: Setting, resolved: ResolvedValue, *, of_tenant: bool) -> SourceView:
+    value = shown(setting, resolved.value)
+    if of_tenant and resolved.layer != "tenant":
         return SourceView(layer="server", value=value)
-    given = found.given
-    return SourceView(layer=found.layer, value=value, place=given.place, actor=given.actor, at=given.at)
+    source = resolved.source
+    return SourceView(layer=resolved.layer, value=value, place=source.place, actor=source.actor, at=source.at)
 
 
 def variable(key: str) -> str | None:
-    """The variable that sets it: its short one, or the one by rule. A price has none."""
-    return next((name for name, one in VARIABLES.items() if one == key), None) or variable_of(key)
+    """The variable of a setting: its short one, or the one by rule. A price has none."""
+    return next((name for name, setting in VARIABLES.items() if setting == key), None) or variable_of(key)
 
 
 def keys_of(values: Values, *, of_tenant: bool) -> list[str]:
-    """Every setting that there is, in the order of the declarations, with the operator's own names in their places."""
-    order = list(SETTINGS)
+    """Every setting in the order of the declarations, with the operator's own names in their places."""
+    order = {key: number for number, key in enumerate(SETTINGS)}
 
     def place(key: str) -> int:
         setting = find(key)
-        return len(order) if setting is None else order.index(setting.key)
+        return len(order) if setting is None else order[setting.key]
 
     known = {*values, *(key for key in SETTINGS if "*" not in key)}
     return sorted((key for key in known if not of_tenant or concerns_tenants(key)), key=lambda key: (place(key), key))
 
 
 def tree(values: Values, keys: Iterable[str]) -> dict[str, object]:
-    """What counts, as the tree of a file."""
-    found: dict[str, object] = {}
-    for key in keys:
-        setting = find(key)
-        if setting is not None and key in values:
-            found[key] = shown(setting, values[key].value)
-    return nest(found)
+    """The resolved values as the tree of a file."""
+    settings = {key: setting for key in keys if key in values and (setting := find(key)) is not None}
+    return nest({key: shown(setting, values[key].value) for key, setting in settings.items()})
 
 
 def views(
-    values: Values, sources: Callable[[str], Sequence[Found]], *, of_tenant: bool, pending: Sequence[str] = ()
+    values: Values, sources: Callable[[str], Sequence[ResolvedValue]], *, of_tenant: bool, pending: Sequence[str] = ()
 ) -> list[SettingView]:
-    """Every setting, as `keys_of` has them."""
+    """The views of all settings, in the order of `keys_of`."""
     derived = derive(values)
     return [
         view_setting(key, values.get(key), sources(key), derived, of_tenant=of_tenant, pending=key in pending)

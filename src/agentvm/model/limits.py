@@ -1,74 +1,116 @@
-"""Limits — what one turn, or one agent, may use."""
+"""Limits — the settings of turns and agents: bounds, defaults and summaries."""
 
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from typing import Annotated, Literal, Protocol
 
-from agentvm.model.money import NANO
+from msgspec import Meta
+
+from agentvm.model.attachment import MAX_BYTES
+from agentvm.model.money import to_nano
+from agentvm.model.setting import Amount, Count, Group, Milliseconds, PositiveSeconds, Seconds, Text, setting
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+"""Upper bound of `limits.messageBytes`: a frame holds no more."""
+
 MAX_INLINE_BYTES = 32 * 1024 * 1024
-"""What one message may bring at most, whatever is configured: a frame holds no more."""
+"""Upper bound of `limits.inlineBytes`: a frame holds no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """How long histories are kept short for the model: see `agentvm.sessions.compaction`."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Defaults(Group):
+    """Values for calls of which nobody says otherwise."""
 
-    by: Literal["model", "off"] = "model"
-    """With `off` no summary is made, and none goes into a prompt."""
-    share: float = 0.6
-    """How much of the room that a model's window has for a history may be filled before it is summarised."""
-    keep: int = 6
-    """How many of the newest exchanges stay word for word, unless they are too heavy."""
-    max_tokens: int = 1_000
-    """Of one summary."""
-    model: str | None = None
-    """Who writes them; None for who answers."""
+    timeout: Annotated[
+        Milliseconds, setting("Time without output, in ms, after which a provider's call is cancelled.", tenant="lower")
+    ] = 30_000
+    max_tokens: Annotated[Amount, setting("Maximum tokens of one answer, unless the image sets another.", tenant="any")] = 4_096
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self.timeout / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Limits(Group):
     """Bounds that keep one user from costing the others."""
 
-    inbox: int = 32
-    attempts: int = 3
-    """How often a turn that died with its process is begun again."""
-    steps: int = 25
-    """Model calls per turn."""
-    turn_tokens: int = 2_000_000
-    """What a turn may use, in and out, of all its model calls; checked before each."""
-    turn_cost: int = 5 * NANO
-    """Nano-USD; a model without a price costs nothing here."""
-    repeats: int = 10
-    """How often a turn may call a tool with the very same input."""
-    turn_seconds: float = 600.0
-    max_tokens: int = 4_096
-    """Of one answer, unless the image says otherwise."""
-    silence_seconds: float = 30.0
-    """How long a provider may be silent before its call is given up: see `agentvm.drivers.exchange`."""
-    stop_seconds: float = 10.0
-    log_days: float = 7.0
-    """How long what happened can be heard again after a cursor; messages are kept as long as `retention` says."""
-    tool_output: int = 100_000
-    """Characters of a tool's result that are kept: what is beyond would fill the model's window, and every client's."""
-    log_bytes: int = 10 * 1024**3
-    """How much of it is kept, of all sessions together; the oldest goes first."""
-    disk_free: int = 1024**3
-    """Bytes left of the disk of the data below which the server warns."""
-    idle_seconds: float = 300.0
-    """An agent that nobody uses this long leaves memory; the next message brings it back."""
-    undo_seconds: float = 7 * 86_400.0
-    """How long a deleted session can be restored."""
-    attachment_bytes: int = 20 * 1024 * 1024
-    """Of one file that is uploaded."""
-    attachments_per_message: int = 20
-    """To which one message may refer."""
-    message_bytes: int = MAX_MESSAGE_BYTES
-    """Of the text of one message."""
-    inline_bytes: int = MAX_INLINE_BYTES
-    """Of the pictures and files that travel inside one message, as base64."""
-    import_bytes: int = 1024**3
-    """Of one import, unpacked."""
-    agents: int = 20_000
-    """Idle agents in memory; beyond them those that rested longest leave."""
-    compaction: Compaction = Compaction()
+    inbox: Annotated[Count, setting("Messages that may wait for one agent.")] = 32
+    attempts: Annotated[Count, setting("Attempts of a turn that was interrupted by a crash of the server.")] = 3
+    steps: Annotated[Count, setting("Model calls of one turn.", tenant="lower")] = 25
+    turn_tokens: Annotated[Amount, setting("Tokens of one turn, input and output of all its model calls.", tenant="lower")] = (
+        2_000_000
+    )
+    turn_cost: Annotated[
+        Decimal, setting("Maximum cost of one turn in dollars; a model without a price counts as free.", tenant="lower")
+    ] = Decimal(5)
+    repeats: Annotated[Count, setting("Calls of one tool with identical input in one turn.", tenant="lower")] = 10
+    turn_seconds: Annotated[PositiveSeconds, setting("Duration of one turn, and of one model call.", tenant="lower")] = 600.0
+    stop_seconds: Annotated[Seconds, setting("Time that stopping an agent waits for its turn to end.")] = 10.0
+    log_days: Annotated[
+        Annotated[float, Meta(ge=0, le=36_500)],
+        setting("Time that events can be replayed from a cursor; for messages see `retention`."),
+    ] = 7.0
+    tool_output: Annotated[Amount, setting("Characters of a tool's result that are kept.", tenant="lower")] = 100_000
+    log_bytes: Annotated[Amount, setting("Size of the event log of all sessions; the oldest events are deleted first.")] = (
+        10 * 1024**3
+    )
+    disk_free: Annotated[Amount, setting("Free disk space in bytes below which `/v1/status` warns.")] = 1024**3
+    idle_seconds: Annotated[PositiveSeconds, setting("Idle time after which an agent is unloaded from memory.")] = 300.0
+    undo_seconds: Annotated[Seconds, setting("Time that a deleted session can be restored.")] = 7 * 86_400.0
+    attachment_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_BYTES)], setting("Size of one uploaded file.", tenant="lower")
+    ] = 20 * 1024**2
+    attachments_per_message: Annotated[Count, setting("Uploaded files that one message may refer to.", tenant="lower")] = 20
+    message_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_MESSAGE_BYTES)], setting("Size of the text of one message.", tenant="lower")
+    ] = MAX_MESSAGE_BYTES
+    inline_bytes: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_INLINE_BYTES)],
+        setting("Size of the images and files inside one message, as base64, without uploaded ones.", tenant="lower"),
+    ] = MAX_INLINE_BYTES
+    import_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=64 * 1024**3)], setting("Size of one import, unpacked.", tenant="lower")
+    ] = 1024**3
+    agents: Annotated[Amount, setting("Idle agents in memory; the longest idle are unloaded first.")] = 20_000
+
+    @property
+    def turn_cost_nano(self) -> int:
+        """The maximum cost of a turn in nano-dollars."""
+        return to_nano(self.turn_cost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Compaction(Group):
+    """Summaries that keep long histories short for the model: see `agentvm.sessions.compaction`."""
+
+    by: Annotated[
+        Literal["model", "off"],
+        setting("Treatment of long histories: summarized by a billed model call, or the oldest left out.", tenant="any"),
+    ] = "model"
+    share: Annotated[
+        Annotated[float, Meta(ge=0.1, le=1)],
+        setting("Share of the model's context for a history that is filled before it is summarized.", tenant="any"),
+    ] = 0.6
+    keep: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000)],
+        setting("Newest exchanges that are never summarized; fewer if they fill half of that context.", tenant="any"),
+    ] = 6
+    max_tokens: Annotated[Annotated[int, Meta(ge=50, le=100_000)], setting("Tokens of one summary.", tenant="any")] = 1_000
+    model: Annotated[
+        Text | None,
+        setting("Model that writes summaries, as an image names its model.", tenant="any", unset="the model of the session"),
+    ] = None
+
+
+class TurnSettings(Protocol):
+    """The settings that turns depend on, as they are for one tenant; `ServerConfig` has them."""
+
+    @property
+    def defaults(self) -> Defaults: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def compaction(self) -> Compaction: ...

@@ -1,26 +1,35 @@
-"""Retention — how long what was said is kept, as its tenant wants it."""
+"""Retention — the settings of how long sessions and messages are kept, and the moments that follow from them."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-DAY = 86_400_000
-"""Milliseconds."""
+from msgspec import Meta
 
-FOREVER = 36_500
-"""Days: a hundred years, for who keeps what would go by default."""
+from agentvm.model.setting import Group, setting
+
+DAY_MS = 86_400_000
+
+FOREVER_DAYS = 36_500
+"""A retention period of a hundred years, to keep what would be deleted by default."""
+
+Days = Annotated[int, Meta(ge=1, le=FOREVER_DAYS)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """Days after which something goes; None for never."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Retention(Group):
+    """Days after which something is deleted for good; None for never."""
 
-    session_days: int | None = None
-    """Sessions in which nothing was said since. Pinned ones stay."""
-    archived_days: int | None = None
-    """The same of those that are archived; None for as the others."""
-    rewound_days: int | None = 30
-    """What was taken back."""
-    message_days: int | None = None
-    """Turns that ended, of sessions that go on."""
+    session_days: Annotated[
+        Days | None,
+        setting("Days without a message after which a session is deleted; pinned ones are kept.", tenant="any", unset="never"),
+    ] = None
+    archived_days: Annotated[
+        Days | None, setting("The same for archived sessions.", tenant="any", unset="as for other sessions")
+    ] = None
+    rewound_days: Annotated[Days, setting("Days after which rewound messages are deleted; 36500 for never.", tenant="any")] = 30
+    message_days: Annotated[
+        Days | None, setting("Days after which ended turns are deleted from a session.", tenant="any", unset="never")
+    ] = None
 
     def cut(self, now: int) -> "RetentionCutoffs":
         archived = self.session_days if self.archived_days is None else self.archived_days
@@ -34,7 +43,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCutoffs:
-    """The moments before which something goes; None for what stays."""
+    """The times before which something is deleted; None for never."""
 
     sessions: int | None
     archived: int | None
@@ -43,9 +52,9 @@ class RetentionCutoffs:
 
     @property
     def idle(self) -> bool:
-        """Whether sessions go at all."""
+        """Whether sessions are deleted at all."""
         return self.sessions is not None or self.archived is not None
 
 
 def _before(now: int, days: int | None) -> int | None:
-    return None if days is None else now - days * DAY
+    return None if days is None else now - days * DAY_MS

@@ -25,9 +25,10 @@ from requests.adapters import HTTPAdapter
 
 from agentvm.model.address import is_loopback
 from agentvm.model.headers import parse_headers
+from agentvm.model.settings import OtelSettings
 from agentvm.observability.genai import Series
 from agentvm.observability.spans import Span
-from agentvm.observability.telemetry import TIMEOUT, Destination, Snapshot
+from agentvm.observability.telemetry import TIMEOUT, Snapshot
 from agentvm.version import VERSION
 
 MILLI: Final = 1_000_000
@@ -66,20 +67,20 @@ class _Head(HTTPAdapter):
 class Otlp:
     """Sends to one collector. Its methods wait, up to `TIMEOUT`: they are for a thread of their own."""
 
-    def __init__(self, to: Destination) -> None:
-        base, headers = to.endpoint.rstrip("/"), _headers(to)
+    def __init__(self, otel: OtelSettings) -> None:
+        endpoint, headers = (otel.endpoint or "").rstrip("/"), _headers(otel)
         session = requests.Session()
         # A proxy from the environment is for the world, not for a collector on this machine.
-        session.trust_env = not is_loopback(urlsplit(to.endpoint).hostname or "")
+        session.trust_env = not is_loopback(urlsplit(endpoint).hostname or "")
         self._head = _Head()
         session.mount("http://", self._head)
         session.mount("https://", self._head)
-        self._resource = Resource.create({"service.name": to.service_name, "service.version": VERSION})
+        self._resource = Resource.create({"service.name": otel.service_name, "service.version": VERSION})
         self._spans = OTLPSpanExporter(
-            endpoint=f"{base}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+            endpoint=f"{endpoint}/v1/traces", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
         )
         self._metrics = OTLPMetricExporter(
-            endpoint=f"{base}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
+            endpoint=f"{endpoint}/v1/metrics", headers=headers, timeout=TIMEOUT, compression=Compression.Gzip, session=session
         )
 
     def send_spans(self, spans: Sequence[Span]) -> bool:
@@ -120,12 +121,12 @@ class Otlp:
         )
 
 
-def _headers(to: Destination) -> dict[str, str]:
+def _headers(otel: OtelSettings) -> dict[str, str]:
     """Ours only: the exporters would add those of the standard variables, which may be for another collector."""
     ambient = parse_headers(
         ",".join(os.environ.get(f"OTEL_EXPORTER_OTLP_{which}HEADERS", "") for which in ("", "TRACES_", "METRICS_"))
     )
-    own = {} if to.headers is None else parse_headers(to.headers.reveal())
+    own = {} if otel.headers is None else parse_headers(otel.headers.reveal())
     return dict.fromkeys(ambient, "") | own
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ import anyio.to_thread
 from agentvm.errors import ConfigInvalid
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock
-from agentvm.model.secret import Secret
+from agentvm.model.settings import OtelSettings
 from agentvm.observability.exposition import Samples
 from agentvm.observability.genai import GenAi, Series
 from agentvm.observability.metrics import Known
@@ -38,20 +38,6 @@ BATCH = 512
 """Spans of one request."""
 QUIET = 60.0
 """Seconds between two warnings."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where to send, and what. `endpoint` is the address of the collector, without `/v1/traces`."""
-
-    endpoint: str = field(repr=False)
-    headers: Secret | None = None
-    """As `name=value,name=value`, the values encoded as in a URL."""
-    service_name: str = "agentvm"
-    traces: bool = True
-    metrics: bool = True
-    sample_ratio: float = 1.0
-    export_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +159,8 @@ class Sender:
 class Telemetry:
     """What is made of events and numbers, and where it goes."""
 
-    def __init__(self, to: Destination, sender: Sender, tracing: Tracing, genai: GenAi | None, clock: Clock) -> None:
-        self._to, self._sender, self._genai, self._clock = to, sender, genai, clock
+    def __init__(self, otel: OtelSettings, sender: Sender, tracing: Tracing, genai: GenAi | None, clock: Clock) -> None:
+        self._otel, self._sender, self._genai, self._clock = otel, sender, genai, clock
         self.tracing = tracing
         self.since = clock()
         self.samples: Callable[[], Samples] | None = None
@@ -190,13 +176,13 @@ class Telemetry:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await anyio.sleep(self._to.export_seconds)
+            await anyio.sleep(self._otel.export_seconds)
             self.look()
 
 
 @asynccontextmanager
 async def open_telemetry(
-    to: Destination,
+    otel: OtelSettings,
     *,
     clock: Clock,
     known: Known,
@@ -207,18 +193,18 @@ async def open_telemetry(
 
     Whoever opens it runs it, and tells its `tracing` of events.
     """
-    collector = await anyio.to_thread.run_sync(_collector_of, to)
+    collector = await anyio.to_thread.run_sync(_collector_of, otel)
     sender = Sender(collector)
-    genai = GenAi(known, driver_of) if to.metrics else None
+    genai = GenAi(known, driver_of) if otel.metrics == "on" else None
     tracing = Tracing(
-        sender.put if to.traces else None,
+        sender.put if otel.traces == "on" else None,
         None if genai is None else genai.note,
         tools=tools,
         driver_of=driver_of,
-        ratio=to.sample_ratio,
+        ratio=otel.sample_ratio,
     )
-    telemetry = Telemetry(to, sender, tracing, genai, clock)
-    logger.info("otlp_opened", host=urlsplit(to.endpoint).hostname, traces=to.traces, metrics=to.metrics)
+    telemetry = Telemetry(otel, sender, tracing, genai, clock)
+    logger.info("otlp_opened", host=urlsplit(otel.endpoint or "").hostname, traces=otel.traces, metrics=otel.metrics)
     try:
         yield telemetry
     finally:
@@ -227,7 +213,7 @@ async def open_telemetry(
             await anyio.to_thread.run_sync(sender.close)
 
 
-def _collector_of(to: Destination) -> Collector:
+def _collector_of(otel: OtelSettings) -> Collector:
     try:
         # Here, because it costs half a second and memory that only those pay who send.
         from agentvm.observability.otlp import Otlp  # noqa: PLC0415
@@ -236,4 +222,4 @@ def _collector_of(to: Destination) -> Collector:
             f"otel.endpoint: sending traces and metrics needs a package that is not installed ({error.name}); "
             "install it with: pip install 'agentvm[otel]', or unset the endpoint"
         ) from None
-    return Otlp(to)
+    return Otlp(otel)

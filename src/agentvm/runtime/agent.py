@@ -143,7 +143,7 @@ class Agent:
 
     async def _claim(self, content: UserContent) -> None:
         """What a message refers to is there, and stays until the message is stored."""
-        most = self._ports.limits_of(self.tenant_id).attachments_per_message
+        most = self._ports.settings_of(self.tenant_id).limits.attachments_per_message
         await attached.claim(self._container.attachments, content, most, self._ports.clock())
 
     def _rewound(self, taken: tuple[MessageId, ...]) -> SessionRewound:
@@ -169,7 +169,7 @@ class Agent:
         log = await self.voice.log()
         move(self.state, Move.RECEIVE)
         self._ports.quarantine.check(self.tenant_id, self.session_id)
-        if len(self.inbox) + self._accepting > (most := self._ports.limits_of(self.tenant_id).inbox):
+        if len(self.inbox) + self._accepting > (most := self._ports.settings_of(self.tenant_id).limits.inbox):
             raise InboxFull(f"{most} messages are already waiting for this agent; try again later")
         at = self._ports.clock()
         turn_id = TurnId(self._ports.new_id("turn"))
@@ -233,7 +233,7 @@ class Agent:
             self.state = move(self.state, Move.STOP)
             try:
                 self.cancel(self._running)
-                with anyio.move_on_after(self._ports.limits_of(self.tenant_id).stop_seconds):
+                with anyio.move_on_after(self._ports.settings_of(self.tenant_id).limits.stop_seconds):
                     await self._rested.wait()
                 self.state = move(self.state, Move.STOPPED)
                 if self._suspending:
@@ -339,7 +339,7 @@ class Agent:
 
     async def _run_turn(self, accepted: Accepted) -> None:
         self._running = accepted
-        limits = self._ports.limits_of(self.tenant_id)
+        limits = self._ports.settings_of(self.tenant_id).limits
         failure: Failure | None = None
         try:
             with anyio.CancelScope(shield=True):

@@ -52,7 +52,8 @@ class Answering:
         self._log = log
         self._accepted = accepted
         # As they are when the turn begins: it ends under the rules it began with.
-        self._limits = ports.limits_of(log.tenant_id)
+        settings = ports.settings_of(log.tenant_id)
+        self._limits, self._defaults = settings.limits, settings.defaults
         self._told: list[context.Traced] = []
         """What the model was told last, and in which messages that was said."""
         self._refusals = Refusals(ports, log, accepted.state.user_message_id)
@@ -86,7 +87,7 @@ class Answering:
         history = await self._history(candidates)
         budget.check(self._limits, recovery.review(history.messages, self._accepted.state.turn_id), self._cost)
         while True:
-            lineup = Lineup(candidates, silence_seconds=self._ports.limits_of(None).silence_seconds)
+            lineup = Lineup(candidates, silence_seconds=self._ports.settings_of(None).defaults.timeout_seconds)
             try:
                 while not await self._try(lineup, await lineup.next(), history):
                     pass
@@ -267,7 +268,7 @@ class Answering:
     def _prompt(self, chosen: Chosen, history: Recalled, sizes: attached.Sizes) -> Prompt:
         definition, model = self._image.definition, chosen.model
         tools = self._ports.toolbox.specs(definition.tools)
-        wanted, system = definition.max_tokens or self._limits.max_tokens, definition.system_prompt
+        wanted, system = definition.max_tokens or self._defaults.max_tokens, definition.system_prompt
         thinking = thinking_tokens(definition.thinking)
         max_tokens, room = share_window(chosen.driver.context_window(model), wanted, thinking)
         summary = None if history.summary is None else history.summary.text
@@ -288,7 +289,7 @@ class Answering:
             tools=tools,
             thinking=thinking,
             temperature=definition.temperature,
-            silence=self._limits.silence_seconds,
+            silence=self._defaults.timeout_seconds,
             begun=self._accepted.state.told,
         )
 

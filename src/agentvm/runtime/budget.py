@@ -17,8 +17,8 @@ def check(limits: Limits, done: Done, cost: int) -> None:
         raise TurnLimitReached(
             f"The turn was stopped because it has used {done.usage.total:,} tokens; one turn may use {limits.turn_tokens:,}"
         )
-    if cost >= limits.turn_cost:
-        most = dollars(limits.turn_cost)
+    if cost >= limits.turn_cost_nano:
+        most = dollars(limits.turn_cost_nano)
         raise TurnLimitReached(f"The turn was stopped because it has cost {dollars(cost)}; one turn may cost {most}")
     name, times = done.most_repeated
     if times >= limits.repeats:

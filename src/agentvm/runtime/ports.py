@@ -12,7 +12,7 @@ from agentvm.drivers.models import Chosen, Models
 from agentvm.errors.bounds import HistoryTooLarge
 from agentvm.events.base import Event
 from agentvm.model.ids import Clock, ContainerId, MessageId, NewId, SessionId, TenantId
-from agentvm.model.limits import Limits
+from agentvm.model.limits import TurnSettings
 from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
@@ -46,8 +46,8 @@ LARGE_READS_MAX = 4
 REWRITES_MAX = 2
 TAKEN_UP_MAX = 8
 
-LimitsOf = Callable[[TenantId | None], Limits]
-"""What one turn of a tenant may use now; None for what concerns the whole process. Cheap: it is asked for each turn."""
+SettingsOf = Callable[[TenantId | None], TurnSettings]
+"""Returns the settings of a tenant's turns, or with None those of the process. Cheap: called for each turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Ports:
     clock: Clock
     new_id: NewId
     tasks: anyio.abc.TaskGroup
-    limits_of: LimitsOf
+    settings_of: SettingsOf
     sending: dict[tuple[TenantId, SessionId, str], anyio.Event]
     """Who is sending something under a key of their own: one at a time."""
     cost: Cost
@@ -95,7 +95,7 @@ class Ports:
         only what may fit into so many tokens.
         """
         log = self.store.tenant(tenant_id).container(container_id).log(session_id)
-        sums_up = self.limits_of(tenant_id).compaction.by != "off"
+        sums_up = self.settings_of(tenant_id).compaction.by != "off"
         small = Reading(max_bytes=SMALL_HISTORY_BYTES, current=current, summary=sums_up)
         found = await log.recall(small)
         if not found.truncated:

@@ -90,7 +90,7 @@ async def _look(ports: Ports, tenant_id: TenantId, accepted: Accepted) -> None:
             # It is not begun; but the call that it was in was made, and its end is told with what that used.
             accepted.cut = recovery.find_cut(await _told(ports, tenant_id, log, left), left.turn_id)
             raise
-    if suspects.is_to_blame(left, accepted.attempt, ports.limits_of(tenant_id).attempts):
+    if suspects.is_to_blame(left, accepted.attempt, ports.settings_of(tenant_id).limits.attempts):
         accepted.is_to_blame = True
         reason = f"the server did not survive a turn of it {accepted.attempt} times"
         # First: should the server not survive what is still to be done about the turn, nobody looks at it again.

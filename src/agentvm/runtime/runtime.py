@@ -19,7 +19,7 @@ from agentvm.events.base import Event, EventData, EventScope
 from agentvm.log import get_logger
 from agentvm.model.ids import AgentId, Clock, ImageId, NewId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image
-from agentvm.model.limits import Limits
+from agentvm.model.limits import TurnSettings
 from agentvm.model.turn import Turn
 from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.agent import Agent
@@ -28,7 +28,7 @@ from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
-from agentvm.runtime.ports import Choose, Cost, LimitsOf, Ports
+from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.replay import Replay
 from agentvm.runtime.resumption import count
@@ -79,7 +79,7 @@ class Runtime:
         self.quarantine = ports.quarantine
         self.models = ports.models
         self.journal = ports.journal
-        self.limits_of = ports.limits_of
+        self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
         self.replay = Replay(ports.store, ports.journal.find)
 
@@ -106,7 +106,7 @@ class Runtime:
                 found.image = image
             return found, True
         agent_id = AgentId(self._ports.new_id("agent")) if found is None else found.agent_id
-        if len(self.roster) > self._ports.limits_of(None).agents * 1.1:
+        if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
         self.roster.add(agent)
@@ -215,7 +215,7 @@ class Runtime:
     async def _go_on(self) -> None:
         """Lets turns from before the restart run: all at once, but for those that the server may not survive."""
         left, self._left = self._left, []
-        limit = self._ports.limits_of(None).attempts
+        limit = self._ports.settings_of(None).limits.attempts
         suspected = [one for one in left if one.is_suspect(limit)]
         plain = [one for one in left if one not in suspected]
         for some in (plain[start : start + TOGETHER] for start in range(0, len(plain), TOGETHER)):
@@ -257,7 +257,7 @@ class Runtime:
     async def _retain(self) -> None:
         """Drops what is too old or too much from the logs, now and every hour, until cancelled."""
         while True:
-            limits = self._ports.limits_of(None)
+            limits = self._ports.settings_of(None).limits
             oldest = self._ports.clock() - int(limits.log_days * 86_400_000)
             try:
                 await self._ports.store.trim_log(oldest, limits.log_bytes)
@@ -268,7 +268,7 @@ class Runtime:
     async def _evict_idle(self) -> None:
         """Lets agents that nobody uses leave memory, until cancelled."""
         while True:
-            await anyio.sleep(max(0.001, min(30.0, self._ports.limits_of(None).idle_seconds / 4)))
+            await anyio.sleep(max(0.001, min(30.0, self._ports.settings_of(None).limits.idle_seconds / 4)))
             for agent in self.roster:
                 if not self._ports.journal.failing:
                     await agent.voice.pay()
@@ -276,7 +276,7 @@ class Runtime:
 
     def _evict(self) -> None:
         """They come back with the next message, under the same id if somebody still listens."""
-        limits = self._ports.limits_of(None)
+        limits = self._ports.settings_of(None).limits
         resting = self.roster.resting()
         surplus = len(self.roster) - limits.agents
         oldest = anyio.current_time() - limits.idle_seconds
@@ -320,7 +320,7 @@ async def open_runtime(
     toolbox: Toolbox,
     clock: Clock,
     new_id: NewId,
-    limits: Limits | LimitsOf,
+    settings: TurnSettings | SettingsOf,
     cost: Cost = lambda driver, model, usage, at, provider="": None,
     meter: Meter | None = None,
     choose: Choose | None = None,
@@ -341,7 +341,7 @@ async def open_runtime(
             clock=clock,
             new_id=new_id,
             tasks=tasks,
-            limits_of=limits if callable(limits) else lambda tenant_id: limits,
+            settings_of=settings if callable(settings) else lambda tenant_id: settings,
             sending={},
             cost=cost,
             meter=meter or Unmetered(),

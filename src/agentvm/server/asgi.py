@@ -46,11 +46,11 @@ class Application:
     def __init__(self, vm: AgentVM, watch: Watch) -> None:
         self._vm = vm
         self._house = House(vm, watch, Readers())
-        self.bound_to = vm.config.host
+        self.bound_to = vm.config.system.host
         """The address peers come to."""
         self.gate = Gate(vm, lambda: self.bound_to)
         self.http = management_api(handlers())
-        self._proxies = TrustedProxies(vm.config.trusted_proxies)
+        self._proxies = TrustedProxies(vm.config.system.trusted_proxies)
 
     @property
     def rooms(self) -> PendingSockets:
@@ -73,7 +73,7 @@ class Application:
         """Why a socket is not opened, whoever asks, as a status and a text."""
         if scope["path"] not in SOCKET_PATHS:
             return 404, f"There is no socket at {shorten(scope['path'])!r}; connect to /ws"
-        if reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.allow_origins):
+        if reason := refusal(scope["headers"], bound_to=self.bound_to, allowed=self._vm.config.system.allow_origins):
             return 403, f"Refused: {reason}; see --allow-origin"
         if not self._vm.config.authenticates and (sign := forwarded_sign(scope["headers"])):
             return 403, behind_proxy(sign)

@@ -115,7 +115,8 @@ def _in_python(error: DataDirInUse) -> str:
     socket = "url" if url is None else f'"{url.replace("http", "ws", 1)}/ws"'
     return (
         f"{error.details.get('fact', error)} Connect to that server with remote_runtime({socket}), or give this runtime a "
-        "directory of its own: local_runtime(ServerConfig(data_dir=Path(...))). With data_dir=None it keeps all in memory."
+        "data directory of its own: local_runtime(ServerConfig(system=SystemSettings(data_dir=...))); "
+        '":memory:" keeps everything in memory.'
     )
 
 
@@ -123,7 +124,7 @@ async def _shut_down(vm: AgentVM, server: LocalServer) -> None:
     """In order: no new peers, running turns finish or are ended, their peers hear of it, sockets close."""
     with anyio.CancelScope(shield=True):
         server.refuse_new()
-        await vm.runtime.drain(vm.config.grace)
+        await vm.runtime.drain(vm.config.system.shutdown_seconds)
         await server.close()
 
 
@@ -185,14 +186,14 @@ async def start_server(
         if not isinstance(server, LocalServer):
             raise TypeError("a local runtime has a server")
         # Where it listens may have been changed while an earlier server ran.
-        now = server.vm.config
+        system = server.vm.config.system
         try:
-            port = await server.listen(port=now.port, host=now.host)
+            port = await server.listen(port=system.port, host=system.host)
         except ConfigInvalid as error:
             if server.vm.first_key is not None:
                 await server.vm.tenancy.access.take_back(server.vm.first_key)
             raise server.vm.settings.blamed(error) from None
-        yield RunningServer(app=server.app, agentx=agentx, server=server, host=now.host, port=port)
+        yield RunningServer(app=server.app, agentx=agentx, server=server, host=system.host, port=port)
 
 
 def _for_url(host: str) -> str:

@@ -6,7 +6,7 @@ import anyio
 
 from agentvm.ecosystem import Effector
 from agentvm.model.ids import Clock, NewId, TenantId
-from agentvm.model.limits import Limits
+from agentvm.model.limits import TurnSettings
 from agentvm.sessions.asking import Asking, Billed, Choose, Meter, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.titles import Titles, TitlesBy
@@ -24,14 +24,14 @@ class Beside:
         new_id: NewId,
         *,
         by: Callable[[TenantId], TitlesBy],
-        limits: Callable[[TenantId | None], Limits],
+        settings: Callable[[TenantId | None], TurnSettings],
         choose: Choose,
         meter: Meter,
     ) -> None:
         self._asking = asking = Asking(store, clock, choose=choose, meter=meter)
         self._titles = Titles(store, clock, asking, by=by)
         self._search = SearchUpkeep(store)
-        self.compactor = Compactor(store, clock, new_id, asking, limits=limits)
+        self.compactor = Compactor(store, clock, new_id, asking, settings=settings)
         self.effectors: tuple[Effector, ...] = (self._titles, self._search, self.compactor)
 
     def count(self, billed: Billed) -> None:

@@ -143,7 +143,7 @@ class Branches:
             await anyio.sleep(PAUSE)
 
     def _patience(self, agent: Agent) -> float:
-        return self.workspace.runtime.limits_of(agent.tenant_id).stop_seconds
+        return self.workspace.runtime.settings_of(agent.tenant_id).limits.stop_seconds
 
     async def _make_way(self, agent: Agent, choose: history.Choose, on_busy: OnBusy) -> None:
         if on_busy == "interrupt" and agent.busy:

@@ -27,7 +27,7 @@ from agentvm.log import get_logger
 from agentvm.model.attachment import references
 from agentvm.model.ids import Clock, ContainerId, ImageId, NewId, SessionId, SummaryId, TenantId, TurnId, UserId
 from agentvm.model.image import Image
-from agentvm.model.limits import Limits
+from agentvm.model.limits import TurnSettings
 from agentvm.model.message import UserMessage
 from agentvm.model.session import Summary
 from agentvm.model.usage import estimate_tokens
@@ -98,13 +98,13 @@ class Compactor:
     kinds = (TurnResponse,)
 
     def __init__(
-        self, store: Store, clock: Clock, new_id: NewId, asking: Asking, *, limits: Callable[[TenantId | None], Limits]
+        self, store: Store, clock: Clock, new_id: NewId, asking: Asking, *, settings: Callable[[TenantId | None], TurnSettings]
     ) -> None:
         self._store = store
         self._clock = clock
         self._new_id = new_id
         self._asking = asking
-        self._limits = limits
+        self._settings = settings
         self._waiting: OrderedDict[tuple[TenantId, SessionId], Work] = OrderedDict()
         self._busy: dict[tuple[TenantId, SessionId], _Visit] = {}
         self._heard = anyio.Event()
@@ -114,7 +114,7 @@ class Compactor:
 
     def react(self, event: Event) -> None:
         scope, data = event.scope, event.data
-        if not isinstance(data, TurnResponse) or self._limits(event.tenant_id).compaction.by == "off":
+        if not isinstance(data, TurnResponse) or self._settings(event.tenant_id).compaction.by == "off":
             return
         if scope.container_id is None or scope.image_id is None or scope.session_id is None or scope.turn_id is None:
             return
@@ -142,7 +142,7 @@ class Compactor:
 
     async def compact(self, work: Work, tell: Tell) -> Summary:
         """Sums up what can be, now, and says what came of it. `Conflict` when there is nothing to sum up."""
-        if self._limits(work.tenant_id).compaction.by == "off":
+        if self._settings(work.tenant_id).compaction.by == "off":
             raise Conflict("Summaries are off here; set compaction.by to model first")
         with anyio.move_on_after(SOON):
             # Who only looks is gone in a moment.
@@ -153,7 +153,7 @@ class Compactor:
         with self._alone(work):
             made = await self._sum_up(work, tell)
         if made is None:
-            keep = self._limits(work.tenant_id).compaction.keep
+            keep = self._settings(work.tenant_id).compaction.keep
             raise Conflict(f"There is nothing to sum up: the newest exchanges stay as they are, up to {keep} (compaction.keep)")
         return made
 
@@ -164,7 +164,7 @@ class Compactor:
         room = self._rooms.get((work.tenant_id, work.image_id, work.model))
         if room is None or turns % OFTEN == 0:
             return False
-        return data.usage.total * CAUTION < room * self._limits(work.tenant_id).compaction.share
+        return data.usage.total * CAUTION < room * self._settings(work.tenant_id).compaction.share
 
     async def _work(self, tell: Tell) -> None:
         while True:
@@ -217,7 +217,7 @@ class Compactor:
         made: Summary | None = None
         until = anyio.current_time() + SOON
         for _ in range(MOST_CALLS):
-            rules = self._limits(work.tenant_id).compaction
+            rules = self._settings(work.tenant_id).compaction
             recalled = await log.recall(OLDEST)
             sizes = await _sizes(container.attachments, recalled)
             count = wanted(recalled, room, rules, asked_for=work.asked_for, sizes=sizes)
@@ -242,10 +242,12 @@ class Compactor:
 
     async def _room(self, work: Work, image: Image) -> int:
         """Tokens that who answers has for a history."""
-        definition, limits = image.definition, self._limits(work.tenant_id)
+        definition, settings = image.definition, self._settings(work.tenant_id)
         async with self._asking.choose(work.tenant_id, definition.model) as (first, *_):
             window = first.driver.context_window(first.model)
-        _, room = share_window(window, definition.max_tokens or limits.max_tokens, thinking_tokens(definition.thinking))
+        _, room = share_window(
+            window, definition.max_tokens or settings.defaults.max_tokens, thinking_tokens(definition.thinking)
+        )
         room -= estimate_tokens(definition.system_prompt or "")
         _remember(self._rooms, (work.tenant_id, work.image_id, work.model), room)
         return room
@@ -254,7 +256,7 @@ class Compactor:
         self, work: Work, image: Image, log: LogStore, recalled: Recalled, count: int, budget: int
     ) -> Summary | None:
         """One more summary, stored; None when none could be made, or nobody needs it any more."""
-        rules = self._limits(work.tenant_id).compaction
+        rules = self._settings(work.tenant_id).compaction
         summary_id = SummaryId(self._new_id("sum"))
         errand = await self._errand(work, summary_id)
         pieces: dict[str, Piece] = {}

@@ -217,7 +217,7 @@ class SessionLibrary:
 
     def _undo(self) -> int:
         """Milliseconds for which a deleted session can be restored."""
-        return int(self.workspace.runtime.limits_of(None).undo_seconds * 1000)
+        return int(self.workspace.runtime.settings_of(None).limits.undo_seconds * 1000)
 
 
 def check_title(title: str | None) -> None:

@@ -68,7 +68,7 @@ class MessageSender:
 
     def measure(self, content: UserContent) -> int:
         """Bytes of a message; `InputTooLarge` when it has more than one message may."""
-        limits = self.workspace.runtime.limits_of(self.workspace.tenant_id)
+        limits = self.workspace.runtime.settings_of(self.workspace.tenant_id).limits
         text, inline = measure(content)
         if text > limits.message_bytes:
             raise InputTooLarge(
@@ -93,7 +93,9 @@ class MessageSender:
     async def check_attached(self, container_id: ContainerId, content: UserContent) -> None:
         """Before somebody's turn is interrupted for it; the agent looks once more."""
         files = self.workspace.tenancy.store.tenant(self.workspace.tenant_id).container(container_id).attachments
-        await attached.check(files, content, self.workspace.runtime.limits_of(self.workspace.tenant_id).attachments_per_message)
+        await attached.check(
+            files, content, self.workspace.runtime.settings_of(self.workspace.tenant_id).limits.attachments_per_message
+        )
 
     async def rewrite(
         self, agent: Agent, choose: Choose, size: int, client_key: str | None, make_way: Callable[[], Awaitable[None]]

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import anyio
 
 from agentvm.app import open_agentvm
-from agentvm.config import ServerConfig
+from agentvm.config import MEMORY, ServerConfig, SystemSettings
 from agentvm.drivers.scripted import ScriptedDriver
 from agentvm.model.account import Role, Tenant, User
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
@@ -178,7 +178,7 @@ class World:
 @asynccontextmanager
 async def open_world(*, auth: bool = True) -> AsyncIterator[World]:
     clock = Clock()
-    config = ServerConfig(data_dir=None, auth="on" if auth else "off")
+    config = ServerConfig(system=SystemSettings(data_dir=MEMORY, auth="on" if auth else "off"))
     async with open_agentvm(config, drivers={"scripted": ScriptedDriver()}, clock=clock) as vm:
         first = vm.first_key
         world = World(vm=vm, app=Listener(vm).app, clock=clock, operator="" if first is None else first.reveal())

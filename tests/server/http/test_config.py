@@ -8,7 +8,7 @@ import pytest
 from tests.server.http.fixtures import Reply, World, open_world
 
 from agentvm.config.catalogue import SETTINGS
-from agentvm.config.edits import MOST, own_keys
+from agentvm.config.edits import EDIT_KEYS_MAX, own_keys
 from agentvm.server.http import config
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ async def test_a_change_is_told_applied_and_explained() -> None:
             "live": ["limits.steps"],
             "restartRequired": ["system.port"],
         }
-        assert world.vm.settings.limits_of(None).steps == 10
-        assert world.vm.config.port == 8080
+        assert world.vm.settings.settings_of(None).limits.steps == 10
+        assert world.vm.config.system.port == 8080
         one = (await world.ask("GET", "/v1/config/limits.steps")).body
         assert (one["value"], one["layer"], one["place"], one["at"], one["default"]) == (
             10,
@@ -85,7 +85,7 @@ async def test_everything_that_is_wrong_is_told_at_once_and_nothing_is_changed()
         assert len(problems) == 4
         assert "did you mean llm.apiKey?" in "".join(problems)
         assert (await world.ask("GET", "/v1/config")).body["revision"] == 0
-        assert world.vm.settings.limits_of(None).max_tokens == 4096
+        assert world.vm.settings.settings_of(None).defaults.max_tokens == 4096
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_a_dry_run_says_what_would_change_and_changes_nothing() -> None:
     async with open_world() as world:
         reply = await put(world, {"limits.steps": 7}, dryRun=True)
         assert (reply.body["changed"], reply.body["dryRun"]) == ([{"key": "limits.steps", "to": 7}], True)
-        assert world.vm.settings.limits_of(None).steps == 25
+        assert world.vm.settings.settings_of(None).limits.steps == 25
         assert await world.vm.tenancy.store.read_settings() == ()
         assert (await put(world, {"limits.steps": 0}, dryRun=True)).status == 400
 
@@ -191,9 +191,9 @@ async def test_a_tenant_sees_and_sets_what_concerns_it_and_nothing_of_the_server
         assert (seen.body["tenantId"], seen.body["revision"], seen.body["config"]["limits"]["steps"]) == (acme.tenant_id, 0, 20)
         changed = await put(world, {"limits.steps": 5, "defaults": {"maxTokens": 99}}, key=acme.admin)
         assert (changed.status, changed.body["restartRequired"]) == (200, [])
-        limits = world.vm.settings.limits_of
-        assert (limits(acme.tenant_id).steps, limits(acme.tenant_id).max_tokens) == (5, 99)
-        assert (limits(bolt.tenant_id).steps, limits(None).steps) == (20, 20)
+        settings = world.vm.settings.settings_of
+        assert (settings(acme.tenant_id).limits.steps, settings(acme.tenant_id).defaults.max_tokens) == (5, 99)
+        assert (settings(bolt.tenant_id).limits.steps, settings(None).limits.steps) == (20, 20)
         assert await value(world, "limits.steps", key=bolt.admin) == 20
         assert await value(world, "limits.steps", query="?tenant=acme") == 5
         assert await value(world, "limits.steps") == 20
@@ -225,11 +225,11 @@ async def test_what_a_tenant_lowered_stays_below_the_server_and_comes_back_with_
         acme = world.acme
         await put(world, {"limits.steps": 15}, key=acme.admin)
         await put(world, {"limits.steps": 10})
-        assert world.vm.settings.limits_of(acme.tenant_id).steps == 10
+        assert world.vm.settings.settings_of(acme.tenant_id).limits.steps == 10
         await put(world, {"limits.steps": None})
-        assert world.vm.settings.limits_of(acme.tenant_id).steps == 15
+        assert world.vm.settings.settings_of(acme.tenant_id).limits.steps == 15
         assert (await world.ask("DELETE", "/v1/tenants/acme")).status == 204
-        assert world.vm.settings.limits_of(acme.tenant_id).steps == 25
+        assert world.vm.settings.settings_of(acme.tenant_id).limits.steps == 25
 
 
 async def test_the_operator_changes_a_tenants_own_settings_by_naming_it() -> None:
@@ -251,7 +251,7 @@ async def test_a_tenant_chooses_only_whom_it_can_have() -> None:
             assert (refused.status, world.vm.settings.revision(acme.tenant_id)) == (400, 0)
             assert "avm secret set provider.anthropic" in refused.body["error"]["message"]
         nobody = await put(world, {"llm.model": "nosuch/x"}, key=acme.admin)
-        assert (nobody.status, "'nosuch' is no provider here" in nobody.body["error"]["message"]) == (400, True)
+        assert (nobody.status, "'nosuch' is not a provider" in nobody.body["error"]["message"]) == (400, True)
         assert (await world.ask("PUT", "/v1/secrets/provider.anthropic", {"value": PLANTED}, key=acme.admin)).status < 300
         assert (await put(world, {"llm.model": "anthropic/claude-sonnet-5"}, key=acme.admin)).status == 200
         assert world.vm.settings.default_of(acme.tenant_id) == "anthropic/claude-sonnet-5"
@@ -295,18 +295,18 @@ async def test_the_schema_is_a_schema() -> None:
 async def test_without_authentication_everybody_is_the_operator() -> None:
     async with open_world(auth=False) as world:
         assert (await put(world, {"limits.steps": 4}, key="")).status == 200
-        assert world.vm.settings.limits_of(None).steps == 4
+        assert world.vm.settings.settings_of(None).limits.steps == 4
 
 
 async def test_a_derived_value_is_shown_with_its_reason() -> None:
     async with open_world() as world:
         model = (await world.ask("GET", "/v1/config/llm.model")).body
         assert ("value" in model, model["effective"]) == (False, "smollm2-135m")
-        assert "default model of the driver local" in model["why"]
+        assert (model["source"], "so the embedded model answers" in model["why"]) == ("derived", True)
         auth = (await world.ask("GET", "/v1/config/system.auth")).body
         assert (auth["effective"], auth["value"], auth["why"]) == ("on", "on", "set by the program that started the server")
         steps = (await world.ask("GET", "/v1/config/limits.steps")).body
-        assert (steps["effective"], steps["why"]) == (25, "the default")
+        assert (steps["effective"], steps["source"], steps["why"]) == (25, "default", "the default")
 
 
 async def test_what_get_gives_can_be_edited_and_put_back() -> None:
@@ -332,9 +332,9 @@ async def test_a_change_of_very_many_unknown_settings_is_looked_at_as_far_as_the
     looked_at = list[str]()
     monkeypatch.setattr(config, "find", looked_at.append)
     async with open_world() as world:
-        reply = await world.ask("PUT", "/v1/config", {member: {f"nope{number}": 1 for number in range(MOST * 10)}})
+        reply = await world.ask("PUT", "/v1/config", {member: {f"nope{number}": 1 for number in range(EDIT_KEYS_MAX * 10)}})
     assert (reply.status, "at most" in str(reply.body)) == (400, True)
-    assert len(looked_at) <= 2 * (MOST + 1)
+    assert len(looked_at) <= 2 * (EDIT_KEYS_MAX + 1)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from tests.server.http.fixtures import World, open_world
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.log import concerning, get_logger
 from agentvm.server.local import RunningServer
 
@@ -101,7 +102,7 @@ async def test_a_request_that_crashes_is_found_by_the_id_that_its_asker_was_told
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient]]:
-    config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     with anyio.fail_after(30):
         async with start_server(config, drivers={"scripted": ScriptedDriver()}) as server:
             assert server.first_key is not None

@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Browser
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.base import Record
 from agentvm.server.http import described
 from agentvm.server.http.openapi import document
@@ -141,7 +142,7 @@ def test_the_examples_name_the_address_that_the_reader_has_used(scheme: str, hos
 @pytest.mark.anyio
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (380, "dark"), (320, "light")])
 async def test_a_browser_shows_it_and_has_nothing_to_complain_of(browser: Browser, width: int, scheme: Any) -> None:
-    config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:
         shown = await browser.new_page(
             viewport={"width": width, "height": 800}, color_scheme=scheme, is_mobile=width < 600, has_touch=width < 600

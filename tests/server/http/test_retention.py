@@ -2,7 +2,7 @@ import anyio
 import pytest
 from tests.server.http.fixtures import open_world
 
-from agentvm.model.retention import DAY
+from agentvm.model.retention import DAY_MS
 
 pytestmark = pytest.mark.anyio
 
@@ -11,7 +11,7 @@ async def test_a_tenant_sees_its_policy_and_what_another_would_delete() -> None:
     async with open_world() as world:
         await world.say(world.acme, "old")
         await world.say(world.bolt, "theirs")
-        world.clock.now += 50 * DAY
+        world.clock.now += 50 * DAY_MS
         shown = (await world.ask("GET", "/v1/retention", key=world.acme.admin)).body
         assert shown["tenantId"] == world.acme.tenant_id
         assert shown["policy"] == {"sessionDays": None, "archivedDays": None, "rewoundDays": 30, "messageDays": None}
@@ -26,7 +26,7 @@ async def test_a_tenant_sees_its_policy_and_what_another_would_delete() -> None:
 async def test_a_policy_of_a_tenant_counts_for_it_alone_and_at_once() -> None:
     async with open_world() as world:
         mine, theirs = await world.say(world.acme, "old"), await world.say(world.bolt, "old")
-        world.clock.now += 50 * DAY
+        world.clock.now += 50 * DAY_MS
         change = {"changes": {"retention.sessionDays": 40}}
         assert (await world.ask("PUT", "/v1/config", change, key=world.acme.admin)).status == 200
         with anyio.fail_after(10):

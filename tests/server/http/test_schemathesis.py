@@ -18,6 +18,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.server.http import described
 
 EXAMPLES = 8
@@ -40,7 +41,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     with start_blocking_portal() as portal:
         opened = portal.call(partial(start_server, config, drivers={"scripted": ScriptedDriver()}))
         with portal.wrap_async_context_manager(opened) as running, requests.Session() as client:

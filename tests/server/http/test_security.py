@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from agentvm import ScriptedDriver, ServerConfig, start_server
+from agentvm.config import MEMORY, SystemSettings
 from agentvm.model.ids import DEFAULT_TENANT
 from agentvm.server.http import ROUTES
 from agentvm.server.local import RunningServer
@@ -152,7 +153,7 @@ async def test_credentials_are_neither_in_the_log_nor_in_an_answer(caplog: pytes
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[RunningServer, httpx2.AsyncClient, str]]:
     """A server that authenticates, a client with the operator's key, and a user's key."""
-    config = ServerConfig(port=0, data_dir=None, auth="on", grace=0)
+    config = ServerConfig(system=SystemSettings(port=0, data_dir=MEMORY, auth="on", shutdown_seconds=0))
     async with start_server(config, drivers={"scripted": ScriptedDriver()}) as running:
         assert running.first_key is not None
         headers = {"Authorization": f"Bearer {running.first_key.reveal()}"}

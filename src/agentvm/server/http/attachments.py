@@ -43,7 +43,7 @@ class OneGiven(Given):
 
 
 def _bound(ask: Ask[Any], size: int) -> None:
-    most = ask.vm.runtime.limits_of(ask.tenant_id).attachment_bytes
+    most = ask.vm.runtime.settings_of(ask.tenant_id).limits.attachment_bytes
     if size > most:
         raise AttachmentTooLarge(f"An attachment has at most {most:,} bytes here (limits.attachmentBytes)")
 

@@ -177,7 +177,7 @@ async def import_(ask: Ask[Nothing]) -> ImportReport:
         raise InvalidInput("There is nothing to import")
     if container_id is not None:
         _check_reach(ask, container_id)
-    limits = ask.vm.runtime.limits_of(ask.tenant_id)
+    limits = ask.vm.runtime.settings_of(ask.tenant_id).limits
     orders = Orders(
         kind=query.from_,
         container_id=container_id or _only(ask),

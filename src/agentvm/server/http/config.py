@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from agentvm.config import history
 from agentvm.config.catalogue import find, is_group, shown, unknown
-from agentvm.config.centre import Ordered, Outcome
-from agentvm.config.edits import MOST, leaves
+from agentvm.config.centre import ChangeRequest, ChangeResult
+from agentvm.config.edits import EDIT_KEYS_MAX, leaves
 from agentvm.config.effective import derive
 from agentvm.config.layers import Values
 from agentvm.config.schema import config_schema
@@ -69,6 +69,7 @@ class SettingGiven(Given):
     revision: Revision | None = None
     key: object = None
     effective: object = None
+    source: object = None
     why: object = None
     layer: object = None
     place: object = None
@@ -287,7 +288,7 @@ def _edited(config: Mapping[str, object], values: Values) -> dict[str, object]:
         setting, now = find(key), values.get(key)
         return setting is None or now is None or shown(setting, now.value) != value
 
-    return dict(islice(((key, value) for key, value in leaves(config) if differs(key, value)), MOST + 1))
+    return dict(islice(((key, value) for key, value in leaves(config) if differs(key, value)), EDIT_KEYS_MAX + 1))
 
 
 def _scope(ask: Ask[Any]) -> TenantId | None:
@@ -297,9 +298,9 @@ def _scope(ask: Ask[Any]) -> TenantId | None:
     return ask.tenant_id
 
 
-def _ordered(ask: Ask[Any], given: ChangesGiven | SettingGiven | RollbackGiven) -> Ordered:
+def _ordered(ask: Ask[Any], given: ChangesGiven | SettingGiven | RollbackGiven) -> ChangeRequest:
     note = None if given.note is None else check_text(given.note, "note")
-    return Ordered(
+    return ChangeRequest(
         actor=ask.principal.actor,
         request_id=ask.request_id,
         note=note,
@@ -317,7 +318,7 @@ def _seen(if_match: str | None) -> int | None:
     return int(number)
 
 
-def _shown(outcome: Outcome, *, dry_run: bool) -> Answer[OutcomeView]:
+def _shown(outcome: ChangeResult, *, dry_run: bool) -> Answer[OutcomeView]:
     view = OutcomeView(
         revision=outcome.revision,
         changed=_changes(outcome.changed),
@@ -342,5 +343,5 @@ def _changes(changed: Mapping[str, tuple[object, object]]) -> tuple[Changed, ...
 def _target(scope: TenantId | None, keys: Iterable[str]) -> str:
     """For the audit log: whose settings, and which. A key that nobody knows may be a secret in the wrong place."""
     where = "server" if scope is None else scope
-    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in islice(keys, MOST)})
+    named = sorted({key if find(key) is not None or is_group(key) else "unknown" for key in islice(keys, EDIT_KEYS_MAX)})
     return f"{where}: {', '.join(named[:20])}" if named else where

@@ -80,7 +80,7 @@ class Gate:
 
     async def serve(self, route: Route, request: Asked) -> Response[bytes] | Stream:
         headers = request.scope["headers"]
-        if reason := refusal(headers, bound_to=self._bound_to(), allowed=self.vm.config.allow_origins):
+        if reason := refusal(headers, bound_to=self._bound_to(), allowed=self.vm.config.system.allow_origins):
             raise AccessDenied(f"Refused: {reason}; see --allow-origin")
         principal = await self._recognise(request)
         also_concerning(tenant_id=principal.tenant_id, user_id=principal.user_id)

@@ -7,13 +7,13 @@ from msgspec import Meta, structs
 
 from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
-from agentvm.model.retention import FOREVER
+from agentvm.model.retention import FOREVER_DAYS
 from agentvm.server.http.config import READ
 from agentvm.server.http.route import Ask, Given, Routes
 
 routes = Routes()
 
-Days = Annotated[int, Meta(ge=1, le=FOREVER)]
+Days = Annotated[int, Meta(ge=1, le=FOREVER_DAYS)]
 
 
 class TryGiven(Given):

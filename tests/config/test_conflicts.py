@@ -1,12 +1,12 @@
 import pytest
 
+from agentvm.config.build import conflicts
 from agentvm.config.catalogue import Value
-from agentvm.config.layers import Given, Layer, LayerName, merge
-from agentvm.config.together import conflicts
+from agentvm.config.layers import Layer, LayerName, SettingValue, merge
 
 
 def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
-    given = {key: Given(value, f"f:{line}") for line, (key, value) in enumerate(values.items(), 1)}
+    given = {key: SettingValue(value, f"f:{line}") for line, (key, value) in enumerate(values.items(), 1)}
     return [str(one) for one in conflicts(merge([Layer(layer, given)]))]
 
 
@@ -15,11 +15,11 @@ def told(values: dict[str, Value], layer: LayerName = "file") -> list[str]:
     [
         ({"system.auth": "off", "system.host": "0.0.0.0"}, "f:1: system.auth: off is only for"),
         ({"system.oidc.audience": "us"}, "f:1: system.oidc.audience: "),
-        ({"system.allowOrigins": ("*", "foo")}, "f:1: system.allowOrigins: 'foo' is no origin"),
+        ({"system.allowOrigins": ("*", "foo")}, "f:1: system.allowOrigins: 'foo' is not an origin"),
         ({"llm.provider": "nosuch"}, "f:1: llm.provider: it is 'nosuch'; known providers: anthropic"),
-        ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is no provider"),
+        ({"llm.model": "nosuch/x"}, "f:1: llm.model: it is 'nosuch/x', and 'nosuch' is not a provider"),
         ({"llm.fallback": ("nosuch/x",)}, "f:1: llm.fallback: it names 'nosuch'"),
-        ({"llm.providers.gw.model": "m"}, "f:1: llm.providers.gw: it does not say who speaks to it"),
+        ({"llm.providers.gw.model": "m"}, "f:1: llm.providers.gw: it has no driver"),
         ({"llm.providers.gw.driver": "opnai"}, "f:1: llm.providers.gw.driver: it is 'opnai'"),
         ({"llm.providers.openai.driver": "anthropic"}, "f:1: llm.providers.openai.driver: the provider is named after another"),
     ],

@@ -1,0 +1,141 @@
+"""Conflicts — reasons why values that are valid one by one cannot be used together, by key. Pure."""
+
+from collections.abc import Collection, Iterator
+from urllib.parse import urlsplit
+
+from agentvm.config.layers import Values
+from agentvm.drivers.registry import DRIVERS
+from agentvm.errors import shorten
+from agentvm.model.address import is_loopback, parse_network
+from agentvm.model.headers import parse_headers
+from agentvm.model.settings import LlmSettings, OidcConfig, OtelSettings, ProviderSettings, Settings, SystemSettings
+
+Fault = tuple[str, str]
+"""A key and an error message."""
+
+
+def faults_of(settings: Settings, unread: Collection[str] = ()) -> Iterator[Fault]:
+    """Every fault. `unread` are providers whose own settings are invalid, so that naming them is not another fault."""
+    names = tuple(dict.fromkeys((*provider_names(settings.llm), *unread)))
+    for name, provider in settings.llm.providers.items():
+        yield from _provider(name, provider)
+    yield from server_faults(settings)
+    yield from choice_faults(settings.llm, names)
+    yield from fallback_faults(settings.llm, names)
+
+
+def server_faults(settings: Settings) -> Iterator[Fault]:
+    """The faults of everything but models and their providers."""
+    yield from _access(settings.system)
+    yield from _tokens(settings.system.oidc)
+    yield from _origins(settings.system.allow_origins)
+    yield from _proxies(settings.system.trusted_proxies)
+    yield from collector_faults(settings.otel)
+
+
+def provider_names(llm: LlmSettings) -> tuple[str, ...]:
+    """The names that a model's name may begin with."""
+    return tuple(dict.fromkeys((*llm.providers, *DRIVERS)))
+
+
+def place_of(values: Values, key: str) -> str:
+    """The place of a value; of a group, that of its first. A change at run time has no place."""
+    resolved = values.get(key) or next((value for name, value in values.items() if name.startswith(f"{key}.")), None)
+    return "" if resolved is None or resolved.layer in ("override", "tenant") else resolved.source.place or ""
+
+
+def _provider(name: str, provider: ProviderSettings) -> Iterator[Fault]:
+    key, known = f"llm.providers.{name}", ", ".join(DRIVERS)
+    driver = provider.driver or (name if name in DRIVERS else None)
+    if driver is None:
+        yield key, f"it has no driver; set {key}.driver as well, to one of: {known}"
+    elif driver not in DRIVERS:
+        yield f"{key}.driver", f"it is {shorten(driver)!r}; it must be one of: {known}"
+    elif name in DRIVERS and driver != name:
+        yield f"{key}.driver", "the provider is named after another driver than its own; give it another name"
+
+
+def _access(system: SystemSettings) -> Iterator[Fault]:
+    if system.auth != "off":
+        return
+    if not is_loopback(system.host):
+        yield (
+            "system.auth",
+            f"off is only for a server that other machines cannot reach, and {shorten(system.host)!r} can be: "
+            "listen on 127.0.0.1, or leave authentication on",
+        )
+    elif system.trusted_proxies:
+        yield (
+            "system.auth",
+            "off is only for a server that other machines cannot reach, and they reach one behind a proxy "
+            "(system.trustedProxies): leave authentication on",
+        )
+
+
+def _tokens(oidc: OidcConfig) -> Iterator[Fault]:
+    if (oidc.issuer is None) != (oidc.audience is None):
+        key = "system.oidc.issuer" if oidc.audience is None else "system.oidc.audience"
+        yield key, "system.oidc.issuer and system.oidc.audience go together; set both or none"
+
+
+def _origins(origins: Collection[str]) -> Iterator[Fault]:
+    """A browser sends scheme, host and port, and nothing behind them: any other text would never match."""
+    for origin in origins:
+        parts = urlsplit(origin)
+        if origin != "*" and (not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}"):
+            yield (
+                "system.allowOrigins",
+                f"{shorten(origin)!r} is not an origin; write for example https://chat.example.org, or *",
+            )
+
+
+def _proxies(proxies: Collection[str]) -> Iterator[Fault]:
+    for proxy in proxies:
+        if parse_network(proxy) is None:
+            yield (
+                "system.trustedProxies",
+                f"{shorten(proxy)!r} is neither an address nor a network; write for example 127.0.0.1 or 10.0.0.0/8",
+            )
+
+
+def collector_faults(otel: OtelSettings) -> Iterator[Fault]:
+    """The faults of a collector's address and headers. Neither is quoted: they may carry credentials."""
+    if otel.endpoint is not None and not _is_collector(otel.endpoint):
+        yield "otel.endpoint", "it must be an address like http://localhost:4318, to which /v1/traces is added"
+    try:
+        parse_headers("" if otel.headers is None else otel.headers.reveal())
+    except ValueError as error:
+        yield "otel.headers", f"{error}; write for example authorization=Bearer%20..."
+
+
+def _is_collector(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.query and not parts.fragment
+    except ValueError:
+        return False
+
+
+def choice_faults(llm: LlmSettings, names: Collection[str]) -> Iterator[Fault]:
+    """The faults of the default model; `ServerConfig.default_model` says how it is chosen."""
+    model, known = llm.model or "", ", ".join(names)
+    prefix = model.partition("/")[0]
+    if llm.provider is not None:
+        if llm.provider not in names:
+            yield "llm.provider", f"it is {shorten(llm.provider)!r}; known providers: {known}"
+        return
+    implied = prefix in names or model.endswith(".gguf") or llm.api_key is not None or llm.base_url is not None
+    if model and not implied:
+        if "/" in model:
+            yield "llm.model", f"it is {shorten(model)!r}, and {shorten(prefix)!r} is not a provider; known providers: {known}"
+        else:
+            yield (
+                "llm.model",
+                f"{shorten(model)!r} does not name its provider; write <provider>/{shorten(model)} with one of: {known}",
+            )
+
+
+def fallback_faults(llm: LlmSettings, names: Collection[str]) -> Iterator[Fault]:
+    for name in dict.fromkeys(entry.partition("/")[0] for entry in llm.fallback):
+        if name not in names:
+            yield "llm.fallback", f"it names {shorten(name)!r}; known providers: {', '.join(names)}"
