@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from agentvm.storage.base import ContainerStore
 from agentvm.storage.engine import DATABASE, open_store
+from agentvm.storage.sql.container import ContainerStore
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import ACME
 from bench.measure import percentile, table

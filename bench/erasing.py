@@ -17,8 +17,9 @@ import anyio
 from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
 from agentvm.sessions.erasing import Eraser
-from agentvm.storage.base import SessionWrite, Store
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.store import settle
 from bench.measure import percentile, table

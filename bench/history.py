@@ -18,8 +18,8 @@ from agentvm.model.ids import MessageId, SummaryId, TenantId, TurnId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import Summary
 from agentvm.runtime.context import build
-from agentvm.storage.base import LogStore
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.log import LogStore
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image
 from bench.measure import percentile, table
 

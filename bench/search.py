@@ -21,10 +21,10 @@ import apsw
 
 from agentvm.model.ids import MessageId, SessionId, TenantId
 from agentvm.model.message import Message, UserMessage
-from agentvm.storage.base import ContainerStore
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql import session_write
+from agentvm.storage.sql.container import ContainerStore
 from agentvm.storage.sql.sessions.index import index, key_of
 from agentvm.storage.sql.sessions.question import match_of, pieces_of
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, session

@@ -26,12 +26,11 @@ BOUNDARIES = {
 # The six managers are words of the AgentX design; otherwise these words say nothing about what a class is.
 EMPTY_WORDS = {"Manager", "Service", "Helper", "Handler", "Impl"}
 MANAGERS = {"DefinitionManager", "ImageManager", "ContainerManager", "SessionManager", "AgentManager", "ServerManager"}
-# What commands, blueprint and runtime may know of drivers and storage: the interfaces, and the choice among drivers.
+# What commands, blueprint and runtime may know of drivers and storage: the interfaces, the choice among drivers, the store.
 PORTS = (
     "drivers/account_health", "drivers/base", "drivers/conversation", "drivers/data_url", "drivers/health",
-    "drivers/models", "drivers/sending", "drivers/weighing", "storage/accounts", "storage/attachments", "storage/base",
-    "storage/carry", "storage/definitions", "storage/drafts", "storage/erasing", "storage/resources", "storage/retention",
-    "storage/sessions", "storage/settings",
+    "drivers/models", "drivers/sending", "drivers/weighing", "storage/attachments", "storage/base", "storage/carry",
+    "storage/erasing", "storage/resources", "storage/retention", "storage/sessions", "storage/settings", "storage/sql",
 )  # fmt: skip
 # A docstring's first sentence has a noun or a verb for its beginning: a reader who opens the file here knows no "it" yet.
 PRONOUNS = set(

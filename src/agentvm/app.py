@@ -27,8 +27,8 @@ from agentvm.resources.shipped import ship
 from agentvm.runtime.runtime import Runtime
 from agentvm.runtime.tasks import open_tasks
 from agentvm.sessions.beside import Beside
-from agentvm.storage.base import Store
 from agentvm.storage.engine import DATABASE, lock_data_dir, open_store
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Ended, Named, Why
 from agentvm.tenants.metering import Metering

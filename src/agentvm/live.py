@@ -27,8 +27,8 @@ from agentvm.runtime.tools import Toolbox
 from agentvm.sessions.beside import Beside
 from agentvm.sessions.erasing import Eraser
 from agentvm.sessions.retention import Due, Retainer
-from agentvm.storage.base import Store
 from agentvm.storage.engine import DATABASE
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.authentication import Ended
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.people import StatusCheckingMeter, Stop

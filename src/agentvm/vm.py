@@ -39,8 +39,8 @@ from agentvm.sessions.retention import Retainer
 from agentvm.sessions.upkeep import purge
 from agentvm.sessions.workspace import Workspace
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.storage.accounts import Accounts
-from agentvm.storage.base import Store, TenantStore
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.tenants.scoped_store import ScopedStore
 from agentvm.tenants.tenancy import Tenancy
 

@@ -17,8 +17,8 @@ from agentvm.errors import DefinitionConflict, DefinitionNotFound, InvalidInput,
 from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 from agentvm.model.image import ImageConfig
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 

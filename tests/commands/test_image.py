@@ -137,7 +137,7 @@ async def test_an_image_is_renamed_and_described_anew_and_everybody_hears_of_it(
 async def test_an_image_that_vanishes_while_it_is_renamed_is_not_found() -> None:
     async with open_desk() as desk:
         image_id = (await desk.create_image())["imageId"]
-        desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store, without_images=False))
+        desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store, without_images=False))  # type: ignore[arg-type]  # a double
         assert (await desk.ask("image_update", imageId=image_id, updates={"name": "x"}))["errorCode"] == "image_not_found"
 
 

@@ -150,7 +150,7 @@ async def test_a_message_to_an_image_that_is_deleted_meanwhile_leaves_no_agent_b
     async with open_desk(ScriptedDriver(echo)) as desk:
         image_id = (await desk.create_image())["imageId"]
         sender, read, go_on = desk.another(), anyio.Event(), anyio.Event()
-        sender.peer = dataclasses.replace(sender.peer, store=SlowStore(sender.peer.store, read, go_on))
+        sender.peer = dataclasses.replace(sender.peer, store=SlowStore(sender.peer.store, read, go_on))  # type: ignore[arg-type]  # a double
         replies: list[Any] = []
 
         async def send() -> None:

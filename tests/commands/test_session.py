@@ -84,7 +84,7 @@ async def test_a_peer_that_touches_a_session_hears_its_turns(command: str) -> No
 async def test_what_vanishes_in_the_middle_of_a_command_is_not_found(command: str, code: str) -> None:
     async with open_desk() as desk:
         session_id = (await desk.create_image())["sessionId"]
-        desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store))
+        desk.peer = dataclasses.replace(desk.peer, store=Vanishing(desk.peer.store))  # type: ignore[arg-type]  # a double
         assert (await desk.ask(command, **about(command, session_id)))["errorCode"] == code
 
 

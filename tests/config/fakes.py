@@ -11,7 +11,7 @@ from agentvm.config.server import ServerConfig
 from agentvm.errors import AgentVMError
 from agentvm.model.secret import Secret
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 
 
 class Reversing:
@@ -52,9 +52,7 @@ def layer(**values: Any) -> Layer:
 
 
 @asynccontextmanager
-async def open_centre(
-    *base: Layer, store: SqliteStore | None = None, **about: bool
-) -> AsyncIterator[tuple[ConfigCentre, Recording]]:
+async def open_centre(*base: Layer, store: Store | None = None, **about: bool) -> AsyncIterator[tuple[ConfigCentre, Recording]]:
     if store is not None:
         yield await made(base, store, **about)
         return
@@ -62,7 +60,7 @@ async def open_centre(
         yield await made(base, opened, **about)
 
 
-async def made(base: Sequence[Layer], store: SqliteStore, **about: bool) -> tuple[ConfigCentre, Recording]:
+async def made(base: Sequence[Layer], store: Store, **about: bool) -> tuple[ConfigCentre, Recording]:
     centre, follower = ConfigCentre(base, store, Reversing(), lambda: 7, **about), Recording()
     await centre.load()
     centre.bind(follower)

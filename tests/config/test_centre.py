@@ -17,8 +17,8 @@ from agentvm.model.ids import TenantId
 from agentvm.model.secret import Secret
 from agentvm.storage.engine import open_store
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.settings import SqliteSettingsStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.settings import SettingsStore
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -26,11 +26,11 @@ ACME = TenantId("acme")
 ME = ChangeRequest(actor="me")
 
 
-class Refusing(SqliteStore):
+class Refusing(Store):
     """Takes no change."""
 
-    def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
-        class Full(SqliteSettingsStore):
+    def settings(self, tenant_id: TenantId | None) -> SettingsStore:
+        class Full(SettingsStore):
             async def append(self, change: Change) -> None:
                 raise StoreFailed("The disk is full")
 

@@ -29,8 +29,9 @@ from agentvm.runtime import journal
 from agentvm.runtime.agent import Agent
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Tool, Toolbox
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -171,7 +172,7 @@ async def photographed(tmp_path: Path, *, repeatable: bool) -> AsyncIterator[tup
         await container.add_image(image, session)
         camera = Photographed(store, path, world)
         camera.photograph()
-        async with running(camera, world, repeatable=repeatable, start=1_000) as runtime:
+        async with running(camera, world, repeatable=repeatable, start=1_000) as runtime:  # type: ignore[arg-type]  # a double
             agent, _ = runtime.start_agent(DEFAULT_TENANT, image, image.session_id)
             for text in ("go", "and again"):
                 agent.release(await agent.receive(text))
@@ -212,7 +213,7 @@ async def test_f2_a_second_crash_during_the_recovery_is_recovered_from_too(tmp_p
                 world = World(runs=copy.runs, told=list(copy.told))
                 async with open_store(copy.path) as store:
                     camera = Photographed(store, copy.path, world)
-                    async with running(camera, world, repeatable=False, start=5_000) as runtime:
+                    async with running(camera, world, repeatable=False, start=5_000) as runtime:  # type: ignore[arg-type]  # a double
                         await finish(store, runtime)
                 for again in camera.copies[::3]:
                     async with open_store(again.path) as store:
@@ -231,7 +232,7 @@ async def test_a_turn_that_the_server_never_survives_is_given_up(tmp_path: Path)
                 async with open_store(path) as store:
                     camera = Photographed(store, path, world)
                     start = 5_000 * attempts
-                    async with running(camera, world, repeatable=False, start=start, limits=Limits(attempts=3)) as runtime:
+                    async with running(camera, world, repeatable=False, start=start, limits=Limits(attempts=3)) as runtime:  # type: ignore[arg-type]  # a double
                         await finish(store, runtime)
                 codes = [frame["data"]["code"] for frame in world.told if frame["type"] == "error_occurred"]
                 # It dies again as soon as it has counted that it begins once more, before anything of the turn is read.

@@ -16,9 +16,9 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, MessageId, TurnId, id
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.message import Message, UserMessage
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.datadir import DATABASE
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 

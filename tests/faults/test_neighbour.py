@@ -177,7 +177,7 @@ async def test_f27_many_writes_of_one_tenant_are_not_before_one_of_another(tmp_p
 
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(store._database.write, block)  # type: ignore[attr-defined]
+                tasks.start_soon(store._database.write, block)
                 while not waits.is_set():
                     await checkpoint()
                 done: list[str] = []

@@ -14,7 +14,8 @@ from agentvm.resources.centre import ResourceCentre, make_centre
 from agentvm.resources.registry import Author, NewVersion, VersionChange
 from agentvm.resources.resolver import Resolved
 from agentvm.storage.engine import open_store
-from agentvm.storage.resources import Published, ResourceStore
+from agentvm.storage.resources import Published
+from agentvm.storage.sql.resources import ResourceStore
 
 ACME, BOLT = TenantId("ten_acme"), TenantId("ten_bolt")
 

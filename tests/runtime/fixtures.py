@@ -48,8 +48,9 @@ from agentvm.runtime.channel import Channel
 from agentvm.runtime.ports import Cost
 from agentvm.runtime.runtime import Runtime, open_runtime
 from agentvm.runtime.tools import Run, Tool, Toolbox
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 
 # --- what a model may say
 
@@ -217,7 +218,7 @@ async def open_world(
         else:
             await container.add_image(image, session)
         async with open_runtime(
-            store=watch(FlakyStore(own_store, fails)),
+            store=watch(FlakyStore(own_store, fails)),  # type: ignore[arg-type]  # a double
             models=models or Models({driver.name: driver}, driver.name),
             cost=cost,
             toolbox=Toolbox(tools),

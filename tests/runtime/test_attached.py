@@ -18,8 +18,9 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, TenantId
 from agentvm.model.limits import Limits
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserContent
 from agentvm.runtime import attached
-from agentvm.storage.attachments import AttachmentStore, Upload
+from agentvm.storage.attachments import Upload
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.testing.conformance.attachments import digest_of, referring
 from agentvm.testing.conformance.store import RIVAL, settle
 

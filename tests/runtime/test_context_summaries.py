@@ -23,8 +23,9 @@ from agentvm.model.message import (
 )
 from agentvm.model.session import Summary
 from agentvm.runtime.context import build, told
-from agentvm.storage.base import Recalled, Rewinding, SessionWrite, Store
+from agentvm.storage.base import Recalled, Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, turn
 from agentvm.testing.conformance.store import ACME, settle
 

@@ -25,8 +25,8 @@ from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.journal import Journal, open_journal
 from agentvm.runtime.session_log import SessionLog
 from agentvm.runtime.tails import read_tails
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 
@@ -110,7 +110,7 @@ async def open_desk(fails: Callable[[int], bool] = lambda number: False) -> Asyn
             other = new_session(image, SessionId("sess_other"), None, 1)
             await container.add_session(other)
             flaky = FlakyStore(store, fails)
-            async with open_journal(flaky, tell, clock) as journal:
+            async with open_journal(flaky, tell, clock) as journal:  # type: ignore[arg-type]  # a double
                 yield Desk(journal=journal, store=store, flaky=flaky, image=image, other=other.session_id, told=told)
 
 

@@ -10,7 +10,7 @@ from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime import replay
 from agentvm.runtime.replay import Missed
 from agentvm.storage.base import LogChunk
-from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.log import LogStore
 
 pytestmark = pytest.mark.anyio
 
@@ -107,27 +107,27 @@ async def test_a_session_that_is_deleted_while_its_log_is_read_is_gone(monkeypat
         await world.say(world.start(), "hi")
         await world.hear("turn_response")
         container = world.store.tenant(DEFAULT_TENANT).container(world.image.container_id)
-        read_chunks = SqliteLogStore.read
+        read_chunks = LogStore.read
 
-        async def read_then_delete(log: SqliteLogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
+        async def read_then_delete(log: LogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
             chunks = await read_chunks(log, after, limit)
             await container.delete_image(world.image.image_id)
             return chunks
 
-        monkeypatch.setattr(SqliteLogStore, "read", read_then_delete)
+        monkeypatch.setattr(LogStore, "read", read_then_delete)
         with pytest.raises(SessionNotFound):
             await read(world, 0)
 
 
 async def test_many_who_come_back_at_once_are_read_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
-    really = SqliteLogStore.read
+    really = LogStore.read
 
-    async def counted(self: SqliteLogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
+    async def counted(self: LogStore, after: int, limit: int) -> tuple[LogChunk, ...]:
         reads.append(after)
         return await really(self, after, limit)
 
-    monkeypatch.setattr(SqliteLogStore, "read", counted)
+    monkeypatch.setattr(LogStore, "read", counted)
     async with open_world(ScriptedDriver()) as world:
         agent = world.start()
         await world.say(agent, "one")

@@ -22,8 +22,9 @@ from agentvm.model.turn import Turn
 from agentvm.runtime import runtime as runtime_module
 from agentvm.runtime import suspects
 from agentvm.runtime.resumption import take_up
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 
 pytestmark = pytest.mark.anyio
 

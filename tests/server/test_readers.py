@@ -12,7 +12,7 @@ from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.principal import EVERYTHING, Principal
 from agentvm.server import readers
 from agentvm.server.readers import Reader, Readers, attach_reader, client_id_of
-from agentvm.storage.sql.store import SqliteTenantStore
+from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
@@ -68,7 +68,7 @@ async def test_what_could_not_be_taken_is_overwritten(monkeypatch: pytest.Monkey
         await session_of(vm, first)
         await house.leave(first)
         with monkeypatch.context() as broken:
-            broken.setattr(SqliteTenantStore, "take_reader", fail)
+            broken.setattr(TenantStore, "take_reader", fail)
             second = await entered(house, vm)
         assert second.places == {}
         second.acks.stop()
@@ -201,6 +201,6 @@ async def test_a_store_that_never_answers_does_not_hold_a_socket_for_ever(monkey
         house = Readers()
         reader = await with_place(house, vm)
         with monkeypatch.context() as broken, anyio.fail_after(5):
-            broken.setattr(SqliteTenantStore, "save_reader", hang)
+            broken.setattr(TenantStore, "save_reader", hang)
             await house.leave(reader)
         assert (await entered(house, vm)).places == {}

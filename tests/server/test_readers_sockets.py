@@ -13,7 +13,7 @@ from agentvm.errors import StoreFailed
 from agentvm.protocol import acks
 from agentvm.runtime.channel import GOING_AWAY
 from agentvm.server import readers, websocket
-from agentvm.storage.sql.store import SqliteTenantStore
+from agentvm.storage.sql.store import TenantStore
 
 pytestmark = pytest.mark.anyio
 
@@ -268,7 +268,7 @@ async def test_a_client_that_acknowledges_slowly_is_waited_for(monkeypatch: pyte
 @pytest.mark.parametrize("method", ["save_reader", "take_reader"])
 async def test_a_store_that_fails_costs_the_replay_and_nothing_else(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_listener(ScriptedDriver(words)) as (_, listener):
-        monkeypatch.setattr(SqliteTenantStore, method, fail)
+        monkeypatch.setattr(TenantStore, method, fail)
         for _ in range(2):
             async with open_socket(listener.app, client=CLIENT) as socket:
                 here = Browser(socket)

@@ -11,7 +11,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId
 from agentvm.protocol.codec import Frame
 from agentvm.runtime.channel import GOING_AWAY, LARGE, MAX_BYTES
 from agentvm.server import websocket
-from agentvm.storage.sql.store import SqliteTenantStore
+from agentvm.storage.sql.store import TenantStore
 from agentvm.vm import AgentVM
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +102,7 @@ async def test_a_subscription_the_store_cannot_look_up_is_told_and_the_socket_st
         raise StoreFailed("the disk is gone")
 
     async with open_listener() as (_, listener), open_socket(listener.app) as socket:
-        monkeypatch.setattr(SqliteTenantStore, "find_session", fail)
+        monkeypatch.setattr(TenantStore, "find_session", fail)
         await socket.send({"type": "subscribe", "sessionId": "sess_1"})
         assert (await socket.read("system_error"))["data"]["code"] == "store_failed"
         await socket.ask("container_list")

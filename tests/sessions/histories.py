@@ -23,9 +23,9 @@ from agentvm.sessions.archive import MANIFEST, MAX_BLOB
 from agentvm.sessions.export import Source, Wanted, export_archive
 from agentvm.sessions.import_reader import Kind, Orders, Reading, read
 from agentvm.sessions.intake import ImportReport, plan, report, stage, write
-from agentvm.storage.base import Store
 from agentvm.storage.carry import Carried, Said
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, default_session, image, session, turn
 
 TENANT = TenantId("acme")

@@ -14,8 +14,8 @@ from agentvm.model.ledger import Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage
 from agentvm.sessions.asking import Asking, Errand
 from agentvm.sharing.fair_slots import FairSlots
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import image, turn
 from agentvm.testing.conformance.store import ACME, settle
 

@@ -8,11 +8,10 @@ from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.sessions import erasing
 from agentvm.sessions.erasing import Eraser
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.erasing import Advanced, Breathe, Erasure
-from agentvm.storage.sql.erasing import SqliteErasing
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.erasing import Erasing
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.erasing import fill
 from agentvm.testing.conformance.records import HOME, image, message, session
 from agentvm.testing.conformance.store import ACME, settle
@@ -80,7 +79,7 @@ async def test_what_was_left_by_a_restart_is_erased_without_being_asked_and_what
         await while_it_runs(eraser, act)
 
 
-class Refusing(SqliteErasing):
+class Refusing(Erasing):
     refusals = 2
 
     async def advance(self, erasure: Erasure) -> Advanced:
@@ -90,7 +89,7 @@ class Refusing(SqliteErasing):
         return await super().advance(erasure)
 
 
-class Busy(SqliteErasing):
+class Busy(Erasing):
     refusals = 2
 
     async def clean(self, erasures: object, breathe: Breathe) -> bool:
@@ -99,7 +98,7 @@ class Busy(SqliteErasing):
 
 
 @pytest.mark.parametrize("kind", [Refusing, Busy])
-async def test_what_fails_or_must_wait_is_tried_again(kind: type[SqliteErasing]) -> None:
+async def test_what_fails_or_must_wait_is_tried_again(kind: type[Erasing]) -> None:
     async with open_store(None) as store:
         await settle(store, image())
         await store.erasing.delete_container(ACME, HOME, now=9)
@@ -111,7 +110,7 @@ async def test_what_fails_or_must_wait_is_tried_again(kind: type[SqliteErasing])
         await while_it_runs(Eraser(store, Memory()), act)
 
 
-class Counting(SqliteErasing):
+class Counting(Erasing):
     merged = 0
 
     async def merge(self, breathe: Breathe) -> None:
@@ -135,4 +134,4 @@ async def test_nothing_to_erase_is_nothing_to_do(monkeypatch: pytest.MonkeyPatch
         store.erasing = counting = Counting(store._database)
         assert await Eraser(store, Memory()).erase()
         assert counting.merged == 0
-        assert isinstance(store, SqliteStore)
+        assert isinstance(store, Store)

@@ -276,5 +276,5 @@ async def test_an_image_that_vanishes_while_it_is_built_anew_is_not_found(comman
         await desk.publish("prompts", "sales", {"text": "one"})
         image_id = (await desk.create_image(systemPrompt=SALES))["imageId"]
         await desk.publish("prompts", "sales", {"text": "two"})
-        desk.peer = dataclasses.replace(desk.peer, store=Rebuilding(desk.peer.store, without_images=False))
+        desk.peer = dataclasses.replace(desk.peer, store=Rebuilding(desk.peer.store, without_images=False))  # type: ignore[arg-type]  # a double
         assert (await desk.ask(command, imageId=image_id, **about))["errorCode"] == "image_not_found"

@@ -13,11 +13,12 @@ from agentvm.sessions.archive import Counts
 from agentvm.sessions.export import Wanted
 from agentvm.sessions.import_reader import Orders
 from agentvm.sessions.intake import ImportReport, plan, report, stage
-from agentvm.storage.base import Rewinding, SessionWrite, Store
+from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.carry import Said
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.session_write import prepare
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session
 
 pytestmark = pytest.mark.anyio

@@ -23,9 +23,9 @@ from agentvm.sessions.export import Wanted
 from agentvm.sessions.line import digest_of
 from agentvm.sessions.people import HTML, MARKDOWN, Look, export_pages
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import Store
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio

@@ -37,9 +37,10 @@ from agentvm.sessions.bounds import MAX_IMPORT_BYTES
 from agentvm.sessions.line import digest_of
 from agentvm.sessions.reading import read_archive
 from agentvm.sessions.spool import Spool
-from agentvm.storage.attachments import Upload, read_all
+from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.attachments import read_all
 from agentvm.testing.conformance.records import HOME
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,9 @@ from agentvm.model.retention import DAY_MS, FOREVER_DAYS, Retention
 from agentvm.sessions import retention
 from agentvm.sessions.retention import Due, Retainer
 from agentvm.sessions.upkeep import purge
-from agentvm.storage.base import Rewinding, SessionWrite, Store
+from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.retention import left, say
 from agentvm.testing.conformance.store import ACME, RIVAL, settle

@@ -29,9 +29,10 @@ from agentvm.model.message import (
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
 from agentvm.sessions import line
-from agentvm.storage.attachments import Upload, read_all
+from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Said
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.attachments import read_all
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, session
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)

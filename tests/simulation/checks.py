@@ -13,8 +13,8 @@ from agentvm.model.message import Message, UserMessage
 from agentvm.model.usage import Usage
 from agentvm.protocol.dialect_v1 import encode_event
 from agentvm.runtime.replay import Replay
-from agentvm.storage.base import ContainerStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from tests.faults.invariants import check_events, check_messages, check_stops, check_texts
 from tests.simulation.device import Sent, User
 from tests.simulation.disk import SimulatedDatabase
@@ -105,7 +105,7 @@ CHARGED = "SELECT key, driver, input_tokens, output_tokens, cost, price FROM led
 
 
 async def _check_user(world: World, user: User) -> None:
-    store = SqliteStore(SimulatedDatabase(world.disk))
+    store = Store(SimulatedDatabase(world.disk))
     container = store.tenant(DEFAULT_TENANT).container(ContainerId(user.container_id))
     images = await container.list_images()
     missing = user.created - user.deleted - {image.image_id for image in images}

@@ -33,8 +33,7 @@ from agentvm.server.websocket import LINGER, House, Knock, serve_socket
 from agentvm.sessions.asking import Asking
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.retention import Retainer
-from agentvm.storage.base import Store
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.metering import Metering
 from agentvm.tenants.own_keys import OwnKeys
@@ -146,7 +145,7 @@ class Process:
     async def _live(self) -> None:
         hardware = self._hardware
         driver = SimulatedDriver(hardware.provider, self._number, lambda: self._alive)
-        store = hardware.wrap(SqliteStore(self._database))
+        store = hardware.wrap(Store(self._database))
         quotas, vault = Quotas(store, hardware.clock), Vault(store, key=bytes(32), clock=hardware.clock)
         spare = SimulatedDriver(hardware.provider, self._number, lambda: self._alive, name=SPARE)
         models = Models({driver.name: driver, SPARE: spare}, driver.name, fallback=[SPARE], clock=hardware.clock)

@@ -13,8 +13,9 @@ import pytest
 
 from agentvm.sessions import summing
 from agentvm.sessions.transcript import transcribe
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.sql.sessions import rewinding
+from agentvm.storage.sql.store import Store
 from tests.simulation.history import Broken, run_history
 from tests.simulation.loop import Stuck, run_virtual
 from tests.simulation.provider import ONCE, REPEATABLE
@@ -90,7 +91,7 @@ class Forgetful:
     "setup",
     [
         pytest.param(Setup(lying_disk=True), id="events that are told before they are safe"),
-        pytest.param(Setup(wrap=Forgetful), id="turns whose end is forgotten"),
+        pytest.param(Setup(wrap=Forgetful), id="turns whose end is forgotten"),  # type: ignore[arg-type]  # a double
         pytest.param(Setup(repeatable=(REPEATABLE, ONCE)), id="tools that are run again"),
     ],
 )

@@ -20,7 +20,7 @@ from agentvm.model.ids import DEFAULT_TENANT, ContainerId, SessionId, id_factory
 from agentvm.model.retention import FOREVER_DAYS, Retention
 from agentvm.runtime import channel, journal, replay
 from agentvm.runtime.agent import Agent
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 from tests.simulation.device import Device, User
 from tests.simulation.disk import Disk
 from tests.simulation.frames import Frame

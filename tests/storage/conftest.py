@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ async def database(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[SqliteD
 
 
 @pytest.fixture
-def store(database: SqliteDatabase) -> SqliteStore:
-    return SqliteStore(database)
+def store(database: SqliteDatabase) -> Store:
+    return Store(database)

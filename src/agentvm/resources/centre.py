@@ -6,7 +6,7 @@ from agentvm.model.ids import Clock, NewId
 from agentvm.resources.kinds import KINDS
 from agentvm.resources.registry import Registry
 from agentvm.resources.resolver import Resolver
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,9 @@ from agentvm.model.semver import Bump, Version, parse_version
 from agentvm.resources.kind import Content, ResourceKind, accept, binaries, detach, encode
 from agentvm.resources.resolver import Resolver, check_size
 from agentvm.resources.schema import check_schema
-from agentvm.storage.base import Store
-from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published, ResourceStore
+from agentvm.storage.resources import Changes, NewDependency, Node, Publication, Published
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store
 
 FIRST = "1.0.0"
 MAX_TEXT = 32_768

@@ -1,8 +1,8 @@
 """Resolver — from a URI to one version, everything it is locked to, and what it renders to.
 
 Pure: nothing is run, nothing is fetched, nothing is written. What a version is locked to was decided when it was published, so
-a URI that names an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up anew.
-Lately resolved closures are remembered until something is published or changed here, and for a few seconds at most.
+a URI that names an exact version means the same for ever; only a floating one (`@latest`, `@^1`, `@stable`) is looked up.
+Closures are cached until something is published or changed here, and for a few seconds at most.
 """
 
 from collections import OrderedDict
@@ -39,11 +39,11 @@ from agentvm.model.resource import (
 from agentvm.model.semver import is_version
 from agentvm.resources.kind import RenderContext, ResourceKind, exact_uri
 from agentvm.resources.prompt import declares, variables
-from agentvm.storage.base import Store
-from agentvm.storage.resources import Node, ResourceStore
+from agentvm.storage.resources import Node
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store
 
 Expand = Literal["none", "content", "closure"]
-
 REMEMBERED_MS = 5_000
 MOST_BYTES = 32 * 1024 * 1024
 """Of content that is remembered, of all closures together."""

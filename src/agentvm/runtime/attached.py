@@ -18,7 +18,7 @@ from agentvm.model.attachment import attached, reference_to, references, referre
 from agentvm.model.ids import TenantId
 from agentvm.model.message import FilePart, ImagePart, Message, TextPart, UserContent, UserMessage, UserPart
 from agentvm.sharing.fair_slots import FairSlots
-from agentvm.storage.attachments import AttachmentStore, read_all
+from agentvm.storage.sql.attachments import AttachmentStore, read_all
 
 MOST_BYTES = 32 * 1024 * 1024
 """Of all attachments in one prompt: providers take no more, and memory is everybody's."""

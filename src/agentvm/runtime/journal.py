@@ -32,7 +32,8 @@ from agentvm.model.turn import Turn
 from agentvm.runtime.chunk import encode_chunk
 from agentvm.runtime.session_log import SessionLog, pack
 from agentvm.runtime.tasks import open_tasks
-from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

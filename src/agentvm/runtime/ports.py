@@ -21,7 +21,8 @@ from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
 from agentvm.runtime.tools import Toolbox
-from agentvm.storage.base import Reading, Recalled, Store
+from agentvm.storage.base import Reading, Recalled
+from agentvm.storage.sql.store import Store
 
 Choose = Callable[[TenantId, str | None], AbstractAsyncContextManager[Sequence[Chosen]]]
 """Who answers for a tenant under a model's name, then who may stand in, in order; for as long as the context lasts."""

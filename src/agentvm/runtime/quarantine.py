@@ -7,7 +7,7 @@ from agentvm.errors import SessionQuarantined
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
 from agentvm.model.session import Session
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

@@ -18,7 +18,9 @@ from agentvm.runtime.channel import Encode
 from agentvm.runtime.chunk import decode_events, named_messages, open_chunk
 from agentvm.runtime.pages import Page, Pages
 from agentvm.runtime.session_log import SessionLog
-from agentvm.storage.base import LogChunk, LogStore, Store
+from agentvm.storage.base import LogChunk
+from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

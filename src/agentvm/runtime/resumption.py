@@ -24,7 +24,8 @@ from agentvm.runtime.chunk import decode_some, open_chunk
 from agentvm.runtime.ports import TURN_MAX_BYTES, Ports
 from agentvm.runtime.settlement import settle_up
 from agentvm.runtime.turn import PendingCall, TurnState
-from agentvm.storage.base import LogStore, SessionWrite
+from agentvm.storage.base import SessionWrite
+from agentvm.storage.sql.log import LogStore
 
 logger = get_logger(__name__)
 

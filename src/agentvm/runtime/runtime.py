@@ -38,7 +38,7 @@ from agentvm.runtime.suspects import GROUP_SECONDS, is_to_blame, next_group
 from agentvm.runtime.tails import Left, fold_tails, read_tails
 from agentvm.runtime.tasks import open_tasks
 from agentvm.runtime.tools import Toolbox
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

@@ -18,7 +18,7 @@ from agentvm.runtime.accepted import Accepted
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.ports import Ports
 from agentvm.runtime.recovery import Cut
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

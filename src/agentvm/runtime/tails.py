@@ -29,7 +29,8 @@ from agentvm.runtime.chunk import (
     named_messages,
 )
 from agentvm.runtime.session_log import Carried, SessionLog, unpack
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

@@ -7,7 +7,7 @@ from agentvm.events.turn import TurnRequest, TurnResponse
 from agentvm.model.ids import TenantId, TurnId
 from agentvm.model.turn import Turn
 from agentvm.runtime.replay import Replay
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 _PIECES = (TextDelta, ThinkingDelta, InputJsonDelta)
 

@@ -22,7 +22,7 @@ from agentvm.events.base import EventData, EventScope
 from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, TurnId, UserId
 from agentvm.model.ledger import AskedCall, Charge, LedgerEntry, Planned
 from agentvm.model.usage import Usage, estimate_tokens
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 
 class Hold(Protocol):

@@ -11,7 +11,7 @@ from agentvm.sessions.asking import Asking, Billed, Choose, Meter, Tell
 from agentvm.sessions.compaction import Compactor
 from agentvm.sessions.titles import Titles, TitlesBy
 from agentvm.sessions.upkeep import SearchUpkeep
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 
 class Beside:

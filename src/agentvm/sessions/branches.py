@@ -25,7 +25,8 @@ from agentvm.runtime.lifecycle import AgentState
 from agentvm.sessions.library import SessionLibrary, check_title
 from agentvm.sessions.sender import MessageSender, SentMessage
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.base import LogStore, Recalled
+from agentvm.storage.base import Recalled
+from agentvm.storage.sql.log import LogStore
 
 OnBusy = Literal["reject", "interrupt"]
 """While a turn runs: refuse, or stop it and those that wait."""

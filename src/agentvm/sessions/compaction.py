@@ -34,8 +34,10 @@ from agentvm.model.usage import estimate_tokens
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.summing import LEAST_ROOM, Piece, budget_of, piece_for, wanted
 from agentvm.sessions.transcript import shorten
-from agentvm.storage.attachments import AttachmentStore
-from agentvm.storage.base import LogStore, Reading, Recalled, Store
+from agentvm.storage.base import Reading, Recalled
+from agentvm.storage.sql.attachments import AttachmentStore
+from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

@@ -8,7 +8,7 @@ from agentvm.model.ids import SessionId
 from agentvm.model.session import Draft, Drafted
 from agentvm.sessions.library import SessionLibrary
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.drafts import DraftStore
+from agentvm.storage.sql.sessions.drafts import DraftStore
 
 DRAFT_MAX = 100_000
 """Characters."""

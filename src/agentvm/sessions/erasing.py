@@ -13,8 +13,8 @@ import anyio
 from agentvm.errors import AgentVMError
 from agentvm.log import get_logger
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.base import Store
 from agentvm.storage.erasing import Erasure
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

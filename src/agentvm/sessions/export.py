@@ -22,8 +22,9 @@ from agentvm.model.session import Session
 from agentvm.sessions import line
 from agentvm.sessions.archive import BLOBS, IMAGES, ArchiveWriter, Counts, MemberWriter, session_file
 from agentvm.sharing.byte_budget import ByteBudget
-from agentvm.storage.base import TenantStore
-from agentvm.storage.carry import Carrier, History
+from agentvm.storage.carry import History
+from agentvm.storage.sql.carry import Carrier
+from agentvm.storage.sql.store import TenantStore
 
 CHUNK = 256 * 1024
 """Bytes that are worth sending."""

@@ -19,7 +19,7 @@ from agentvm.model.resource import Locked, parse_uri
 from agentvm.model.session import Session
 from agentvm.sessions.containers import Containers
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.base import ContainerStore
+from agentvm.storage.sql.container import ContainerStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from agentvm.sessions.archive import Counts
 from agentvm.sessions.import_reader import Orders, Reading
 from agentvm.sessions.placement import MAX_GENERATIONS, Known, Placement, candidate, known_messages
 from agentvm.sessions.staged import Staged
-from agentvm.storage.carry import Carrier, SessionHere
+from agentvm.storage.carry import SessionHere
+from agentvm.storage.sql.carry import Carrier
 
 MOST_TOLD = 1_000
 """Images and sessions of one import that are told."""

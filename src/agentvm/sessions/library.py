@@ -26,7 +26,8 @@ from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, check_
 from agentvm.model.session import Session, Summary
 from agentvm.sessions.compaction import Work
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, Reader, SessionStore
+from agentvm.storage.sessions import Listed, MessagePage, MessageQuery, Reader
+from agentvm.storage.sql.sessions import SessionStore
 
 TITLE_MAX = 300
 DEVICE_MAX = 128

@@ -13,8 +13,8 @@ from agentvm.model.ids import SessionId
 from agentvm.model.message import Message
 from agentvm.protocol.codec import MAX_FRAME_BYTES
 from agentvm.sharing.request_reservation import RequestReservation
-from agentvm.storage.base import ContainerStore
 from agentvm.storage.sessions import PAGE_BYTES, MessagePage, MessageQuery
+from agentvm.storage.sql.container import ContainerStore
 
 SMALL_BYTES = 256 * 1024
 """A history up to this size is read without a reservation."""

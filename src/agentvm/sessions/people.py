@@ -27,7 +27,7 @@ from agentvm.model.message import (
 from agentvm.model.session import Session
 from agentvm.sessions.export import Source, Wanted
 from agentvm.sessions.line import blob_of
-from agentvm.storage.attachments import read_all
+from agentvm.storage.sql.attachments import read_all
 
 _SHOWN = re.compile(r"image/(?:png|jpeg|gif|webp)")
 MOST_PICTURES = 32 * 1024 * 1024

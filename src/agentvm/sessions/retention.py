@@ -21,8 +21,9 @@ from agentvm.log import get_logger
 from agentvm.model.ids import Clock, ContainerId, SessionId, TenantId
 from agentvm.model.retention import Retention, RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.base import Store
-from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, RetentionStore, SomePlaces, Weight
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, SomePlaces, Weight
+from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

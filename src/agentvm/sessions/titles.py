@@ -24,7 +24,8 @@ from agentvm.model.ids import Clock, ContainerId, ImageId, SessionId, TenantId, 
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.sessions.asking import Asking, Errand, Tell
 from agentvm.sessions.wording import first_words, tidy
-from agentvm.storage.base import Reading, Store
+from agentvm.storage.base import Reading
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

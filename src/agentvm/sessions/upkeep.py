@@ -12,7 +12,7 @@ from agentvm.events.base import Event
 from agentvm.events.turn import TurnResponse
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, SessionId, TenantId
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 
 logger = get_logger(__name__)
 

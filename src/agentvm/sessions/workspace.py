@@ -15,8 +15,9 @@ from agentvm.model.session import Session
 from agentvm.resources.centre import ResourceCentre
 from agentvm.runtime.runtime import Runtime
 from agentvm.sessions.compaction import Compactor
-from agentvm.storage.accounts import Accounts
-from agentvm.storage.base import ContainerStore, TenantStore
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import TenantStore
 from agentvm.tenants.tenancy import Tenancy
 
 

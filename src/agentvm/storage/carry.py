@@ -3,11 +3,9 @@
 Conformance: `agentvm.testing.conformance.carry`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId, TurnId
+from agentvm.model.ids import ContainerId, ImageId, MessageId, TurnId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
@@ -91,29 +89,3 @@ class SessionHere:
     """Whether something of it was taken back."""
     reached: int
     """How many messages it has up to the one that was asked for, also of those that were taken back; 0 without that one."""
-
-
-class Carrier(Protocol):
-    """The sessions of one tenant, for those who move them."""
-
-    async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
-        """Bytes of the messages in a container, or in one session of it."""
-
-    async def history(self, container_id: ContainerId, session_id: SessionId) -> History: ...
-
-    async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
-        """The next messages of that moment: a few megabytes at most, but at least one."""
-
-    async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
-        """Those of them that the tenant has already, with where each is."""
-
-    async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
-        """Those of them that the tenant has already, deleted ones as well. With each, a message that is asked for."""
-
-    async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
-        """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
-
-        Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile, or if
-        something that should be here is not, or was continued otherwise, or if a container was deleted
-        meanwhile, or earlier with its user.
-        """

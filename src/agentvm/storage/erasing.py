@@ -6,9 +6,8 @@ runs the server advances what is pending, after a restart too. The ledger and th
 containers that were erased are replaced. Conformance: `agentvm.testing.conformance.erasing`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
 
@@ -53,36 +52,3 @@ class Advanced:
     more: bool
     gone: tuple[SessionId, ...] = ()
     messages: int = 0
-
-
-class Erasing(Protocol):
-    """The erasures of a whole server."""
-
-    async def weigh(
-        self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
-    ) -> Owned | None:
-        """All that would go with the container, the user, or else the tenant; None when there is none."""
-
-    async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
-        """Who does not reach it any more; None when there is none. Whoever it is the first container of stays bound to it.
-
-        Its name can be used again as soon as its rows are gone; until then `create` raises `ContainerErasing`.
-        """
-
-    async def pending(self) -> tuple[Erasure, ...]:
-        """The oldest first. Deleting a tenant or a user notes erasures as well."""
-
-    async def advance(self, erasure: Erasure) -> Advanced:
-        """Erases some of the rows, in one small commit."""
-
-    async def merge(self, breathe: Breathe) -> None:
-        """Drops the words of messages that are gone from the index of the search.
-
-        Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
-        """
-
-    async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
-        """Removes what emptied erasures have left in the files, and then forgets them. False if it must be tried again later.
-
-        It has to be when somebody still reads a state from before, as a backup does, or a turn from before still runs.
-        """

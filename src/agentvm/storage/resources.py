@@ -8,7 +8,7 @@ the tenant, was locked to stays readable by it, also when its owner has hidden o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from agentvm.model.ids import ImageId
 from agentvm.model.resource import Resource, ResourceId, ResourceType, ResourceVersion, VersionId, Visibility
@@ -161,75 +161,3 @@ class Changes:
     tags: tuple[str, ...] | None = None
     visibility: Visibility | None = None
     deprecated: str | None = None
-
-
-class ResourceStore(Protocol):
-    """One tenant's view."""
-
-    async def find(self, kind: ResourceType, name: str, owner: str | None = None) -> Resource | None:
-        """Of that owner, if it may be seen; without one the own, then the server's. Deleted ones are not there."""
-
-    async def get(self, resource_id: ResourceId) -> Resource | None: ...
-
-    async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
-        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build.
-
-        Of others only what everything it is locked to was public for: a version that was withdrawn before its resource
-        became public may be locked to private ones, and is then not shown.
-        """
-
-    async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
-        """A version that is out of view but that something of the own tenant is locked to: hidden or deleted since."""
-
-    async def closure(self, version_id: VersionId, *, limit: int) -> dict[VersionId, Node]:
-        """The version and everything it is locked to, at most so many; empty when it is not in view.
-
-        In view are the versions of resources in view, and those that something of the own tenant is locked to.
-        """
-
-    async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
-        """All of them in one commit, or none.
-
-        `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone meanwhile;
-        `ResourceCycle` when floating references of latest versions would lead back to the resource;
-        `ResourceVisibilityConflict` when a public resource would be locked to a private one; `Conflict` for the name of a
-        resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
-        """
-
-    async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
-        """None when there is none of its own. `ResourceVisibilityConflict` as for `publish`."""
-
-    async def point(self, resource_id: ResourceId, tag: str, version: str | None, now: int) -> bool:
-        """Lets a tag point to a version, or removes it for None; False when either is not there."""
-
-    async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
-        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there.
-
-        `ResourceVisibilityConflict` as for `publish` when a version of a public resource is brought back.
-        """
-
-    async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to.
-
-        Its `details` name the own `referrers` (URIs with their versions, then ids of images) and count the `foreign` ones.
-        """
-
-    async def search(self, search: Search) -> Hits:
-        """Best first if there is a text, else by name."""
-
-    async def dependents(self, resource_id: ResourceId) -> Dependents: ...
-
-    async def count(self) -> int:
-        """Of its own, without deleted ones."""
-
-    async def blob_size(self, digest: str) -> int | None:
-        """None unless a version in view holds it: whoever only knows a digest has no right to what it names."""
-
-    async def blob(self, version_id: VersionId, digest: str) -> bytes | None:
-        """A binary part of a version in view."""
-
-
-__all__ = [
-    "Changes", "Dependents", "History", "Hit", "Hits", "Link", "NewDependency", "Node", "Publication", "Published",
-    "ResourceStore", "Search",
-]  # fmt: skip

@@ -5,11 +5,11 @@ neither are deleted ones, but for `restore`. Conformance: `agentvm.testing.confo
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from agentvm.model.ids import ImageId, MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.model.session import Rewind, Session, Summary
+from agentvm.model.session import Session
 from agentvm.model.turn import Turn, TurnOutcome
 
 Role = Literal["user", "assistant", "tool"]
@@ -180,63 +180,3 @@ class TurnQuery:
 class TurnPage:
     items: tuple[Turn, ...]
     next: str | None
-
-
-class SessionStore(Protocol):
-    """The sessions of some containers."""
-
-    async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
-        """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
-
-        `InvalidInput` for an `after` that is no `next`.
-        """
-
-    async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None: ...
-
-    async def keep(
-        self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
-    ) -> Session | None:
-        """Changes what is not None; as it is now, or None when there is none. What is so already keeps its time."""
-
-    async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
-        """Gives a session a title that has none; None when it has one, or is gone."""
-
-    async def delete(self, session_id: SessionId, now: int) -> Session | None:
-        """Out of every list and search, until it is restored or purged.
-
-        The oldest that is left takes the place of an image's default session. An image without any goes with it: out of every
-        list until one of its sessions is restored, and for good when the last of them is purged.
-        """
-
-    async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
-        """Brings back one that was deleted after then; one that was not deleted is returned as it is."""
-
-    async def mark_read(
-        self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
-    ) -> Listed | None:
-        """Read up to that place or message, by default to the end; never less than before. None when there is none.
-
-        What somebody has read on one device they have read. `NotFound` for a message that is not there.
-        """
-
-    async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
-        """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
-
-    async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
-        """What was taken back, the latest first, at most 200; None when there is no such session."""
-
-    async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
-        """Those that count, the newest first, at most 200; None when there is no such session."""
-
-    async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
-        """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
-        follows as far as `max_bytes` reach. `HistoryTooLarge` when they do not reach it; then nothing was read.
-
-        None when there is no such session or message.
-        """
-
-    async def turns(self, wanted: TurnQuery) -> TurnPage:
-        """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
-
-    async def search(self, wanted: MessageSearch) -> FoundPage:
-        """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""

@@ -5,8 +5,6 @@ those of the server itself. Changes are only ever added; what counts now follows
 before it comes here. Conformance: `agentvm.testing.conformance.settings`.
 """
 
-from typing import Protocol
-
 from agentvm.model.base import Record
 
 
@@ -22,16 +20,3 @@ class Change(Record):
     changes: dict[str, object]
     request_id: str | None = None
     note: str | None = None
-
-
-class SettingsStore(Protocol):
-    """The changes of one scope."""
-
-    async def append(self, change: Change) -> None:
-        """`Conflict` unless its revision is the next one; `NotFound` when the tenant was deleted."""
-
-    async def read(self, *, until: int | None = None) -> tuple[Change, ...]:
-        """From the first on, up to and with that revision."""
-
-    async def list(self, *, before: int | None = None, limit: int = 100) -> tuple[Change, ...]:
-        """Newest first; those with a revision below `before`."""

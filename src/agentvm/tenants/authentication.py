@@ -21,7 +21,8 @@ from agentvm.model.account import ApiKey, Tenant, User
 from agentvm.model.ids import Clock, KeyId, TenantId, UserId, id_factory
 from agentvm.model.principal import Principal
 from agentvm.model.secret import Secret
-from agentvm.storage.accounts import Accounts, Directory
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.tenants import keys, tickets
 from agentvm.tenants.keys import ParsedKey, RandomBits
 from agentvm.tenants.recent import Recent

@@ -25,7 +25,7 @@ from agentvm.model.account import EACH_USER, METRICS, OF_USERS, Plan, Quota
 from agentvm.model.ids import Clock, TenantId, UserId
 from agentvm.model.ledger import UsageRow
 from agentvm.model.money import dollars
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.book import (
     MONEY,
     SPENT,

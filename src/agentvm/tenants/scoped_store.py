@@ -10,14 +10,19 @@ from agentvm.errors import ContainerForbidden
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TurnId
 from agentvm.model.principal import Principal
 from agentvm.model.turn import Turn
-from agentvm.storage.base import ContainerStore, Place, TenantStore
-from agentvm.storage.drafts import DraftStore
-from agentvm.storage.retention import RetentionStore
-from agentvm.storage.sessions import SessionStore
+from agentvm.storage.base import Place
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.sessions.drafts import DraftStore
+from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.store import TenantStore
 
 
-class ScopedStore:
-    """A `TenantStore` limited to the containers that the principal may use."""
+class ScopedStore(TenantStore):
+    """A `TenantStore` limited to the containers that the principal may use.
+
+    It has no database of its own: a method that is not limited here reaches nothing.
+    """
 
     def __init__(self, store: TenantStore, principal: Principal) -> None:
         self._store = store

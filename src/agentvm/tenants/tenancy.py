@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 from agentvm.tenants.access import Access
 from agentvm.tenants.own_keys import OwnKeys
 from agentvm.tenants.people import People

@@ -14,7 +14,7 @@ from agentvm.server.http import ROUTES, documents
 from agentvm.server.http.body import MAX_BODY
 from agentvm.server.http.gate import PUBLIC, check_gated, gated, handler
 from agentvm.server.http.route import Answer, Ask, Given, Nothing, Routes
-from agentvm.storage.accounts import Accounts
+from agentvm.storage.sql.accounts import Accounts
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sessions import MessageSearch, SessionQuery
 from agentvm.storage.sql.arriving import _Coming, arrive, drop_left
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.erasing import ALICE, BOB, erase, person
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, turn
 from agentvm.testing.conformance.sessions import said
@@ -69,7 +69,7 @@ async def test_others_commit_in_between_and_nobody_sees_what_is_not_all_there() 
         assert await tenant.container(HOME).get_image(image().image_id) == image()
 
 
-async def found(store: SqliteStore) -> int:
+async def found(store: Store) -> int:
     return (await store.tenant(ACME).sessions((HOME,)).search(MessageSearch(text="heron", now=9))).total
 
 
@@ -116,14 +116,14 @@ def importing_while(meanwhile: Meanwhile) -> Callable[[], Iterator[Carried]]:
     return load
 
 
-async def refused(store: SqliteStore, database: SqliteDatabase, meanwhile: Meanwhile, left: int) -> None:
+async def refused(store: Store, database: SqliteDatabase, meanwhile: Meanwhile, left: int) -> None:
     with anyio.fail_after(20), pytest.raises(Conflict, match="The container home was deleted"):
         await store.carrier(ACME).add(importing_while(meanwhile), 7)
     found = await counts(database)
     assert (found["containers"], found["images"], found["sessions"], found["all_messages"]) == (left, left, left, 0)
 
 
-async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database: SqliteDatabase, store: Store) -> None:
     await settle(store, image())
 
     async def delete() -> None:
@@ -136,9 +136,7 @@ async def test_a_container_that_was_erased_meanwhile_does_not_come_back(database
     assert await store.tenant(ACME).list_containers() == (HOME,)
 
 
-async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(database: SqliteDatabase, store: Store) -> None:
     await settle(store, image())
 
     async def make_anew() -> None:
@@ -149,7 +147,7 @@ async def test_a_container_that_was_erased_and_made_anew_gets_nothing_of_before(
     await refused(store, database, make_anew, left=1)
 
 
-async def test_a_container_that_is_reached_late_is_known_from_the_start(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_container_that_is_reached_late_is_known_from_the_start(database: SqliteDatabase, store: Store) -> None:
     await settle(store, image())
     elsewhere = image("img_first", ContainerId("elsewhere"))
 
@@ -170,7 +168,7 @@ async def test_a_container_that_is_reached_late_is_known_from_the_start(database
     assert await store.tenant(ACME).list_containers() == ()
 
 
-async def test_a_deleted_user_gets_no_container_back(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_deleted_user_gets_no_container_back(database: SqliteDatabase, store: Store) -> None:
     users = store.accounts(ACME).users
     await users.add(person(ALICE), [HOME])
 

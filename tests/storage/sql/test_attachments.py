@@ -16,15 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentvm.errors import ContainerNotFound, StoreFailed
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.attachments import CHUNK, Upload, read_all
-from agentvm.storage.base import ContainerStore, Store
+from agentvm.storage.attachments import CHUNK, Upload
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql import attachments
-from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.attachments import DROPPED_MAX, PIECE, read_all
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.attachments import BODY, CHECKS, digest_of, referring, upload
 from agentvm.testing.conformance.records import SESSION, default_session, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -45,7 +44,7 @@ async def test_sqlite_keeps_attachments_as_it_should(
         await check(store)
 
 
-async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store: Store) -> None:
     for tenant in (ACME, RIVAL):
         for container in ("home", "other"):
             await upload(await settle(store, tenant=tenant, container=container))
@@ -60,14 +59,14 @@ async def test_the_bytes_are_stored_once_for_all(database: SqliteDatabase, store
     ]
 
 
-async def test_many_go_some_at_a_time(store: SqliteStore) -> None:
+async def test_many_go_some_at_a_time(store: Store) -> None:
     home = await settle(store)
     for number in range(DROPPED_MAX + 3):
         await home.attachments.add(BytesIO(str(number).encode()), TEXT, 1)
     assert [await store.collect(GRACE + 1, grace=GRACE) for _ in range(3)] == [DROPPED_MAX, 3, 0]
 
 
-async def test_large_ones_go_a_few_at_a_time(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_large_ones_go_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever else writes waits for one commit."""
     monkeypatch.setattr(attachments, "DROPPED_BYTES_MAX", 250)
     home = await settle(store)
@@ -77,7 +76,7 @@ async def test_large_ones_go_a_few_at_a_time(store: SqliteStore, monkeypatch: py
     assert [await store.collect(GRACE + 2, grace=GRACE) for _ in range(5)] == [3, 3, 0, 0, 0]
 
 
-async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: SqliteStore) -> None:
+async def test_uploads_and_collecting_at_the_same_time_lose_nothing(store: Store) -> None:
     """The same bytes are uploaded and sent by some, and forgotten by others and collected: whoever has sent them has them."""
     containers = [await settle(store, image(f"i{number}", f"c{number}"), container=f"c{number}") for number in range(4)]
     forgetful = await settle(store, tenant=RIVAL)
@@ -129,7 +128,7 @@ class CollectMachine(RuleBasedStateMachine):
         self.portal_context = start_blocking_portal()
         self.portal = self.portal_context.__enter__()
         self.store_context = self.portal.wrap_async_context_manager(open_store(None))
-        self.store: SqliteStore = self.store_context.__enter__()
+        self.store: Store = self.store_context.__enter__()
         self.now = 1
         self.made = 0
         self.since: dict[tuple[tuple[str, str], str], int | None] = {}
@@ -147,7 +146,7 @@ class CollectMachine(RuleBasedStateMachine):
     def run(self, call: Callable[..., Awaitable[T]], *given: object) -> T:
         return self.portal.call(call, *given)
 
-    def at(self, scope: tuple[str, str]) -> SqliteContainerStore:
+    def at(self, scope: tuple[str, str]) -> ContainerStore:
         return self.store.tenant(TenantId(scope[0])).container(ContainerId(scope[1]))
 
     def used(self, scope: tuple[str, str], body: str) -> bool:
@@ -231,7 +230,7 @@ TestCollectingAgainstItsModel = CollectMachine.TestCase
 TestCollectingAgainstItsModel.settings = settings(max_examples=25, stateful_step_count=30, deadline=None, database=None)
 
 
-async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(store: SqliteStore) -> None:
+async def test_a_message_keeps_what_it_refers_to_also_if_it_is_recorded_twice(store: Store) -> None:
     home = await settle(store, image())
     await upload(home)
     for _ in range(2):
@@ -248,7 +247,7 @@ async def begun(database: SqliteDatabase) -> list[tuple[str, int | None]]:
 
 
 async def test_a_large_file_lets_others_write_in_between_and_is_nobodys_until_it_is_whole(
-    database: SqliteDatabase, store: SqliteStore
+    database: SqliteDatabase, store: Store
 ) -> None:
     home = await settle(store, image())
     others = await settle(store, container="other")
@@ -288,12 +287,12 @@ class Counted:
 
 @pytest.mark.parametrize("body", [b"small", LARGE], ids=["small", "large"])
 async def test_a_file_that_another_tenant_has_is_as_much_work_as_one_that_nobody_has(
-    database: SqliteDatabase, store: SqliteStore, body: bytes
+    database: SqliteDatabase, store: Store, body: bytes
 ) -> None:
     await (await settle(store, tenant=RIVAL)).attachments.add(BytesIO(body), TEXT, 5)
     await settle(store, image())
     counted = Counted(database)
-    own = attachments.SqliteAttachmentStore(counted, (ACME, image().container_id))
+    own = attachments.AttachmentStore(counted, (ACME, image().container_id))
     work = []
     for one in (body, body[::-1]):
         counted.writes.clear()
@@ -308,7 +307,7 @@ async def test_a_file_that_another_tenant_has_is_as_much_work_as_one_that_nobody
 
 
 async def test_what_was_given_up_does_not_pile_up(
-    database: SqliteDatabase, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attachments, "MAX_GIVEN_UP_BYTES", 10)
     home, rival = await settle(store, image()), await settle(store, tenant=RIVAL)
@@ -318,7 +317,7 @@ async def test_what_was_given_up_does_not_pile_up(
     assert len([at for _, at in await begun(database) if at == 1]) <= 2
 
 
-async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store)
 
     class Cut(BytesIO):
@@ -349,7 +348,7 @@ async def test_what_is_refused_or_cut_off_leaves_no_bytes(database: SqliteDataba
 
 
 @pytest.mark.parametrize("size", [100, len(LARGE) * 2])
-async def test_a_file_that_cannot_be_read_again_fails_nobody_else(store: SqliteStore, size: int) -> None:
+async def test_a_file_that_cannot_be_read_again_fails_nobody_else(store: Store, size: int) -> None:
     class Broken(BytesIO):
         """Can be read once."""
 

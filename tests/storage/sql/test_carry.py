@@ -8,11 +8,11 @@ from tests.server.http.fixtures import open_world
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId
 from agentvm.model.resource import Locked, VersionId
-from agentvm.storage.base import Rewinding, SessionWrite, Store
+from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import open_database
 from agentvm.storage.sql.session_write import prepare
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.carry import OURS, SUITE, some
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import settle
@@ -59,7 +59,7 @@ async def test_nothing_comes_into_a_tenant_that_is_gone() -> None:
 
 async def test_what_is_taken_back_while_it_is_read_was_there_and_what_was_taken_back_before_was_not() -> None:
     async with open_database(None) as database:
-        store = SqliteStore(database)
+        store = Store(database)
         home = await settle(store, image(), tenant=OURS)
         carrier = store.carrier(OURS)
 

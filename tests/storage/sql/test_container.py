@@ -17,7 +17,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sql import rows
 from agentvm.storage.sql.session_write import ARRIVING, MESSAGES
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
@@ -42,7 +42,7 @@ async def traced(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[Sql
         yield database, statements
 
 
-async def use_everything(store: SqliteStore) -> None:
+async def use_everything(store: Store) -> None:
     home = await settle(store, image(), image("second"))
     await home.add_session(session("more"))
     await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)
@@ -76,7 +76,7 @@ def plan(sql: str) -> Work[list[str]]:
 async def test_no_statement_scans_or_sorts_a_table(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, statements = traced
     with anyio.fail_after(10):
-        await use_everything(SqliteStore(database))
+        await use_everything(Store(database))
         examined = [sql for sql in statements if sql.split()[0] in {"SELECT", "INSERT", "UPDATE", "DELETE"}]
         assert len(examined) >= 20
         for sql in examined:
@@ -93,7 +93,7 @@ async def test_the_plan_shows_a_scan_where_there_is_one(traced: tuple[SqliteData
 async def test_every_statement_on_what_tenants_own_names_tenant_and_container(traced: tuple[SqliteDatabase, set[str]]) -> None:
     database, statements = traced
     with anyio.fail_after(5):
-        await use_everything(SqliteStore(database))
+        await use_everything(Store(database))
     owned = [sql for sql in statements if any(f" {table} " in f"{sql} " for table in ("containers", "images", "sessions"))]
     # These cannot name both: a tenant looking for the container, and the collector of snapshots, which are shared.
     excused = [sql for sql in owned if sql.startswith(("SELECT container_id FROM", "DELETE FROM snapshots"))]
@@ -107,9 +107,7 @@ def rows_in(table: str) -> Work[int]:
     return lambda connection: int(connection.fetch(f"SELECT count(*) FROM {table}")[0][0])
 
 
-async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(database: SqliteDatabase, store: Store) -> None:
     with anyio.fail_after(5):
         ours = await settle(store, image("a"), image("b"), image("c", definition=Definition(name="other")))
         theirs = await settle(store, image("a"), tenant=RIVAL)
@@ -119,7 +117,7 @@ async def test_a_snapshot_is_stored_once_and_collected_with_its_last_image(
             assert await database.read(rows_in("snapshots")) == left
 
 
-async def test_deleting_an_image_leaves_no_row_behind(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_deleting_an_image_leaves_no_row_behind(database: SqliteDatabase, store: Store) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image())
         await home.add_session(session("more"))
@@ -130,7 +128,7 @@ async def test_deleting_an_image_leaves_no_row_behind(database: SqliteDatabase, 
             assert await database.read(rows_in(table)) == 0
 
 
-async def test_a_snapshot_under_a_false_digest_is_refused(store: SqliteStore) -> None:
+async def test_a_snapshot_under_a_false_digest_is_refused(store: Store) -> None:
     forged = structs.replace(image("forged"), digest=image(definition=Definition(name="victim")).digest)
     with anyio.fail_after(5):
         home = await settle(store)
@@ -138,16 +136,14 @@ async def test_a_snapshot_under_a_false_digest_is_refused(store: SqliteStore) ->
             await home.add_image(forged, default_session(forged))
 
 
-async def test_the_scope_decides_the_container_not_the_record(store: SqliteStore) -> None:
+async def test_the_scope_decides_the_container_not_the_record(store: Store) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image(container="elsewhere"))
         assert await home.get_image(IMAGE) == image()
         assert await store.tenant(ACME).list_containers() == ("home",)
 
 
-async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     long = [message(f"m{number}", "heron") for number in range(5 * MESSAGES)]
     seen: set[int] = set()
@@ -165,7 +161,7 @@ async def test_a_session_in_which_much_was_said_is_seen_when_all_of_it_is_there(
     assert await home.list_messages(SessionId("s2")) == tuple(long)
 
 
-async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_long_session_whose_image_goes_meanwhile_goes_with_it(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     long = [message(f"m{number}", "heron") for number in range(50 * MESSAGES)]
     refused: list[ImageNotFound] = []
@@ -198,7 +194,7 @@ async def test_what_a_crash_has_left_of_a_long_session_is_dropped_at_the_next_st
 
 async def test_a_history_is_the_same_whether_it_is_read_in_one_go_or_again_as_a_heavy_read(tmp_path: Path) -> None:
     async with open_database(tmp_path / "long.db") as database:
-        home = await settle(SqliteStore(database), image())
+        home = await settle(Store(database), image())
         await home.log(SESSION).record(messages=[message(f"m{number}", "x" * number * 5) for number in range(400)], now=1)
         for max_bytes, limit, strict in product((0, 5_000, 40_000, 300_000, 10_000_000), (None, 3, 200, 250), (True, False)):
             read = partial(rows.read_recent_messages, key=(ACME, HOME), session_id=SESSION, max_bytes=max_bytes)

@@ -4,8 +4,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import definitions
 
 pytestmark = pytest.mark.anyio

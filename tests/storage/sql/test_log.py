@@ -5,10 +5,9 @@ import anyio
 import apsw
 import pytest
 
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import CHECKS, chunk, write
 from agentvm.testing.conformance.records import SESSION, image
 from agentvm.testing.conformance.store import settle
@@ -24,7 +23,7 @@ async def test_the_log_conforms(check: Callable[[Store], Awaitable[None]], place
             await check(store)
 
 
-async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     for number in range(1, 200):
         await store.commit([write(log=chunk(number, number))])
@@ -39,7 +38,7 @@ async def test_reading_a_page_of_a_long_log_scans_nothing(database: SqliteDataba
     assert scanned == 0
 
 
-async def test_a_deleted_session_takes_its_log_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_deleted_session_takes_its_log_with_it(database: SqliteDatabase, store: Store) -> None:
     made = image()
     home = await settle(store, made)
     await store.commit([write(log=chunk(1, 3))])

@@ -4,7 +4,7 @@ import pytest
 from agentvm.errors import StoreFailed
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import IMAGE, SESSION, image, message, turn
 from agentvm.testing.conformance.store import settle
 
@@ -18,14 +18,14 @@ def run(sql: str) -> Work[None]:
     return work
 
 
-async def test_images_of_one_definition_share_it_in_memory_too(store: SqliteStore) -> None:
+async def test_images_of_one_definition_share_it_in_memory_too(store: Store) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image("a"), image("b"))
         first, second = await home.list_images()
         assert first.definition is second.definition
 
 
-async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: Store) -> None:
     with anyio.fail_after(5):
         home = await settle(store, image())
         await home.log(SESSION).record(messages=[message("m1")], turns=[turn("t1")], now=2)

@@ -7,7 +7,7 @@ from agentvm.model.usage import Usage
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.session_write import MESSAGES, PIECE, cut, prepare
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, settle
@@ -19,7 +19,7 @@ def turns(*given: object) -> SessionWrite:
     return SessionWrite(tenant_id=ACME, container_id=HOME, session_id=SESSION, now=7, turns=given)  # type: ignore[arg-type]
 
 
-async def test_everything_of_a_write_is_added_and_its_session_touched(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_everything_of_a_write_is_added_and_its_session_touched(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     both = structs_of(write(text="m1", log=chunk(1, 2)), turn("t1"))
     await database.write(prepare(both))
@@ -43,7 +43,7 @@ def structs_of(base: SessionWrite, *given: object) -> SessionWrite:
     )
 
 
-async def test_an_ended_turn_stays_as_it_is_and_attempts_only_grow(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_an_ended_turn_stays_as_it_is_and_attempts_only_grow(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     used = Usage(input_tokens=1, output_tokens=2)
     for attempts in (0, 2, 1):
@@ -56,13 +56,13 @@ async def test_an_ended_turn_stays_as_it_is_and_attempts_only_grow(database: Sql
     assert (ended.outcome, ended.usage, ended.ended_at, ended.attempts) == ("failed", used, 9, 2)
 
 
-async def test_a_session_that_is_gone_takes_nothing(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_session_that_is_gone_takes_nothing(database: SqliteDatabase, store: Store) -> None:
     await settle(store, image())
     with pytest.raises(SessionNotFound):
         await database.write(prepare(write(SessionId("gone"), text="m1")))
 
 
-async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_in_a_deleted_session_a_turn_ends_and_none_begins(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image())
     other = structs.replace(session("s2"), title="deleted")
     await home.add_session(other)

@@ -6,11 +6,10 @@ import apsw
 import pytest
 
 from agentvm.errors import StoreFailed
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store, read_file
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import settings
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +24,7 @@ async def test_settings_conform(check: Callable[[Store], Awaitable[None]], place
 
 
 @pytest.mark.parametrize("statement", ["UPDATE setting_changes SET actor = 'nobody'", "DELETE FROM setting_changes"])
-async def test_the_database_refuses_to_change_a_change(statement: str, database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_the_database_refuses_to_change_a_change(statement: str, database: SqliteDatabase, store: Store) -> None:
     await store.settings(None).append(settings.change())
 
     def tamper(connection: SqliteConnection) -> None:

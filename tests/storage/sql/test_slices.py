@@ -12,8 +12,9 @@ import pytest
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.storage.base import LogChunk, SessionWrite
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image
 from agentvm.testing.conformance.sessions import said
 from agentvm.testing.conformance.store import ACME, settle

@@ -7,11 +7,11 @@ import apsw
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.base import Place, Store
+from agentvm.storage.base import Place
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import readers
 from agentvm.testing.conformance.records import IMAGE, SESSION, image
 from agentvm.testing.conformance.store import ACME, CHECKS, check_append_cost, settle
@@ -34,7 +34,7 @@ def _scanned(event: dict[str, Any]) -> int:
 
 
 async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one(
-    database: SqliteDatabase, store: SqliteStore
+    database: SqliteDatabase, store: Store
 ) -> None:
     steps = 0
 
@@ -57,7 +57,7 @@ async def test_an_append_to_a_long_session_takes_as_many_steps_as_to_a_short_one
 
 
 async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_one(
-    database: SqliteDatabase, store: SqliteStore, tmp_path: Path
+    database: SqliteDatabase, store: Store, tmp_path: Path
 ) -> None:
     # Without checkpoints the log only grows, by exactly the pages that were written.
     await database.write(lambda connection: connection.raw.wal_autocheckpoint(0))
@@ -65,9 +65,7 @@ async def test_an_append_to_a_long_session_writes_as_many_pages_as_to_a_short_on
         await check_append_cost(store, lambda: (tmp_path / "agentvm.db-wal").stat().st_size)
 
 
-async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(database: SqliteDatabase, store: Store) -> None:
     home = await settle(store, image(), image("img_2"))
     tenant = store.tenant(ACME)
     for number in range(50):
@@ -86,12 +84,12 @@ async def test_no_scan_of_all_readers_is_needed_to_save_take_trim_or_forget_one(
     assert scanned == 0
 
 
-async def test_a_tenant_is_only_a_name_until_it_stores_something(store: SqliteStore) -> None:
+async def test_a_tenant_is_only_a_name_until_it_stores_something(store: Store) -> None:
     with anyio.fail_after(5):
         assert await store.tenant(TenantId("nobody")).list_containers() == ()
 
 
-async def test_every_store_of_a_tenant_waits_in_that_tenants_turn(store: SqliteStore) -> None:
+async def test_every_store_of_a_tenant_waits_in_that_tenants_turn(store: Store) -> None:
     tenant_id = TenantId("tnt_a")
     tenant = store.tenant(tenant_id)
     container = tenant.container(ContainerId("c"))

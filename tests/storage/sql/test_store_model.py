@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agentvm.errors import ImageNotFound, SessionNotFound, StoreFailed
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import default_session, image, message, session
 from agentvm.testing.conformance.store import settle
 
@@ -33,7 +33,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.portal_context = start_blocking_portal()
         self.portal = self.portal_context.__enter__()
         self.store_context = self.portal.wrap_async_context_manager(open_store(None))
-        self.store: SqliteStore = self.store_context.__enter__()
+        self.store: Store = self.store_context.__enter__()
         # (tenant, image) -> container; (tenant, session) -> (image, message ids)
         self.images: dict[tuple[str, str], str] = {}
         self.sessions: dict[tuple[str, str], tuple[str, list[str]]] = {}
@@ -48,7 +48,7 @@ class StoreMachine(RuleBasedStateMachine):
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
         return self.portal.call(call)
 
-    def at(self, scope: Scope) -> SqliteContainerStore:
+    def at(self, scope: Scope) -> ContainerStore:
         return self.store.tenant(TenantId(scope[0])).container(ContainerId(scope[1]))
 
     def holds(self, scope: Scope, image_id: str) -> bool:

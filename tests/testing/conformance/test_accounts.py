@@ -9,16 +9,15 @@ from msgspec import structs
 
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.accounts import SqliteAccounts
-from agentvm.storage.sql.accounts.audit import SqliteAuditStore
-from agentvm.storage.sql.accounts.directory import SqliteDirectory
-from agentvm.storage.sql.accounts.keys import SqliteKeyStore
-from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
-from agentvm.storage.sql.accounts.secrets import SqliteSecretStore
-from agentvm.storage.sql.accounts.users import SqliteUserStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.directory import Directory
+from agentvm.storage.sql.accounts.keys import KeyStore
+from agentvm.storage.sql.accounts.quotas import QuotaStore
+from agentvm.storage.sql.accounts.secrets import SecretStore
+from agentvm.storage.sql.accounts.users import UserStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import accounts as suite
 
 pytestmark = pytest.mark.anyio
@@ -26,11 +25,11 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-def planted(repository: str, of: type[Any]) -> type[SqliteStore]:
+def planted(repository: str, of: type[Any]) -> type[Store]:
     """A store in which one repository of every tenant is of the given class."""
 
-    class Faulty(SqliteStore):
-        def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
+    class Faulty(Store):
+        def accounts(self, tenant_id: TenantId) -> Accounts:
             accounts = super().accounts(tenant_id)
             setattr(accounts, repository, of(self._database, tenant_id))
             return accounts
@@ -48,10 +47,10 @@ def blind(of: type[Any]) -> type[Any]:
     return Blind
 
 
-def with_directory(of: type[SqliteDirectory]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
+def with_directory(of: type[Directory]) -> type[Store]:
+    class Faulty(Store):
         @property
-        def directory(self) -> SqliteDirectory:
+        def directory(self) -> Directory:
             return of(self._database)
 
         @directory.setter
@@ -61,33 +60,33 @@ def with_directory(of: type[SqliteDirectory]) -> type[SqliteStore]:
     return Faulty
 
 
-class Overwriting(SqliteDirectory):
+class Overwriting(Directory):
     async def add_tenant(self, tenant: Tenant) -> None:
         if not await self.update_tenant(tenant):
             await super().add_tenant(tenant)
 
 
-class Immortal(SqliteDirectory):
+class Immortal(Directory):
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
         return await self.get_tenant(tenant_id) is not None
 
 
-class OnePage(SqliteDirectory):
+class OnePage(Directory):
     async def list_tenants(self, *, after: str | None = None, limit: int = 100) -> tuple[Tenant, ...]:
         return await super().list_tenants(limit=limit)
 
 
-class Promoting(SqliteUserStore):
+class Promoting(UserStore):
     async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
         await super().add(structs.replace(user, role="owner"), homes)
 
 
-class Alphabetical(SqliteUserStore):
+class Alphabetical(UserStore):
     async def bound(self, user_id: UserId) -> tuple[ContainerId, ...]:
         return tuple(sorted(await super().bound(user_id)))
 
 
-class LeavesKeys(SqliteUserStore):
+class LeavesKeys(UserStore):
     async def delete(self, user_id: UserId, now: int) -> bool:
         def write(connection: Any) -> bool:
             return bool(connection.execute("DELETE FROM users WHERE tenant_id = ? AND user_id = ?", (self._tenant_id, user_id)))
@@ -95,12 +94,12 @@ class LeavesKeys(SqliteUserStore):
         return await self._database.write(write)
 
 
-class Unbound(SqliteKeyStore):
+class Unbound(KeyStore):
     async def add(self, key: ApiKey, digest: bytes) -> None:
         await super().add(structs.replace(key, containers=key.containers or None), digest)
 
 
-class Reviving(SqliteKeyStore):
+class Reviving(KeyStore):
     async def expire(self, key_id: KeyId, at: int) -> bool:
         def write(connection: Any) -> bool:
             return bool(connection.execute("UPDATE api_keys SET expires_at = ? WHERE key_id = ?", (at, key_id)))
@@ -108,37 +107,37 @@ class Reviving(SqliteKeyStore):
         return await self._database.write(write)
 
 
-class Unused(SqliteKeyStore):
+class Unused(KeyStore):
     async def touch(self, used: Sequence[tuple[KeyId, int]]) -> None:
         await super().touch(used[:1])
 
 
-class Strict(SqliteQuotaStore):
+class Strict(QuotaStore):
     async def put(self, quota: Quota, now: int) -> None:
         await super().put(structs.replace(quota, user_id=None), now)
 
 
-class Weightless(SqliteQuotaStore):
+class Weightless(QuotaStore):
     async def storage_bytes(self) -> int:
         return 0
 
 
-class Shortening(SqliteSecretStore):
+class Shortening(SecretStore):
     async def get(self, name: str) -> bytes | None:
         found = await super().get(name)
         return None if found is None else found.rstrip(b"\xff")
 
 
-class Forward(SqliteAuditStore):
+class Forward(AuditStore):
     async def list(
         self, *, before: int | None = None, limit: int = 100, action: str | None = None
     ) -> tuple[tuple[int, AuditEntry], ...]:
         return (await super().list(before=before, limit=limit, action=action))[::-1]
 
 
-class Trusting(SqliteUserStore):
+class Trusting(UserStore):
     async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
-        await SqliteUserStore(self._database, user.tenant_id).add(user, homes)
+        await UserStore(self._database, user.tenant_id).add(user, homes)
 
 
 @pytest.mark.parametrize(
@@ -159,12 +158,12 @@ class Trusting(SqliteUserStore):
         (planted("quotas", Weightless), suite.check_storage_is_what_all_that_is_said_and_images_take),
         (planted("secrets", Shortening), suite.check_a_secret_is_kept_as_it_was_sealed),
         (planted("audit", Forward), suite.check_the_audit_log_is_read_newest_first_page_by_page),
-        (planted("quotas", blind(SqliteQuotaStore)), suite.check_accounts_of_tenants_never_mix),
-        (planted("secrets", blind(SqliteSecretStore)), suite.check_accounts_of_tenants_never_mix),
-        (planted("audit", blind(SqliteAuditStore)), suite.check_accounts_of_tenants_never_mix),
+        (planted("quotas", blind(QuotaStore)), suite.check_accounts_of_tenants_never_mix),
+        (planted("secrets", blind(SecretStore)), suite.check_accounts_of_tenants_never_mix),
+        (planted("audit", blind(AuditStore)), suite.check_accounts_of_tenants_never_mix),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(5):
         async with open_store(None) as sound:
             with pytest.raises(AssertionError):

@@ -6,11 +6,10 @@ import anyio
 import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
-from agentvm.storage.base import Store
 from agentvm.storage.carry import Attached, Carried, Continued, History, Page, Present, Said, SessionHere
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.carry import SqliteCarrier
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.carry import Carrier
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import carry as suite
 
 pytestmark = pytest.mark.anyio
@@ -18,34 +17,34 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Short(SqliteCarrier):
+class Short(Carrier):
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
         page = await super().read(container_id, session_id, history, after)
         return Page(page.messages[:-1], page.next)
 
 
-class Moving(SqliteCarrier):
+class Moving(Carrier):
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
         return await super().read(container_id, session_id, await self.history(container_id, session_id), after)
 
 
-class Hasty(SqliteCarrier):
+class Hasty(Carrier):
     async def history(self, container_id: ContainerId, session_id: SessionId) -> History:
         found = await super().history(container_id, session_id)
         return History(found.turns, frozenset(), found.last)
 
 
-class Forgetful(SqliteCarrier):
+class Forgetful(Carrier):
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
         return {}
 
 
-class Absent(SqliteCarrier):
+class Absent(Carrier):
     async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
         return {}
 
 
-class Deaf(SqliteCarrier):
+class Deaf(Carrier):
     """Hears nothing of what is said behind something that is here."""
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
@@ -59,7 +58,7 @@ class Deaf(SqliteCarrier):
         await super().add(records, now)
 
 
-class Careless(SqliteCarrier):
+class Careless(Carrier):
     """Adds behind whatever is the last by now."""
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
@@ -71,7 +70,7 @@ class Careless(SqliteCarrier):
         await super().add(lambda: iter(records), now)
 
 
-class Piecemeal(SqliteCarrier):
+class Piecemeal(Carrier):
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
         records = list(load())
         for at in (0, 2) if len(records) == 4 else (0,):
@@ -79,21 +78,21 @@ class Piecemeal(SqliteCarrier):
             await super().add(lambda part=part: iter(part), now)  # type: ignore[misc]
 
 
-class Light(SqliteCarrier):
+class Light(Carrier):
     """Leaves the files where they are."""
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
         await super().add(lambda: (one for one in load() if not isinstance(one, Attached)), now)
 
 
-class Blind(SqliteCarrier):
+class Blind(Carrier):
     def __init__(self, database: object, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("acme"))  # type: ignore[arg-type]
 
 
-def of(kind: type[SqliteCarrier]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
-        def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
+def of(kind: type[Carrier]) -> type[Store]:
+    class Faulty(Store):
+        def carrier(self, tenant_id: TenantId) -> Carrier:
             return kind(self._database, tenant_id)
 
     return Faulty
@@ -114,7 +113,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("kind", "check"), FAULTS)
-async def test_a_planted_fault_is_found(kind: type[SqliteCarrier], check: Check) -> None:
+async def test_a_planted_fault_is_found(kind: type[Carrier], check: Check) -> None:
     with anyio.fail_after(30), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(of(kind)(store._database))

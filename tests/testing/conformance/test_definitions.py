@@ -9,10 +9,9 @@ import pytest
 from agentvm.errors import NotFound
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.definitions import SqliteDefinitionStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.definitions import DefinitionStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import definitions as suite
 
 pytestmark = pytest.mark.anyio
@@ -20,39 +19,39 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Toolless(SqliteDefinitionStore):
+class Toolless(DefinitionStore):
     async def get(self, name: str) -> Definition | None:
         found = await super().get(name)
         return None if found is None else msgspec.structs.replace(found, tools=None)
 
 
-class Echoing(SqliteDefinitionStore):
+class Echoing(DefinitionStore):
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         await super().add(definition, now, count_max=count_max, bytes_max=bytes_max)
         return definition
 
 
-class Timeless(SqliteDefinitionStore):
+class Timeless(DefinitionStore):
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         return await super().add(definition, 1, count_max=count_max, bytes_max=bytes_max)
 
 
-class Blind(SqliteDefinitionStore):
+class Blind(DefinitionStore):
     def __init__(self, database: object, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("everybody"))  # type: ignore[arg-type]
 
 
-class Endless(SqliteDefinitionStore):
+class Endless(DefinitionStore):
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         return await super().add(definition, now, count_max=99, bytes_max=bytes_max)
 
 
-class Heavy(SqliteDefinitionStore):
+class Heavy(DefinitionStore):
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         return await super().add(definition, now, count_max=count_max, bytes_max=bytes_max * 9)
 
 
-class Grave(SqliteDefinitionStore):
+class Grave(DefinitionStore):
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
         try:
             return await super().add(definition, now, count_max=count_max, bytes_max=bytes_max)
@@ -60,9 +59,9 @@ class Grave(SqliteDefinitionStore):
             return definition
 
 
-def of(kind: type[SqliteDefinitionStore]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
-        def definitions(self, tenant_id: TenantId) -> SqliteDefinitionStore:
+def of(kind: type[DefinitionStore]) -> type[Store]:
+    class Faulty(Store):
+        def definitions(self, tenant_id: TenantId) -> DefinitionStore:
             return kind(self._database, tenant_id)
 
     return Faulty
@@ -80,7 +79,7 @@ def of(kind: type[SqliteDefinitionStore]) -> type[SqliteStore]:
         (of(Grave), suite.check_a_deleted_tenant_registers_nothing),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(faulty(store._database))

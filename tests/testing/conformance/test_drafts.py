@@ -7,40 +7,40 @@ from tests.testing.conformance.test_readers import Check, is_found, with_tenants
 
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.session import Draft, Drafted
-from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.sessions.drafts import DraftStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import drafts as suite
 
 pytestmark = pytest.mark.anyio
 
 
-class OfAll(SqliteDraftStore):
+class OfAll(DraftStore):
     def __init__(self, database: object, tenant_id: object, author: object, containers: object) -> None:
         super().__init__(database, tenant_id, "", containers)  # type: ignore[arg-type]
 
 
-class OneDevice(SqliteDraftStore):
+class OneDevice(DraftStore):
     async def save(
         self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
     ) -> Drafted | None:
         return await super().save(session_id, "", text, now, if_updated_at=if_updated_at)
 
 
-class Overwriting(SqliteDraftStore):
+class Overwriting(DraftStore):
     async def save(
         self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
     ) -> Drafted | None:
         return await super().save(session_id, device, text, now)
 
 
-class OldestFirst(SqliteDraftStore):
+class OldestFirst(DraftStore):
     async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
         return tuple(reversed(await super().list_all(limit=limit)))
 
 
-def faulty(kind: type[SqliteDraftStore]) -> type[SqliteStore]:
-    class Tenant(SqliteTenantStore):
-        def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
+def faulty(kind: type[DraftStore]) -> type[Store]:
+    class Tenant(TenantStore):
+        def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
             return kind(self._database, self._tenant_id, author, containers)
 
     return with_tenants(Tenant)
@@ -56,5 +56,5 @@ def faulty(kind: type[SqliteDraftStore]) -> type[SqliteStore]:
         (OldestFirst, suite.check_drafts_are_listed_over_all_sessions),
     ],
 )
-async def test_a_planted_fault_is_found(kind: type[SqliteDraftStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(kind: type[DraftStore], check: Check) -> None:
     await is_found(faulty(kind), check)

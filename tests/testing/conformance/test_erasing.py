@@ -10,53 +10,53 @@ from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.erasing import Advanced, Breathe, Erasure, Owned
-from agentvm.storage.sql.accounts.users import SqliteUserStore
-from agentvm.storage.sql.erasing import SqliteErasing
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.accounts.users import UserStore
+from agentvm.storage.sql.erasing import Erasing
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import erasing as suite
 
 pytestmark = pytest.mark.anyio
 
 
-class Hiding(SqliteErasing):
+class Hiding(Erasing):
     """Deletes the container from sight, and erases nothing."""
 
     async def advance(self, erasure: Erasure) -> Advanced:
         return Advanced(more=False)
 
 
-class Silent(SqliteErasing):
+class Silent(Erasing):
     async def advance(self, erasure: Erasure) -> Advanced:
         return Advanced(more=(await super().advance(erasure)).more)
 
 
-class Immortal(SqliteErasing):
+class Immortal(Erasing):
     async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
         return () if await self.weigh(tenant_id, container_id=container_id) is not None else None
 
 
-class Hasty(SqliteErasing):
+class Hasty(Erasing):
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
         await self._forget([erasure.erasure_id for erasure in erasures])
         return True
 
 
-class Weightless(SqliteErasing):
+class Weightless(Erasing):
     async def weigh(
         self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
     ) -> Owned | None:
         return Owned()
 
 
-class Inheriting(SqliteUserStore):
+class Inheriting(UserStore):
     async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
         await super().add(user)
         if homes:
             await self.bind(user.user_id, homes[0])
 
 
-def of(kind: type[SqliteErasing]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
+def of(kind: type[Erasing]) -> type[Store]:
+    class Faulty(Store):
         def __init__(self, database: SqliteDatabase) -> None:
             super().__init__(database)
             self.erasing = kind(database)
@@ -79,7 +79,7 @@ def of(kind: type[SqliteErasing]) -> type[SqliteStore]:
         (planted_account("users", Inheriting), suite.check_a_home_is_given_once),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     await is_found(faulty, check)
 
 

@@ -11,13 +11,13 @@ from msgspec import structs
 from agentvm.model.ids import ContainerId, TenantId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.accounts import SqliteAccounts
-from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
+from agentvm.storage.sql.accounts import Accounts
+from agentvm.storage.sql.accounts.ledger import LedgerStore
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import ledger as suite
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-def planted(of: type[SqliteLedgerStore]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
-        def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
+def planted(of: type[LedgerStore]) -> type[Store]:
+    class Faulty(Store):
+        def accounts(self, tenant_id: TenantId) -> Accounts:
             accounts = super().accounts(tenant_id)
             accounts.ledger = of(self._database, tenant_id)
             return accounts
@@ -35,30 +35,30 @@ def planted(of: type[SqliteLedgerStore]) -> type[SqliteStore]:
     return Faulty
 
 
-class Blind(SqliteLedgerStore):
+class Blind(LedgerStore):
     def __init__(self, database: SqliteDatabase, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("everybody"))
 
 
-class Trusting(SqliteLedgerStore):
+class Trusting(LedgerStore):
     async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
-        return sum([await SqliteLedgerStore(self._database, each.tenant_id).add([each]) for each in entries])
+        return sum([await LedgerStore(self._database, each.tenant_id).add([each]) for each in entries])
 
 
-class Doubling(SqliteLedgerStore):
+class Doubling(LedgerStore):
     numbers = count()
 
     async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
         return await super().add([structs.replace(each, key=f"{each.key} {next(self.numbers)}") for each in entries])
 
 
-class Rounding(SqliteLedgerStore):
+class Rounding(LedgerStore):
     async def wallet(self) -> Wallet:
         exact = await super().wallet()
         return structs.replace(exact, spent=int(float(exact.spent)))
 
 
-class Guessing(SqliteLedgerStore):
+class Guessing(LedgerStore):
     """Takes a tenant without money for one that never paid."""
 
     async def wallet(self) -> Wallet:
@@ -66,14 +66,14 @@ class Guessing(SqliteLedgerStore):
         return structs.replace(exact, prepaid=exact.credited != 0)
 
 
-class Generous(SqliteLedgerStore):
+class Generous(LedgerStore):
     numbers = count()
 
     async def credit(self, credit: Credit) -> bool:
         return await super().credit(structs.replace(credit, reference=f"{credit.reference} {next(self.numbers)}"))
 
 
-class Lavish(SqliteLedgerStore):
+class Lavish(LedgerStore):
     """Gives back whatever is asked for."""
 
     async def credit(self, credit: Credit) -> bool:
@@ -85,7 +85,7 @@ class Lavish(SqliteLedgerStore):
         return await self._database.write(write)
 
 
-class Careless(SqliteLedgerStore):
+class Careless(LedgerStore):
     """Ignores whose usage is asked for."""
 
     async def usage(
@@ -100,7 +100,7 @@ class Careless(SqliteLedgerStore):
         return await super().usage(by=by, since=since, until=until, user_id=user_id, containers=containers or None)
 
 
-class Lenient(SqliteStore):
+class Lenient(Store):
     """Forgives what a session that is gone has used."""
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
@@ -109,7 +109,7 @@ class Lenient(SqliteStore):
         return replace(await super().commit(left, entry=entry, forget=forget), gone=gone)
 
 
-class Hasty(SqliteStore):
+class Hasty(Store):
     """Bills before it stores."""
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
@@ -118,7 +118,7 @@ class Hasty(SqliteStore):
         return await super().commit(writes, entry=entry, forget=forget)
 
 
-class Forgetful(SqliteStore):
+class Forgetful(Store):
     """Forgets who sent a turn."""
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
@@ -146,7 +146,7 @@ class Forgetful(SqliteStore):
         (Forgetful, suite.check_a_turn_keeps_who_sent_it),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10):
         async with open_store(None) as sound:
             with pytest.raises(AssertionError):

@@ -7,10 +7,10 @@ import pytest
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.message import Message
-from agentvm.storage.base import Committed, SessionWrite, Store
+from agentvm.storage.base import Committed, SessionWrite
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import log as suite
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Forgetful(SqliteStore):
+class Forgetful(Store):
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         def work(connection: object) -> int:
             connection.execute("DELETE FROM log")  # type: ignore[attr-defined]
@@ -27,35 +27,35 @@ class Forgetful(SqliteStore):
         return await self._database.write(work)
 
 
-class Halved(SqliteStore):
+class Halved(Store):
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
         await super().commit(writes[:1])
         return await super().commit(writes[1:], entry=entry, forget=forget)
 
 
-class Hoarding(SqliteStore):
+class Hoarding(Store):
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
         return await super().commit(writes, entry=entry)
 
 
-class Unbounded(SqliteStore):
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+class Unbounded(Store):
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
         return UnboundedTenant(self._database, tenant_id)
 
 
-class UnboundedTenant(SqliteTenantStore):
-    def container(self, container_id: ContainerId) -> SqliteContainerStore:
+class UnboundedTenant(TenantStore):
+    def container(self, container_id: ContainerId) -> ContainerStore:
         return UnboundedContainer(self._database, self._tenant_id, container_id)
 
 
-class UnboundedContainer(SqliteContainerStore):
+class UnboundedContainer(ContainerStore):
     async def list_recent_messages(
         self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
     ) -> tuple[tuple[Message, ...], bool]:
         return await self.list_messages(session_id), False
 
 
-class Unpaged(SqliteStore):
+class Unpaged(Store):
     async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
         return await super().read_journal(after)
 
@@ -70,7 +70,7 @@ class Unpaged(SqliteStore):
         (Hoarding, suite.check_the_journal_keeps_what_is_not_forgotten),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(faulty(store._database))

@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from agentvm.model.ids import SessionId, TenantId
-from agentvm.storage.base import Place, Store
+from agentvm.storage.base import Place
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import readers as suite
 
 pytestmark = pytest.mark.anyio
@@ -17,24 +17,24 @@ Check = Callable[[Store], Awaitable[None]]
 Places = Mapping[SessionId, Place]
 
 
-class Remembering(SqliteTenantStore):
+class Remembering(TenantStore):
     async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
         found = await super().take_reader(client_id)
         await self.save_reader(client_id, found)
         return found
 
 
-class Merging(SqliteTenantStore):
+class Merging(TenantStore):
     async def save_reader(self, client_id: str, places: Places) -> None:
         await super().save_reader(client_id, {**await self.take_reader(client_id), **places})
 
 
-class FromTheBeginning(SqliteTenantStore):
+class FromTheBeginning(TenantStore):
     async def save_reader(self, client_id: str, places: Places) -> None:
         await super().save_reader(client_id, {name: Place(place.seq or 0, place.saved_at) for name, place in places.items()})
 
 
-class Nameless(SqliteTenantStore):
+class Nameless(TenantStore):
     async def save_reader(self, client_id: str, places: Places) -> None:
         await super().save_reader("anybody", places)
 
@@ -42,20 +42,20 @@ class Nameless(SqliteTenantStore):
         return await super().take_reader("anybody")
 
 
-class Keeping(SqliteStore):
+class Keeping(Store):
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
         return 0
 
 
-def with_tenants(kind: type[SqliteTenantStore]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
-        def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+def with_tenants(kind: type[TenantStore]) -> type[Store]:
+    class Faulty(Store):
+        def tenant(self, tenant_id: TenantId) -> TenantStore:
             return kind(self._database, tenant_id)
 
     return Faulty
 
 
-async def is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(faulty(store._database))
@@ -71,7 +71,7 @@ async def is_found(faulty: type[SqliteStore], check: Check) -> None:
         (Keeping, suite.check_old_places_go_with_the_log),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     await is_found(faulty, check)
 
 

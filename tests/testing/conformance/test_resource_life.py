@@ -13,18 +13,18 @@ from agentvm.model.resource import Resource, ResourceId, ResourceType, VersionId
 from agentvm.model.session import Session
 from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Changes
-from agentvm.storage.sql.accounts.directory import SqliteDirectory
-from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
+from agentvm.storage.sql.accounts.directory import Directory
+from agentvm.storage.sql.accounts.quotas import QuotaStore
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.resources import SqliteResourceStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import resource_life as suite
 
 pytestmark = pytest.mark.anyio
 
 
-class Careless(SqliteResourceStore):
+class Careless(ResourceStore):
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
         def write(connection: Connection) -> None:
             connection.execute("UPDATE resources SET visibility = ? WHERE resource_id = ?", (changes.visibility, resource_id))
@@ -34,48 +34,48 @@ class Careless(SqliteResourceStore):
         return await self.get(resource_id)
 
 
-class Forgetful(SqliteResourceStore):
+class Forgetful(ResourceStore):
     async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
         return None
 
 
-class Ruthless(SqliteResourceStore):
+class Ruthless(ResourceStore):
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
         return await super().delete(resource_id, force=True, now=now)
 
 
-class Timeless(SqliteResourceStore):
+class Timeless(ResourceStore):
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
         return await super().delete(resource_id, force=force, now=-suite.MONTH)
 
 
-class Hasty(SqliteStore):
+class Hasty(Store):
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         return await super().collect(now, grace=0) + await super().collect(now, grace=0)
 
 
-class Hoarding(SqliteStore):
+class Hoarding(Store):
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
         return 0
 
 
-class Unlocked(SqliteStore):
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
-        class Container(SqliteContainerStore):
+class Unlocked(Store):
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
+        class Container(ContainerStore):
             async def add_image(self, image: Image, default_session: Session) -> None:
                 await super().add_image(structs.replace(image, lock=()), default_session)
 
             async def rebuild_image(self, image: Image) -> bool:
                 return await self.get_image(image.image_id) is not None
 
-        class Tenant(SqliteTenantStore):
-            def container(self, container_id: ContainerId) -> SqliteContainerStore:
+        class Tenant(TenantStore):
+            def container(self, container_id: ContainerId) -> ContainerStore:
                 return Container(self._database, self._tenant_id, container_id)
 
         return Tenant(self._database, tenant_id)
 
 
-class Leaving(SqliteDirectory):
+class Leaving(Directory):
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
         def write(connection: Connection) -> bool:
             return bool(connection.execute("UPDATE tenants SET deleted_at = ? WHERE tenant_id = ?", (now, tenant_id)))
@@ -83,7 +83,7 @@ class Leaving(SqliteDirectory):
         return await self._database.write(write)
 
 
-class Weightless(SqliteQuotaStore):
+class Weightless(QuotaStore):
     async def storage_bytes(self) -> int:
         return 0
 
@@ -107,7 +107,7 @@ class Weightless(SqliteQuotaStore):
         (planted_account("quotas", Weightless), suite.check_resources_count_as_storage),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10):
         async with open_store(None) as sound:
             with pytest.raises(AssertionError):

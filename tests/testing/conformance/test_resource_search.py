@@ -6,35 +6,35 @@ import pytest
 from tests.testing.conformance.test_resources import Blind, Check, is_seen
 
 from agentvm.storage.resources import Hits, Search
-from agentvm.storage.sql.resources import SqliteResourceStore
+from agentvm.storage.sql.resources import ResourceStore
 from agentvm.testing.conformance import resource_search as suite
 
 pytestmark = pytest.mark.anyio
 
 
-class Literal(SqliteResourceStore):
+class Literal(ResourceStore):
     async def search(self, search: Search) -> Hits:
         return await super().search(replace(search, text=search.text and f"{search.text}x"))
 
 
-class Worst(SqliteResourceStore):
+class Worst(ResourceStore):
     async def search(self, search: Search) -> Hits:
         hits = await super().search(search)
         return replace(hits, items=hits.items[::-1])
 
 
-class Wide(SqliteResourceStore):
+class Wide(ResourceStore):
     async def search(self, search: Search) -> Hits:
         return await super().search(replace(search, tag=None))
 
 
-class Estimating(SqliteResourceStore):
+class Estimating(ResourceStore):
     async def search(self, search: Search) -> Hits:
         hits = await super().search(search)
         return replace(hits, total=len(hits.items))
 
 
-class Forgiving(SqliteResourceStore):
+class Forgiving(ResourceStore):
     async def search(self, search: Search) -> Hits:
         return await super().search(replace(search, after=None))
 
@@ -52,7 +52,7 @@ class Forgiving(SqliteResourceStore):
         (Forgiving, suite.check_a_place_that_is_none_is_refused),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteResourceStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[ResourceStore], check: Check) -> None:
     await is_seen(faulty, check)
 
 

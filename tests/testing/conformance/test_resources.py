@@ -9,11 +9,10 @@ from msgspec import structs
 
 from agentvm.model.ids import TenantId
 from agentvm.model.resource import ResourceId, ResourceVersion, VersionId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Dependents, History, Node, Publication, Published
-from agentvm.storage.sql.resources import SqliteResourceStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import resources as suite
 
 pytestmark = pytest.mark.anyio
@@ -21,76 +20,76 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-def planted(of: type[SqliteResourceStore]) -> type[SqliteStore]:
+def planted(of: type[ResourceStore]) -> type[Store]:
     """A store whose resources are of the given class."""
 
-    class Faulty(SqliteStore):
-        def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
+    class Faulty(Store):
+        def resources(self, tenant_id: TenantId) -> ResourceStore:
             return of(self._database, tenant_id)
 
     return Faulty
 
 
-async def is_seen(of: type[SqliteResourceStore], check: Check) -> None:
+async def is_seen(of: type[ResourceStore], check: Check) -> None:
     with anyio.fail_after(10):
         async with open_store(None) as sound:
             with pytest.raises(AssertionError):
                 await check(planted(of)(sound._database))
 
 
-class Blind(SqliteResourceStore):
+class Blind(ResourceStore):
     """Takes all tenants for one."""
 
     def __init__(self, database: object, tenant_id: TenantId) -> None:
         super().__init__(database, TenantId("everybody"))  # type: ignore[arg-type]
 
 
-class OneByOne(SqliteResourceStore):
+class OneByOne(ResourceStore):
     async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
         if any(isinstance(each.target, int) for one in publications for each in one.dependencies):
             return await super().publish(publications)
         return tuple([(await super(OneByOne, self).publish([each]))[0] for each in publications])
 
 
-class Rash(SqliteResourceStore):
+class Rash(ResourceStore):
     async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
         return await super().publish([replace(each, is_new=False, expected=None) for each in publications])
 
 
-class Rootless(SqliteResourceStore):
+class Rootless(ResourceStore):
     async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
         return await super().publish([replace(each, dependencies=()) for each in publications])
 
 
-class Unranked(SqliteResourceStore):
+class Unranked(ResourceStore):
     async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
         history = await super().history(resource_id, only)
         return replace(history, versions=tuple(sorted(history.versions, key=lambda each: each.version)))
 
 
-class Final(SqliteResourceStore):
+class Final(ResourceStore):
     async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
         found = await super().yank(resource_id, version, at or 1, now)
         return None if found is None else structs.replace(found, yanked_at=at)
 
 
-class Unbounded(SqliteResourceStore):
+class Unbounded(ResourceStore):
     async def closure(self, version_id: VersionId, *, limit: int) -> dict[VersionId, Node]:
         return await super().closure(version_id, limit=99)
 
 
-class Telling(SqliteResourceStore):
+class Telling(ResourceStore):
     async def dependents(self, resource_id: ResourceId) -> Dependents:
         found = await super().dependents(resource_id)
         return replace(found, foreign=0)
 
 
-class Trusting(SqliteResourceStore):
+class Trusting(ResourceStore):
     async def blob_size(self, digest: str) -> int | None:
         return 6
 
 
-class Stuck(SqliteResourceStore):
+class Stuck(ResourceStore):
     async def point(self, resource_id: ResourceId, tag: str, version: str | None, now: int) -> bool:
         return version is not None and await super().point(resource_id, tag, version, now)
 
@@ -115,7 +114,7 @@ class Stuck(SqliteResourceStore):
         (Stuck, suite.check_a_tag_points_where_its_owner_says),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteResourceStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[ResourceStore], check: Check) -> None:
     await is_seen(faulty, check)
 
 

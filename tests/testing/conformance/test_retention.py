@@ -10,25 +10,25 @@ from agentvm.model.ids import SessionId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
 from agentvm.storage.retention import NOTHING, OldTurn, Place, Some, Weight
-from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import retention as suite
 from agentvm.testing.conformance.store import RIVAL
 
 pytestmark = pytest.mark.anyio
 
 
-class Merciless(SqliteRetentionStore):
+class Merciless(RetentionStore):
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
         return await super().expiring(replace(cut, archived=cut.sessions), after, limit=limit)
 
 
-class Forgetting(SqliteRetentionStore):
+class Forgetting(RetentionStore):
     async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
         return await super().clear(session_id, replace(cut, sessions=10**9), now)
 
 
-class Lazy(SqliteRetentionStore):
+class Lazy(RetentionStore):
     async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
         return NOTHING
 
@@ -36,19 +36,19 @@ class Lazy(SqliteRetentionStore):
         return NOTHING
 
 
-class Impatient(SqliteRetentionStore):
+class Impatient(RetentionStore):
     async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
         return await super().old_turns(place, None)
 
 
-class Elsewhere(SqliteRetentionStore):
+class Elsewhere(RetentionStore):
     def __init__(self, database: object, tenant_id: object) -> None:
         super().__init__(database, RIVAL)  # type: ignore[arg-type]
 
 
-def of(kind: type[SqliteRetentionStore]) -> type[SqliteStore]:
-    class Tenant(SqliteTenantStore):
-        def retention(self) -> SqliteRetentionStore:
+def of(kind: type[RetentionStore]) -> type[Store]:
+    class Tenant(TenantStore):
+        def retention(self) -> RetentionStore:
             return kind(self._database, self._tenant_id)
 
     return with_tenants(Tenant)
@@ -65,5 +65,5 @@ def of(kind: type[SqliteRetentionStore]) -> type[SqliteStore]:
         (Elsewhere, suite.check_a_tenant_drops_nothing_of_another),
     ],
 )
-async def test_a_planted_fault_is_found(kind: type[SqliteRetentionStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(kind: type[RetentionStore], check: Check) -> None:
     await is_found(of(kind), check)

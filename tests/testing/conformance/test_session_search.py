@@ -8,19 +8,19 @@ from tests.testing.conformance.test_sessions import Check, Everybody, of
 
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import FoundPage, MessageSearch
-from agentvm.storage.sql.sessions import SqliteSessionStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import session_search as suite
 
 pytestmark = pytest.mark.anyio
 
 
-class Deaf(SqliteSessionStore):
+class Deaf(SessionStore):
     async def search(self, wanted: MessageSearch) -> FoundPage:
         return FoundPage((), 0, False, None)
 
 
-class Loud(SqliteSessionStore):
+class Loud(SessionStore):
     """Finds more than it was asked for."""
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
@@ -28,13 +28,13 @@ class Loud(SqliteSessionStore):
         return replace(found, items=tuple(replace(item, snippet=item.snippet.replace("<mark>", "")) for item in found.items))
 
 
-class Backwards(SqliteSessionStore):
+class Backwards(SessionStore):
     async def search(self, wanted: MessageSearch) -> FoundPage:
         found = await super().search(replace(wanted, after=None))
         return replace(found, items=found.items[::-1], next=None)
 
 
-class Restless(SqliteStore):
+class Restless(Store):
     async def tend_search(self, *, limit: int = 200) -> bool:
         return True
 
@@ -53,7 +53,7 @@ class Restless(SqliteStore):
         (Restless, suite.check_tending_changes_nothing_of_what_is_found),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises((AssertionError, ValueError)):
         async with open_store(None) as store:
             await check(faulty(store._database))

@@ -9,11 +9,10 @@ from msgspec import structs
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.session import Session
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import ANYBODY, Listed, MessagePage, MessageQuery, Reader, SessionPage, SessionQuery
-from agentvm.storage.sql.sessions import SqliteSessionStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import sessions as suite
 
 pytestmark = pytest.mark.anyio
@@ -21,70 +20,70 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Unpinned(SqliteSessionStore):
+class Unpinned(SessionStore):
     async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
         page = await super().list(wanted, reader)
         items = sorted(page.items, key=lambda item: -item.session.active_at)
         return replace(page, items=tuple(items))
 
 
-class Forgetful(SqliteSessionStore):
+class Forgetful(SessionStore):
     async def get(self, session_id: SessionId, reader: Reader = ANYBODY) -> Listed | None:
         found = await super().get(session_id, reader)
         return found and replace(found, session=structs.replace(found.session, forked_from=None, preview=None))
 
 
-class Broad(SqliteSessionStore):
+class Broad(SessionStore):
     async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
         return await super().list(replace(wanted, title=None), reader)
 
 
-class OnePage(SqliteSessionStore):
+class OnePage(SessionStore):
     async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
         return replace(await super().list(wanted, reader), next=None)
 
 
-class Everybody(SqliteSessionStore):
+class Everybody(SessionStore):
     def __init__(self, database: object, tenant_id: object, containers: object) -> None:
         super().__init__(database, tenant_id, None)  # type: ignore[arg-type]
 
 
-class Late(SqliteSessionStore):
+class Late(SessionStore):
     async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
         return await super().restore(session_id, now, deleted_after=0)
 
 
-class Renaming(SqliteSessionStore):
+class Renaming(SessionStore):
     async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
         found = await self.get(session_id)
         return None if found is None else structs.replace(found.session, title=title, updated_at=now)
 
 
-class Backwards(SqliteSessionStore):
+class Backwards(SessionStore):
     async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
         return await super().messages(session_id, replace(wanted, order="oldest", around=None))
 
 
-class Careless(SqliteSessionStore):
+class Careless(SessionStore):
     async def mark_read(
         self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
     ) -> Listed | None:
         return await super().mark_read(session_id, reader, now)
 
 
-def of(kind: type[SqliteSessionStore]) -> type[SqliteStore]:
-    class Tenant(SqliteTenantStore):
-        def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
+def of(kind: type[SessionStore]) -> type[Store]:
+    class Tenant(TenantStore):
+        def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
             return kind(self._database, self._tenant_id, containers)
 
-    class Faulty(SqliteStore):
-        def tenant(self, tenant_id: object) -> SqliteTenantStore:
+    class Faulty(Store):
+        def tenant(self, tenant_id: object) -> TenantStore:
             return Tenant(self._database, tenant_id)  # type: ignore[arg-type]
 
     return Faulty
 
 
-class NeverPurging(SqliteStore):
+class NeverPurging(Store):
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[()]:
         return ()
 
@@ -106,7 +105,7 @@ class NeverPurging(SqliteStore):
         (of(Careless), suite.check_what_somebody_has_not_read_is_counted_for_them),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(faulty(store._database))

@@ -8,11 +8,10 @@ from msgspec import structs
 
 from agentvm.errors import Conflict
 from agentvm.model.ids import TenantId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.settings import SqliteSettingsStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.settings import SettingsStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import settings as suite
 
 pytestmark = pytest.mark.anyio
@@ -20,27 +19,27 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Noteless(SqliteSettingsStore):
+class Noteless(SettingsStore):
     async def append(self, change: Change) -> None:
         await super().append(structs.replace(change, note=None))
 
 
-class Counting(SqliteSettingsStore):
+class Counting(SettingsStore):
     async def append(self, change: Change) -> None:
         await super().append(structs.replace(change, revision=len(await self.read()) + 1))
 
 
-class Blind(SqliteSettingsStore):
+class Blind(SettingsStore):
     def __init__(self, database: object, tenant_id: TenantId | None) -> None:
         super().__init__(database, None)  # type: ignore[arg-type]
 
 
-class OnePage(SqliteSettingsStore):
+class OnePage(SettingsStore):
     async def list(self, *, before: int | None = None, limit: int = 100) -> tuple[Change, ...]:
         return await super().list(limit=limit)
 
 
-class Forgiving(SqliteSettingsStore):
+class Forgiving(SettingsStore):
     async def append(self, change: Change) -> None:
         try:
             await super().append(change)
@@ -48,15 +47,15 @@ class Forgiving(SqliteSettingsStore):
             return
 
 
-class Grave(SqliteSettingsStore):
+class Grave(SettingsStore):
     async def append(self, change: Change) -> None:
         self._tenant_id = None
         await super().append(change)
 
 
-def of(kind: type[SqliteSettingsStore]) -> type[SqliteStore]:
-    class Faulty(SqliteStore):
-        def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
+def of(kind: type[SettingsStore]) -> type[Store]:
+    class Faulty(Store):
+        def settings(self, tenant_id: TenantId | None) -> SettingsStore:
             return kind(self._database, tenant_id)
 
     return Faulty
@@ -73,7 +72,7 @@ def of(kind: type[SqliteSettingsStore]) -> type[SqliteStore]:
         (of(Grave), suite.check_a_deleted_tenant_takes_no_more_changes_and_none_of_its_own_count),
     ],
 )
-async def test_a_planted_fault_is_found(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises((AssertionError, Conflict)):
         async with open_store(None) as store:
             await check(faulty(store._database))

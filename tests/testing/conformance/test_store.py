@@ -9,11 +9,10 @@ import pytest
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.message import Message
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.log import SqliteLogStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import store as suite
 
 pytestmark = pytest.mark.anyio
@@ -21,55 +20,55 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class TenantBlind(SqliteStore):
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+class TenantBlind(Store):
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
         return super().tenant(TenantId("everybody"))
 
 
-class ContainerBlind(SqliteStore):
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
-        class Tenant(SqliteTenantStore):
-            def container(self, container_id: ContainerId) -> SqliteContainerStore:
+class ContainerBlind(Store):
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
+        class Tenant(TenantStore):
+            def container(self, container_id: ContainerId) -> ContainerStore:
                 return super().container(ContainerId(container_id[:1].lower()))
 
         return Tenant(self._database, tenant_id)
 
 
-class WithContainers(SqliteStore):
+class WithContainers(Store):
     """A store whose containers are of the given class."""
 
-    containers: type[SqliteContainerStore]
+    containers: type[ContainerStore]
 
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
         database, containers = self._database, self.containers
 
-        class Tenant(SqliteTenantStore):
-            def container(self, container_id: ContainerId) -> SqliteContainerStore:
+        class Tenant(TenantStore):
+            def container(self, container_id: ContainerId) -> ContainerStore:
                 return containers(database, tenant_id, container_id)
 
         return Tenant(database, tenant_id)
 
 
-class LosesTurns(SqliteContainerStore):
-    def log(self, session_id: SessionId) -> SqliteLogStore:
-        class Log(SqliteLogStore):
+class LosesTurns(ContainerStore):
+    def log(self, session_id: SessionId) -> LogStore:
+        class Log(LogStore):
             async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
                 await super().record(messages=messages, now=now)
 
         return Log(self._database, self._key, session_id)
 
 
-class Unordered(SqliteContainerStore):
+class Unordered(ContainerStore):
     async def list_messages(self, session_id: SessionId) -> tuple[Message, ...]:
         return (await super().list_messages(session_id))[::-1]
 
 
-class Undeletable(SqliteContainerStore):
+class Undeletable(ContainerStore):
     async def delete_image(self, image_id: ImageId) -> bool:
         return await self.get_image(image_id) is not None
 
 
-def with_containers(of: type[SqliteContainerStore]) -> type[SqliteStore]:
+def with_containers(of: type[ContainerStore]) -> type[Store]:
     return type(of.__name__, (WithContainers,), {"containers": of})
 
 
@@ -83,7 +82,7 @@ def with_containers(of: type[SqliteContainerStore]) -> type[SqliteStore]:
         (with_containers(Undeletable), suite.check_deleting_an_image_removes_everything_of_it),
     ],
 )
-async def test_a_planted_fault_is_seen(faulty: type[SqliteStore], check: Check) -> None:
+async def test_a_planted_fault_is_seen(faulty: type[Store], check: Check) -> None:
     with anyio.fail_after(5):
         async with open_store(None) as sound:
             with pytest.raises(AssertionError):

@@ -11,11 +11,11 @@ from agentvm.model.exchange import Extent
 from agentvm.model.ids import ContainerId, SessionId
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import WHOLE, Reading, Recalled, Store
+from agentvm.storage.base import WHOLE, Reading, Recalled
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.log import SqliteLogStore
-from agentvm.storage.sql.store import SqliteStore, SqliteTenantStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.store import Store, TenantStore
 from agentvm.testing.conformance import summaries as suite
 
 pytestmark = pytest.mark.anyio
@@ -23,32 +23,32 @@ pytestmark = pytest.mark.anyio
 Check = Callable[[Store], Awaitable[None]]
 
 
-class Restless(SqliteLogStore):
+class Restless(LogStore):
     async def recall(self, reading: Reading = WHOLE) -> Recalled:
         return replace(await super().recall(reading), running=frozenset())
 
 
-class Careless(SqliteLogStore):
+class Careless(LogStore):
     """Forgets who paid, and whose queued messages it covers."""
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         return await super().add_summary(structs.replace(summary, user_id=None), replace(covered, beyond=()), recalled)
 
 
-class Trusting(SqliteLogStore):
+class Trusting(LogStore):
     """Stores whatever it is given, as if it had been recalled just now."""
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         return await super().add_summary(summary, covered, await self.recall())
 
 
-class Obliging(SqliteLogStore):
+class Obliging(LogStore):
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
         await super().add_summary(summary, covered, recalled)
         return True
 
 
-class Deaf(SqliteLogStore):
+class Deaf(LogStore):
     """Takes what was said after a summary for covered."""
 
     async def recall(self, reading: Reading = WHOLE) -> Recalled:
@@ -56,7 +56,7 @@ class Deaf(SqliteLogStore):
         return found if found.summary is None else replace(found, messages=())
 
 
-class Stale(SqliteLogStore):
+class Stale(LogStore):
     """Remembers a summary that is gone."""
 
     last: Recalled = Recalled()
@@ -69,29 +69,29 @@ class Stale(SqliteLogStore):
         return found
 
 
-class Unbounded(SqliteLogStore):
+class Unbounded(LogStore):
     """Reads all there is, whatever is allowed."""
 
     async def recall(self, reading: Reading = WHOLE) -> Recalled:
         return await super().recall()
 
 
-class Forgiving(SqliteLogStore):
+class Forgiving(LogStore):
     async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
         pass
 
 
-def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
-    class Container(SqliteContainerStore):
-        def log(self, session_id: SessionId) -> SqliteLogStore:
+def of(kind: type[LogStore]) -> type[Store]:
+    class Container(ContainerStore):
+        def log(self, session_id: SessionId) -> LogStore:
             return kind(self._database, self._key, session_id)
 
-    class Tenant(SqliteTenantStore):
-        def container(self, container_id: ContainerId) -> SqliteContainerStore:
+    class Tenant(TenantStore):
+        def container(self, container_id: ContainerId) -> ContainerStore:
             return Container(self._database, self._tenant_id, container_id)
 
-    class Faulty(SqliteStore):
-        def tenant(self, tenant_id: object) -> SqliteTenantStore:
+    class Faulty(Store):
+        def tenant(self, tenant_id: object) -> TenantStore:
             return Tenant(self._database, tenant_id)  # type: ignore[arg-type]
 
     return Faulty
@@ -116,7 +116,7 @@ def of(kind: type[SqliteLogStore]) -> type[SqliteStore]:
         (Obliging, suite.check_summaries_of_others_are_not_there),
     ],
 )
-async def test_a_planted_fault_is_found(kind: type[SqliteLogStore], check: Check) -> None:
+async def test_a_planted_fault_is_found(kind: type[LogStore], check: Check) -> None:
     with anyio.fail_after(10), pytest.raises(AssertionError):
         async with open_store(None) as store:
             await check(of(kind)(store._database))

@@ -16,7 +16,8 @@ from agentvm.model.ids import ContainerId, check_container_id
 from agentvm.protocol.records import AttachmentRecord
 from agentvm.server.http.resource_views import CREDENTIAL, matches
 from agentvm.server.http.route import NO_CONTENT, Answer, Ask, Given, Nothing, Page, PageGiven, Routes
-from agentvm.storage.attachments import AttachmentStore, Upload
+from agentvm.storage.attachments import Upload
+from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.tenants.scoped_store import ScopedStore
 
 routes = Routes()

@@ -14,7 +14,8 @@ from agentvm.protocol.records import ResourceRecord
 from agentvm.resources.kinds import TypeDescription
 from agentvm.resources.registry import Author
 from agentvm.server.http.route import Ask
-from agentvm.storage.resources import Published, ResourceStore
+from agentvm.storage.resources import Published
+from agentvm.storage.sql.resources import ResourceStore
 
 READ, WRITE = ("resources:read",), ("resources:write",)
 ASK_AGAIN = "private, no-cache"

@@ -16,7 +16,7 @@ from agentvm.model.base import Record
 from agentvm.model.ids import TenantId
 from agentvm.model.principal import Principal
 from agentvm.sessions.workspace import Workspace
-from agentvm.storage.accounts import Accounts
+from agentvm.storage.sql.accounts import Accounts
 from agentvm.tenants.tenancy import Tenancy
 from agentvm.vm import AgentVM
 

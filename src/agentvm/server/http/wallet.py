@@ -26,7 +26,7 @@ from agentvm.server.http.route import (
     moment,
     page_of,
 )
-from agentvm.storage.accounts import LedgerStore
+from agentvm.storage.sql.accounts.ledger import LedgerStore
 
 routes = Routes()
 

@@ -98,7 +98,7 @@ Containers = Mapping[ContainerId, tuple[int, int]]
 
 
 async def arrive(database: Database, tenant_id: TenantId, load: Callable[[], Iterator[Carried]], now: int) -> None:
-    """See `agentvm.storage.carry.Carrier.add`."""
+    """See `Carrier.add`."""
     database = database.of(tenant_id)
     await database.write(lambda connection: refuse_deleted(connection, tenant_id))
     # All of them: which are needed is known only when everything is read, and one may be deleted before.
@@ -126,7 +126,7 @@ async def drop_left(database: Database) -> None:
     """What was still arriving when the process before this one ended."""
     for (aside,) in await database.read(lambda connection: connection.fetch(_LEFT, (_FIRST, _BEYOND))):
         await _drop(database, aside)
-    # Long forks too: see `SqliteContainerStore.add_session`.
+    # Long forks too: see `ContainerStore.add_session`.
     await _drop_messages(database, _DROP_SOME_OF_FORKS, ARRIVING)
 
     def rest(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""SqliteAttachmentStore — the attachments of one container of one tenant in SQLite.
+"""AttachmentStore — the attachments of one container of one tenant in SQLite.
 
 Every statement that reads goes through the tenant and the container of this scope: a digest alone finds nothing. A large file
 is written in several transactions, so that others' commits come in between; it is nobody's until the last.
@@ -36,6 +36,7 @@ GIVEN_UP = 1
 
 _FROM = "FROM attachments JOIN blobs USING (blob_key) WHERE tenant_id = ? AND container_id = ?"
 _COLUMNS = "digest, container_id, size, media_type, created_at, name, uploaded_by"
+_NAMES = _COLUMNS.split(", ")
 _GET = f"SELECT {_COLUMNS} {_FROM} AND digest = ?"
 _LIST = f"SELECT attachment_key, {_COLUMNS} {_FROM} AND attachment_key < ? ORDER BY attachment_key DESC LIMIT ?"
 _SIZE = f"SELECT size {_FROM} AND digest = ?"
@@ -107,14 +108,18 @@ WHERE tenant_id = ? AND unused_since IS NOT NULL
 """
 
 
-class SqliteAttachmentStore:
-    """See `agentvm.storage.attachments.AttachmentStore`."""
+class AttachmentStore:
+    """The attachments of one container of one tenant."""
 
     def __init__(self, database: Database, key: Key) -> None:
         self._database = database
         self._key = key
 
     async def add(self, file: BinaryIO, upload: Upload, now: int) -> tuple[Attachment, bool]:
+        """Stores all of the file; whether the container did not have it before. What is said of it last counts.
+
+        `InvalidInput` for an empty file, `ContainerNotFound` when there is no such container.
+        """
         digest, size = await anyio.to_thread.run_sync(_measure, file)
         if not size:
             raise InvalidInput("An attachment must not be empty")
@@ -167,6 +172,7 @@ class SqliteAttachmentStore:
         return await self._database.read(read)
 
     async def list(self, *, after: str | None = None, limit: int = 100) -> AttachmentPage:
+        """`InvalidInput` for an `after` that is no `next`."""
         place = _place(after)
 
         def read(connection: Connection) -> AttachmentPage:
@@ -177,12 +183,16 @@ class SqliteAttachmentStore:
         return await self._database.read(read)
 
     async def sizes(self, digests: Collection[str]) -> dict[str, int]:
+        """How many bytes each has; those that the container does not have are left out."""
+
         def read(connection: Connection) -> dict[str, int]:
             return {digest: size for digest in digests for (size,) in connection.fetch(_SIZE, (*self._key, digest))}
 
         return await self._database.read(read)
 
     async def claim(self, digests: Collection[str], now: int) -> frozenset[str]:
+        """Those that the container has. They are about to be referred to: `Store.collect` spares them for a grace from now."""
+
         def write(connection: Connection) -> frozenset[str]:
             found = set()
             for digest in digests:
@@ -193,6 +203,11 @@ class SqliteAttachmentStore:
         return await self._database.write(write)
 
     async def read(self, digest: str, number: int) -> bytes | None:
+        """Its chunk of that number, from 0; empty beyond the last. None when the container does not have it, or no more.
+
+        Each chunk but the last has `CHUNK` bytes.
+        """
+
         def read(connection: Connection) -> bytes | None:
             for (body,) in connection.fetch(_CHUNK, (number, *self._key, digest)):
                 return bytes(body)
@@ -201,6 +216,8 @@ class SqliteAttachmentStore:
         return await self._database.read(read)
 
     async def delete(self, digest: str) -> bool:
+        """True when it was there. `AttachmentInUse` while a message refers to it, also one that was taken back."""
+
         def write(connection: Connection) -> bool:
             found = connection.fetch(_KEYS, (*self._key, digest))
             for attachment_key, blob_key, used in found:
@@ -273,7 +290,7 @@ def drop_attachments(connection: Connection, tenant_id: TenantId) -> None:
 
 
 def collect_attachments(connection: Connection, now: int, grace: int) -> int:
-    """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    """See `Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     connection.execute(_GIVE_UP_OLD, (now - grace,))
     dropped = freed = 0
     for attachment_key, blob_key, _ in connection.fetch(_RIPE, (now - grace, DROPPED_MAX)):
@@ -364,13 +381,14 @@ def _place(after: str | None) -> int:
 
 
 def _decode(row: Sequence[Any]) -> Attachment:
-    digest, container_id, size, media_type, created_at, name, uploaded_by = row
-    return Attachment(
-        digest=digest,
-        container_id=container_id,
-        size=size,
-        media_type=media_type,
-        created_at=created_at,
-        name=name,
-        uploaded_by=uploaded_by,
-    )
+    return Attachment(**dict(zip(_NAMES, row, strict=True)))
+
+
+async def read_all(store: AttachmentStore, digest: str) -> bytes | None:
+    """All of it, in memory. None when it is not there, or goes meanwhile."""
+    found: list[bytes] = []
+    while chunk := await store.read(digest, len(found)):
+        found.append(chunk)
+        if len(chunk) < CHUNK:
+            break
+    return None if chunk is None else b"".join(found)

@@ -1,4 +1,4 @@
-"""SqliteCarrier — moves sessions out of and into SQLite."""
+"""Carrier — moves sessions out of and into SQLite."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -61,14 +61,15 @@ SELECT position, body FROM (
 """
 
 
-class SqliteCarrier:
-    """See `agentvm.storage.carry.Carrier`."""
+class Carrier:
+    """The sessions of one tenant, for those who move them."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def measure(self, container_id: ContainerId, session_id: SessionId | None = None) -> int:
+        """Bytes of the messages in a container, or in one session of it."""
         scope = (self._tenant_id, container_id, session_id)
         return await self._database.read(lambda connection: int(connection.fetch(_MEASURE, scope)[0][0]), heavy=True)
 
@@ -87,6 +88,7 @@ class SqliteCarrier:
         return await self._database.read(read, heavy=True)
 
     async def read(self, container_id: ContainerId, session_id: SessionId, history: History, after: int) -> Page:
+        """The next messages of that moment: a few megabytes at most, but at least one."""
         scope = (self._tenant_id, container_id, session_id, after, history.last, history.rewound, PAGE, PAGE_BYTES)
 
         def read(connection: Connection) -> Page:
@@ -98,6 +100,7 @@ class SqliteCarrier:
         return await self._database.read(read, heavy=True)
 
     async def images_here(self, image_ids: Collection[str]) -> Mapping[str, ContainerId]:
+        """Those of them that the tenant has already, with where each is."""
         wanted = sorted(image_ids)
 
         def read(connection: Connection) -> dict[str, ContainerId]:
@@ -112,6 +115,7 @@ class SqliteCarrier:
         return await self._database.read(read)
 
     async def sessions_here(self, wanted: Mapping[str, str | None]) -> Mapping[str, SessionHere]:
+        """Those of them that the tenant has already, deleted ones as well. With each, a message that is asked for."""
         found: dict[str, SessionHere] = {}
         for at in range(0, len(wanted), SESSIONS):
             some = list(islice(wanted.items(), at, at + SESSIONS))
@@ -127,4 +131,10 @@ class SqliteCarrier:
         return found
 
     async def add(self, load: Callable[[], Iterator[Carried]], now: int) -> None:
+        """All that is loaded, or nothing, with containers as needed. Nobody sees it before all of it is there.
+
+        Images hold those versions of their lock that the tenant may read here. `Conflict` if an id is taken meanwhile, or if
+        something that should be here is not, or was continued otherwise, or if a container was deleted
+        meanwhile, or earlier with its user.
+        """
         await arrive(self._database, self._tenant_id, load, now)

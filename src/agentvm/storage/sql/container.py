@@ -1,4 +1,4 @@
-"""SqliteContainerStore — one container of one tenant in SQLite.
+"""ContainerStore — one container of one tenant in SQLite.
 
 Every statement carries the tenant and the container of this scope; a container id inside a record is not consulted.
 What a write needs is encoded before it is queued, what a read finds is decoded in the reader's thread.
@@ -16,14 +16,13 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId
 from agentvm.model.image import Image
 from agentvm.model.message import Message
 from agentvm.model.session import Session
-from agentvm.storage.attachments import AttachmentStore
 from agentvm.storage.base import SessionWrite
 from agentvm.storage.sql import rows
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.attachments import SqliteAttachmentStore
+from agentvm.storage.sql.attachments import AttachmentStore
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.erasing.begin import refuse_erasing
-from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.log import LogStore
 from agentvm.storage.sql.resources.lock import lock_image
 from agentvm.storage.sql.session_write import ARRIVING, cut, prepare
 from agentvm.storage.sql.sessions.dropping import COLUMNS, FOR_GOOD, SessionRow, drop_image_slice, drop_slice, hide_image
@@ -73,18 +72,20 @@ SHORT_BYTES = 256 * 1024
 """Messages, and bytes, of a history that is read like anything else; a longer one is a heavy read."""
 
 
-class SqliteContainerStore:
-    """See `agentvm.storage.base.ContainerStore`."""
+class ContainerStore:
+    """One container of one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId, container_id: ContainerId) -> None:
         self._database = database.of(tenant_id)
         self._key = (tenant_id, container_id)
-        self.attachments: AttachmentStore = SqliteAttachmentStore(self._database, self._key)
+        self.attachments: AttachmentStore = AttachmentStore(self._database, self._key)
 
     async def get(self) -> Container | None:
         return await self._database.read(lambda connection: rows.read_container(connection, self._key))
 
     async def create(self, now: int) -> bool:
+        """Get-or-create; True when this call created it. `ContainerErasing` while one of the same name is being erased."""
+
         def write(connection: Connection) -> bool:
             refuse_deleted(connection, self._key[0])
             refuse_erasing(connection, self._key)
@@ -93,7 +94,10 @@ class SqliteContainerStore:
         return await self._database.write(write)
 
     async def add_image(self, image: Image, default_session: Session) -> None:
-        """`ContainerNotFound` when the container was never created."""
+        """The image, its default session and (once per digest) its snapshot, in one commit.
+
+        `ResourceNotFound` when a version of its lock is gone meanwhile. What an image is locked to cannot be deleted.
+        """
         body = _snapshot(image)
         build = _encode_build(image)
 
@@ -143,7 +147,7 @@ class SqliteContainerStore:
         return await self._database.write(write)
 
     async def delete_image(self, image_id: ImageId) -> bool:
-        """Hidden by the first commit; then it goes in slices, and after a crash with the next purge. True when it was there."""
+        """With its sessions, messages and turns: hidden by one commit, gone in small ones. True when it was there."""
         key = (*self._key, image_id)
         if not await self._database.write(lambda connection: bool(connection.fetch(_PLACE_OF_IMAGE, key))):
             return False
@@ -154,10 +158,7 @@ class SqliteContainerStore:
         return True
 
     async def add_session(self, session: Session, messages: Sequence[Message] = ()) -> None:
-        """`ImageNotFound` when its image is gone.
-
-        One in which much was said, a fork for one, is out of sight until all of it is there: the writer takes it in pieces.
-        """
+        """With what was said in it so far, in one commit. `ImageNotFound` when its image is gone."""
         # A thread costs more than a few messages do.
         pieces = cut(messages) if len(messages) <= FEW else await anyio.to_thread.run_sync(cut, messages)
         hidden = ARRIVING if len(pieces) > 1 else None
@@ -250,7 +251,11 @@ class SqliteContainerStore:
     async def list_recent_messages(
         self, session_id: SessionId, max_bytes: int, *, limit: int | None = None, strict: bool = False
     ) -> tuple[tuple[Message, ...], bool]:
-        """The newest messages up to so many stored bytes, oldest first, and whether older ones were left out."""
+        """The newest messages whose stored sizes add up to at most `max_bytes`, oldest first, and whether some were left out.
+
+        At most `limit`, if one is given. The newest message is always returned, also if it alone is larger, unless `strict` is
+        given. Messages that do not fit are never read into memory.
+        """
         # As above: what is short is read like anything else.
         few = SHORT if limit is None else min(limit, SHORT)
         size = min(max_bytes, SHORT_BYTES)
@@ -266,8 +271,8 @@ class SqliteContainerStore:
             heavy=True,
         )
 
-    def log(self, session_id: SessionId) -> SqliteLogStore:
-        return SqliteLogStore(self._database, self._key, session_id)
+    def log(self, session_id: SessionId) -> LogStore:
+        return LogStore(self._database, self._key, session_id)
 
     def _exists(self, connection: Connection) -> bool:
         return bool(connection.fetch(rows.CONTAINER, self._key))

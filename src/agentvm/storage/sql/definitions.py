@@ -1,4 +1,4 @@
-"""SqliteDefinitionStore — the definitions that one tenant has registered."""
+"""DefinitionStore — the definitions that one tenant has registered."""
 
 import msgspec
 
@@ -14,14 +14,18 @@ _USED = "SELECT count(*), coalesce(sum(size), 0) FROM definitions WHERE tenant_i
 _ADD = "INSERT INTO definitions (tenant_id, name, body, size, created_at) VALUES (?, ?, ?, ?, ?)"
 
 
-class SqliteDefinitionStore:
-    """See `agentvm.storage.definitions.DefinitionStore`."""
+class DefinitionStore:
+    """The definitions of one tenant, by name."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, definition: Definition, now: int, *, count_max: int, bytes_max: int) -> Definition:
+        """Stores it, or returns the one that has its name already.
+
+        `Refused` when the tenant would have more than so many, or more bytes of them; `NotFound` when the tenant was deleted.
+        """
         body = msgspec.json.encode(definition)
 
         def write(connection: Connection) -> Definition:
@@ -43,6 +47,8 @@ class SqliteDefinitionStore:
         return await self._database.read(lambda connection: self._find(connection, name))
 
     async def list(self) -> tuple[Definition, ...]:
+        """In the order in which they were registered."""
+
         def read(connection: Connection) -> tuple[Definition, ...]:
             return tuple(_decode(row[0]) for row in connection.fetch(_LIST, (self._tenant_id,)))
 

@@ -1,4 +1,4 @@
-"""SqliteLogStore — the log of one session in SQLite."""
+"""LogStore — the log of one session in SQLite."""
 
 from collections.abc import Sequence
 
@@ -44,8 +44,8 @@ UPDATE sessions SET quarantine = ?, updated_at = ? WHERE tenant_id = ? AND conta
 """
 
 
-class SqliteLogStore:
-    """See `agentvm.storage.base.LogStore`."""
+class LogStore:
+    """What happened in one session; `Store.commit` adds to it for many at once."""
 
     def __init__(self, database: Database, key: Key, session_id: SessionId) -> None:
         self._database = database
@@ -53,6 +53,8 @@ class SqliteLogStore:
         self._scope = (*key, session_id)
 
     async def range(self) -> tuple[int, int]:
+        """The first and the last seq in the log; (1, 0) when it is empty. `SessionNotFound` if the session is gone."""
+
         def read(connection: Connection) -> tuple[int, int]:
             found = connection.fetch(LOG_RANGE, self._scope)
             if not found:
@@ -63,6 +65,8 @@ class SqliteLogStore:
         return await self._database.read(read)
 
     async def read(self, after: int, limit: int) -> tuple[LogChunk, ...]:
+        """The next chunks with an event after that seq, in order."""
+
         def read(connection: Connection) -> tuple[LogChunk, ...]:
             return tuple(
                 LogChunk(first_seq=first_seq, last_seq=last_seq, made_at=made_at, body=body)
@@ -72,6 +76,8 @@ class SqliteLogStore:
         return await self._database.read(read)
 
     async def get_messages(self, message_ids: Sequence[str]) -> tuple[Message, ...]:
+        """Those of the messages that are there, also if they were taken back."""
+
         def read(connection: Connection) -> tuple[Message, ...]:
             return tuple(
                 decode_message(body)
@@ -94,7 +100,10 @@ class SqliteLogStore:
         return await self._database.read(read)
 
     async def record(self, *, messages: Sequence[Message] = (), turns: Sequence[Turn] = (), now: int) -> None:
-        """Appends messages and inserts or finishes turns, in one commit; `SessionNotFound` when the session is gone."""
+        """Appends messages (a message id that is already there is left alone) and inserts or finishes turns, in one commit.
+
+        Bumps `updated_at` of the session and of its image. A session that is gone takes nothing: `SessionNotFound`.
+        """
         tenant_id, container_id, session_id = self._scope
         write = SessionWrite(
             tenant_id=tenant_id, container_id=container_id, session_id=session_id, now=now, messages=messages, turns=turns
@@ -102,6 +111,8 @@ class SqliteLogStore:
         await self._database.write(prepare(write))
 
     async def find_turn(self, client_key: str) -> Turn | None:
+        """The turn that was accepted under the sender's key."""
+
         def read(connection: Connection) -> Turn | None:
             return next((decode_turn(row) for row in connection.fetch(TURN_BY_KEY, (*self._scope, client_key))), None)
 
@@ -113,7 +124,7 @@ class SqliteLogStore:
         return await self._database.read(lambda connection: read_turns(connection, (tenant_id, container_id), session_id))
 
     async def last_before(self, at: int) -> int:
-        """The last seq of the chunks that were made before that moment; 0 for none."""
+        """The last seq of the chunks that were made before that moment; 0 for none. What was told since comes after it."""
 
         def read(connection: Connection) -> int:
             return int(connection.fetch(LAST_BEFORE, (*self._scope, at))[0][0])
@@ -135,13 +146,20 @@ class SqliteLogStore:
         return await self._database.read(lambda connection: recall(connection, self._scope, reading))
 
     async def list_turn_messages(self, turn: Turn, max_bytes: int) -> tuple[tuple[Message, ...], bool]:
-        """The messages of that turn alone, as many as have so many bytes, and whether some were left out."""
+        """The messages of that turn alone, in the order they were appended, and whether some were left out.
+
+        As many as have `max_bytes` together, the oldest first; one that does not fit is never read into memory.
+        """
         return await self._database.read(lambda connection: read_turn(connection, self._scope, turn, max_bytes))
 
     async def add_refused(self, parts: Sequence[RefusedPart], provider: str, now: int) -> None:
-        """Notes what a provider does not take of the session."""
+        """Notes what a provider does not take of the session, for as long as the session is there. Noting it twice is once."""
         await self._database.write(lambda connection: refuse(connection, self._scope, parts, provider, now))
 
     async def add_summary(self, summary: Summary, covered: Extent, recalled: Recalled) -> bool:
-        """False, and nothing is stored, when something of it was taken back or dropped meanwhile, or another has come first."""
+        """Of that part of what was recalled. A rewind that takes back something it covers removes it in its own commit.
+
+        False, and nothing is stored, when something of it was taken back meanwhile, another summary has come first, or the
+        session is deleted or gone.
+        """
         return await self._database.write(store_summary(self._scope, summary, covered, recalled))

@@ -1,4 +1,4 @@
-"""SqliteSettingsStore — the changes of one scope. The database itself refuses to alter or drop one."""
+"""SettingsStore — the changes of one scope. The database itself refuses to alter or drop one."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ SERVER = ""
 """The scope of the server itself: no tenant has an empty id."""
 
 
-class SqliteSettingsStore:
-    """See `agentvm.storage.settings.SettingsStore`."""
+class SettingsStore:
+    """The changes of one scope."""
 
     def __init__(self, database: Database, tenant_id: TenantId | None) -> None:
         self._database = database.of(tenant_id)

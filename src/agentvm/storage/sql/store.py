@@ -1,4 +1,4 @@
-"""SqliteStore — the door to the database: a tenant first, then one of its containers."""
+"""Store — the door to the database: a tenant first, then one of its containers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,32 +9,30 @@ from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.ledger import AskedCall
 from agentvm.model.session import Session
 from agentvm.model.turn import Turn
-from agentvm.storage.accounts import Directory
 from agentvm.storage.base import Committed, Place, SessionWrite
-from agentvm.storage.erasing import Erasing
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.accounts import SqliteAccounts
+from agentvm.storage.sql.accounts import Accounts
 from agentvm.storage.sql.accounts.asked import read_left
-from agentvm.storage.sql.accounts.directory import SqliteDirectory
+from agentvm.storage.sql.accounts.directory import Directory
 from agentvm.storage.sql.accounts.ledger import enter
 from agentvm.storage.sql.attachments import collect_attachments, drop_given_up
-from agentvm.storage.sql.carry import SqliteCarrier
+from agentvm.storage.sql.carry import Carrier
 from agentvm.storage.sql.connection import Connection, Database
-from agentvm.storage.sql.container import SqliteContainerStore
-from agentvm.storage.sql.definitions import SqliteDefinitionStore
-from agentvm.storage.sql.erasing import SqliteErasing
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.definitions import DefinitionStore
+from agentvm.storage.sql.erasing import Erasing
 from agentvm.storage.sql.erasing.rows import pass_journal
-from agentvm.storage.sql.resources import SqliteResourceStore
+from agentvm.storage.sql.resources import ResourceStore
 from agentvm.storage.sql.resources.collect import collect
 from agentvm.storage.sql.rows import IS_SHOWN, TURN, decode_turn, is_living, read_quarantined, read_unfinished
 from agentvm.storage.sql.session_write import is_there, prepare
-from agentvm.storage.sql.sessions import SqliteSessionStore
-from agentvm.storage.sql.sessions.drafts import SqliteDraftStore
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.sessions.drafts import DraftStore
 from agentvm.storage.sql.sessions.dropping import SessionRow, purge_slice
 from agentvm.storage.sql.sessions.index import tend
 from agentvm.storage.sql.sessions.pending import take_in
-from agentvm.storage.sql.sessions.retention import SqliteRetentionStore
-from agentvm.storage.sql.settings import SqliteSettingsStore, read_all
+from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.settings import SettingsStore, read_all
 from agentvm.storage.sql.trimming import trim_log
 
 logger = get_logger(__name__)
@@ -76,8 +74,8 @@ _CONTRADICTIONS = (ConstraintFailed, OverflowError, ValueError, TypeError)
 """What one session's write can do wrong by itself; a full or broken disk is none of these."""
 
 
-class SqliteTenantStore:
-    """See `agentvm.storage.base.TenantStore`."""
+class TenantStore:
+    """One tenant: finds in which of its containers a thing lives, and remembers how far its readers have read."""
 
     __slots__ = ("_database", "_tenant_id")
 
@@ -85,10 +83,12 @@ class SqliteTenantStore:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
-    def container(self, container_id: ContainerId) -> SqliteContainerStore:
-        return SqliteContainerStore(self._database, self._tenant_id, container_id)
+    def container(self, container_id: ContainerId) -> ContainerStore:
+        return ContainerStore(self._database, self._tenant_id, container_id)
 
     async def list_containers(self) -> tuple[ContainerId, ...]:
+        """Oldest first."""
+
         def read(connection: Connection) -> tuple[ContainerId, ...]:
             rows = connection.fetch(
                 "SELECT container_id FROM containers WHERE tenant_id = ? AND deleted_at IS NULL ORDER BY created_at, position",
@@ -99,6 +99,7 @@ class SqliteTenantStore:
         return await self._database.read(read)
 
     async def page_containers(self, cursor: str | None, limit: int) -> tuple[tuple[ContainerId, ...], str | None]:
+        """A page of them, oldest first, and the cursor of the next page if there is one. `InvalidInput` for another cursor."""
         created_at, position = (0, 0) if cursor is None else _place(cursor)
 
         def read(connection: Connection) -> tuple[tuple[ContainerId, ...], str | None]:
@@ -124,14 +125,17 @@ class SqliteTenantStore:
             session_id,
         )
 
-    def sessions(self, containers: Sequence[ContainerId] | None) -> SqliteSessionStore:
-        return SqliteSessionStore(self._database, self._tenant_id, containers)
+    def sessions(self, containers: Sequence[ContainerId] | None) -> SessionStore:
+        """The sessions of these containers; None for all of the tenant's."""
+        return SessionStore(self._database, self._tenant_id, containers)
 
-    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> SqliteDraftStore:
-        return SqliteDraftStore(self._database, self._tenant_id, author, containers)
+    def drafts(self, author: str, containers: Sequence[ContainerId] | None) -> DraftStore:
+        """What an author has not sent in these containers; None for all of the tenant's. '' is nobody in particular."""
+        return DraftStore(self._database, self._tenant_id, author, containers)
 
-    def retention(self) -> SqliteRetentionStore:
-        return SqliteRetentionStore(self._database, self._tenant_id)
+    def retention(self) -> RetentionStore:
+        """What of all its containers is too old."""
+        return RetentionStore(self._database, self._tenant_id)
 
     async def find_turn(self, turn_id: TurnId) -> Turn | None:
         def read(connection: Connection) -> Turn | None:
@@ -140,6 +144,7 @@ class SqliteTenantStore:
         return await self._database.read(read)
 
     async def save_reader(self, client_id: str, places: Mapping[SessionId, Place]) -> None:
+        """In place of what was saved of the reader before. Sessions that are gone are passed over."""
         rows = [(client_id, place.seq, place.saved_at, self._tenant_id, session_id) for session_id, place in places.items()]
 
         def work(connection: Connection) -> None:
@@ -151,6 +156,8 @@ class SqliteTenantStore:
         await self._database.write(work)
 
     async def take_reader(self, client_id: str) -> dict[SessionId, Place]:
+        """What was saved of the reader, with every `seq` known; it is forgotten in the same commit."""
+
         # By the writer, like `save_reader`: what was saved just before is seen, though it may not be committed yet.
         def work(connection: Connection) -> dict[SessionId, Place]:
             found = connection.fetch(_PLACES, (self._tenant_id, client_id))
@@ -167,39 +174,50 @@ class SqliteTenantStore:
         return await self._database.read(read)
 
 
-class SqliteStore:
-    """A whole database, see `agentvm.storage.base.Store`."""
+class Store:
+    """A whole database. Opened at start-up, closed at shutdown."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.directory: Directory = SqliteDirectory(database)
-        self.erasing: Erasing = SqliteErasing(database)
+        self.directory: Directory = Directory(database)
+        self.erasing: Erasing = Erasing(database)
         self.waiting: Callable[[], int] = lambda: database.waiting
         self._forgotten = 0
         """The journal entry before which some are still to be dropped; 0 for none."""
 
-    def tenant(self, tenant_id: TenantId) -> SqliteTenantStore:
-        return SqliteTenantStore(self._database, tenant_id)
+    def tenant(self, tenant_id: TenantId) -> TenantStore:
+        return TenantStore(self._database, tenant_id)
 
-    def accounts(self, tenant_id: TenantId) -> SqliteAccounts:
-        return SqliteAccounts(self._database, tenant_id)
+    def accounts(self, tenant_id: TenantId) -> Accounts:
+        return Accounts(self._database, tenant_id)
 
-    def resources(self, tenant_id: TenantId) -> SqliteResourceStore:
-        return SqliteResourceStore(self._database, tenant_id)
+    def resources(self, tenant_id: TenantId) -> ResourceStore:
+        return ResourceStore(self._database, tenant_id)
 
-    def definitions(self, tenant_id: TenantId) -> SqliteDefinitionStore:
-        return SqliteDefinitionStore(self._database, tenant_id)
+    def definitions(self, tenant_id: TenantId) -> DefinitionStore:
+        return DefinitionStore(self._database, tenant_id)
 
-    def carrier(self, tenant_id: TenantId) -> SqliteCarrier:
-        return SqliteCarrier(self._database, tenant_id)
+    def carrier(self, tenant_id: TenantId) -> Carrier:
+        return Carrier(self._database, tenant_id)
 
-    def settings(self, tenant_id: TenantId | None) -> SqliteSettingsStore:
-        return SqliteSettingsStore(self._database, tenant_id)
+    def settings(self, tenant_id: TenantId | None) -> SettingsStore:
+        """What was changed of a tenant's settings; None for those of the server itself."""
+        return SettingsStore(self._database, tenant_id)
 
     async def read_settings(self) -> tuple[tuple[TenantId | None, Change], ...]:
+        """Every change of every scope but deleted tenants', each scope's in order. For the start."""
         return await self._database.read(read_all)
 
     async def commit(self, writes: Sequence[SessionWrite], *, entry: bytes | None = None, forget: int = 0) -> Committed:
+        """Everything in one transaction, each session by itself: one that is gone takes nothing and harms no other.
+
+        `WritesRefused` names the sessions whose writes contradict what is there; then nothing was stored, and the others may
+        be tried again without them.
+
+        Only its ledger entries are kept all the same, and its `answered` calls forgotten: what was used is owed, also when the
+        image is deleted meanwhile.
+        `entry` is appended to the journal; entries before `forget` are dropped.
+        """
         # Deltas are in the entry: of their session nothing is asked but whether it is there.
         carried = [write for write in writes if write.is_empty]
         prepared = [(write, prepare(write)) for write in writes if not write.is_empty]
@@ -232,6 +250,8 @@ class SqliteStore:
         return await self._database.write(work)
 
     async def probe(self) -> None:
+        """Makes the disk take something that leaves no trace; raises as a commit would."""
+
         def work(connection: Connection) -> None:
             rows = connection.fetch("INSERT INTO journal (body) VALUES (?) RETURNING entry", (b"\0",))
             connection.execute("DELETE FROM journal WHERE entry = ?", rows[0])
@@ -239,6 +259,11 @@ class SqliteStore:
         await self._database.write(work)
 
     async def read_journal(self, after: int = 0, max_bytes: int | None = None) -> tuple[tuple[int, bytes], ...]:
+        """What the journal still holds after that entry, in order: the events that were told but are in no chunk.
+
+        With `max_bytes` the next entries that have no more together; at least one, if there is one.
+        """
+
         def read(connection: Connection) -> tuple[tuple[int, bytes], ...]:
             last = _last_entry(connection, after, max_bytes)
             return tuple((entry, body) for entry, body in connection.fetch(_ENTRIES, (after, last)))
@@ -246,15 +271,25 @@ class SqliteStore:
         return await self._database.read(read)
 
     async def list_unfinished(self) -> tuple[tuple[TenantId, Turn], ...]:
+        """Turns that were accepted and have no end, in the order they were accepted."""
         return await self._database.read(read_unfinished)
 
     async def list_asked(self) -> tuple[AskedCall, ...]:
+        """Calls of every tenant that were asked, are not in the ledger, and belong to no open turn. For the start."""
         return await self._database.read(read_left)
 
     async def list_quarantined(self) -> tuple[tuple[TenantId, Session], ...]:
+        """Sessions that are set aside."""
         return await self._database.read(read_quarantined)
 
     async def collect(self, now: int, *, grace: int, attachment_grace: int | None = None) -> int:
+        """Drops what nothing refers to any more: versions of resources that were deleted, binary parts, attachments.
+
+        In two steps, so that nobody who is just about to refer to a thing loses it: a thing is noted when nothing refers to
+        it, and dropped by a call at least `grace` ms later if still nothing does. Says how many were dropped: some at a time,
+        so there may be more as long as it is not 0. Attachments have a grace of their own, `attachment_grace`: an upload that
+        is yet to be sent survives it.
+        """
         waits = grace if attachment_grace is None else attachment_grace
 
         def work(connection: Connection) -> int:
@@ -265,6 +300,7 @@ class SqliteStore:
         return dropped
 
     async def purge_sessions(self, deleted_before: int, *, limit: int = 100) -> tuple[tuple[TenantId, SessionId], ...]:
+        """Drops sessions that were deleted until then, with all that was said in them; which, at most so many at a time."""
         gone: list[SessionRow] = []
         more = True
         while more and len(gone) < limit:
@@ -282,6 +318,10 @@ class SqliteStore:
         return left
 
     async def tend_search(self, *, limit: int = 200) -> bool:
+        """Does some of what keeps the search complete and quick. Whether there may be more to do.
+
+        Asked for after a start, until there is no more, and now and then while messages are stored.
+        """
         if before := self._forgotten:
             return await self._database.write(lambda connection: self._forget(connection, before)) or True
         if await take_in(self._database):
@@ -289,6 +329,10 @@ class SqliteStore:
         return await self._database.write(lambda connection: tend(connection, limit))
 
     async def trim_log(self, made_before: int, most_bytes: int) -> int:
+        """Drops older chunks, and the oldest beyond so many bytes, but never a session's newest; says how many.
+
+        Places of readers that are as old go too.
+        """
         return await trim_log(self._database, made_before, most_bytes)
 
 

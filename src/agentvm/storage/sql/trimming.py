@@ -40,7 +40,7 @@ Place = tuple[int, int]
 
 
 async def trim_log(database: Database, made_before: int, max_bytes: int) -> int:
-    """See `agentvm.storage.base.Store.trim_log`."""
+    """See `Store.trim_log`."""
     while await database.write(partial(_drop_readers, before=made_before)):
         pass
     dropped = await _drop_until(database, (made_before, -1))

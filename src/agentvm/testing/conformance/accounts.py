@@ -1,4 +1,4 @@
-"""Accounts conformance — what every `agentvm.storage.base.Store` must do with tenants, users, keys, quotas, secrets, audit.
+"""Accounts conformance — what the store must do on every engine with tenants, users, keys, quotas, secrets, audit.
 
 To be run like the checks of `agentvm.testing.conformance.store`; money is in `agentvm.testing.conformance.ledger`.
 """
@@ -11,7 +11,7 @@ from agentvm.errors import Conflict, NotFound
 from agentvm.model.account import ApiKey, AuditEntry, Quota, Tenant, User
 from agentvm.model.exchange import extent
 from agentvm.model.ids import ContainerId, KeyId, TenantId, UserId
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, message
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle

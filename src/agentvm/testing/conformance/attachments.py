@@ -12,8 +12,11 @@ from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.attachment import Attachment, reference_to
 from agentvm.model.ids import ContainerId, ImageId, MessageId, RewindId, SessionId, UserId
 from agentvm.model.message import FilePart, ImagePart, TextPart, UserMessage
-from agentvm.storage.attachments import CHUNK, Upload, read_all
-from agentvm.storage.base import ContainerStore, Rewinding, SessionWrite, Store
+from agentvm.storage.attachments import CHUNK, Upload
+from agentvm.storage.base import Rewinding, SessionWrite
+from agentvm.storage.sql.attachments import read_all
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 

@@ -9,9 +9,10 @@ from agentvm.errors import Conflict
 from agentvm.errors.attachment import AttachmentInUse
 from agentvm.model.ids import ContainerId, MessageId, SessionId, TenantId, TurnId
 from agentvm.model.message import Message, UserMessage
-from agentvm.storage.attachments import Upload, read_all
-from agentvm.storage.base import Store
+from agentvm.storage.attachments import Upload
 from agentvm.storage.carry import Attached, Carried, Continued, Present, Said, SessionHere
+from agentvm.storage.sql.attachments import read_all
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.attachments import BODY, digest_of, referring
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, default_session, image, session, turn
 from agentvm.testing.conformance.store import raises

@@ -1,4 +1,4 @@
-"""Definitions conformance — what every `agentvm.storage.base.Store` must do with definitions that tenants register.
+"""Definitions conformance — what the store must do on every engine with definitions that tenants register.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from agentvm.errors import NotFound, Refused
 from agentvm.model.definition import Definition
 from agentvm.model.ids import TenantId
-from agentvm.storage.base import Store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises
 

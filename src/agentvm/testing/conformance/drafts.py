@@ -1,4 +1,4 @@
-"""Draft conformance — what every `agentvm.storage.drafts.DraftStore` must do: one text per author, session and device.
+"""Draft conformance — what the store must do with drafts on every engine: one text per author, session and device.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from agentvm.model.account import User
 from agentvm.model.ids import ContainerId, SessionId, TenantId, UserId
-from agentvm.storage.base import Store
-from agentvm.storage.drafts import MOST_DEVICES, DraftStore
+from agentvm.storage.sql.sessions.drafts import DEVICES_MAX, DraftStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, settle
 
@@ -112,10 +112,10 @@ async def check_whatever_is_written_comes_back(store: Store) -> None:
         await of(store).save(SESSION, "", text, at)
         assert await texts(of(store)) == [(None, text)]
     assert await of(store).save(NONE, "", "x", 1) is None
-    for number in range(MOST_DEVICES + 5):
+    for number in range(DEVICES_MAX + 5):
         await of(store).save(SESSION, f"d{number}", "x", 100 + number)
     kept = [device for device, _ in await texts(of(store))]
-    assert (len(kept), kept[0], kept[-1]) == (MOST_DEVICES, f"d{MOST_DEVICES + 4}", "d5")
+    assert (len(kept), kept[0], kept[-1]) == (DEVICES_MAX, f"d{DEVICES_MAX + 4}", "d5")
 
 
 CHECKS: tuple[Callable[[Store], Awaitable[None]], ...] = (

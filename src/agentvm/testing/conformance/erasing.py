@@ -1,4 +1,4 @@
-"""Erasing conformance — what every `agentvm.storage.erasing.Erasing` must do: what is deleted is gone, and nothing comes back.
+"""Erasing conformance — what the store must do on every engine: what is deleted is gone, and nothing comes back.
 
 To be run like the checks of `agentvm.testing.conformance.store`. Whether a file still shows what was erased is for a test that
 knows the file.
@@ -16,8 +16,9 @@ from agentvm.model.ids import ContainerId, ImageId, KeyId, RewindId, SessionId, 
 from agentvm.model.ledger import LedgerEntry
 from agentvm.model.usage import Usage
 from agentvm.storage.attachments import Upload
-from agentvm.storage.base import LogChunk, Place, Rewinding, SessionWrite, Store
+from agentvm.storage.base import LogChunk, Place, Rewinding, SessionWrite
 from agentvm.storage.sessions import MessageSearch, Reader, SessionQuery
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, default_session, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 

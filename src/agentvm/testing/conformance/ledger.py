@@ -1,4 +1,4 @@
-"""Ledger conformance — what every `agentvm.storage.base.Store` must do with usage, price and prepaid money.
+"""Ledger conformance — what the store must do on every engine with usage, price and prepaid money.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -12,7 +12,8 @@ from agentvm.errors import Conflict, InvalidInput, StoreFailed
 from agentvm.model.ids import ContainerId, ImageId, TenantId, TurnId, UserId
 from agentvm.model.ledger import Credit, LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import NO_USAGE, Usage
-from agentvm.storage.base import LogChunk, SessionWrite, Store
+from agentvm.storage.base import LogChunk, SessionWrite
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.log import chunk
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, message, turn

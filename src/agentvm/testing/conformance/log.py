@@ -1,4 +1,4 @@
-"""Log conformance — what every `agentvm.storage.base.Store` must do with commits, logs and the journal.
+"""Log conformance — what the store must do on every engine with commits, logs and the journal.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -10,7 +10,8 @@ from msgspec import structs
 from agentvm.errors import SessionNotFound, StoreFailed
 from agentvm.model.ids import MessageId, RewindId, SessionId, TurnId
 from agentvm.model.message import encode_message
-from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
 

@@ -1,4 +1,4 @@
-"""Reader conformance — what every `agentvm.storage.base.Store` must remember of readers.
+"""Reader conformance — what the store must remember on every engine of readers.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -6,7 +6,8 @@ To be run like the checks of `agentvm.testing.conformance.store`.
 from collections.abc import Awaitable, Callable
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.base import Place, Store
+from agentvm.storage.base import Place
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import PLENTY, chunk, write
 from agentvm.testing.conformance.records import IMAGE, SESSION, image
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, settle

@@ -13,8 +13,8 @@ from agentvm.model.definition import Definition, snapshot_of
 from agentvm.model.ids import TenantId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.resource import SYSTEM_TENANT, Locked, VersionId, digest_of
-from agentvm.storage.base import Store
 from agentvm.storage.resources import Changes, History
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.erasing import erase
 from agentvm.testing.conformance.records import HOME, IMAGE, default_session, image

@@ -8,8 +8,8 @@ from typing import Any
 
 from agentvm.errors import InvalidInput
 from agentvm.model.resource import SYSTEM_TENANT
-from agentvm.storage.base import Store
 from agentvm.storage.resources import Search
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import found, on, publication, put, resource_id
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises
 

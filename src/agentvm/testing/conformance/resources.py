@@ -1,4 +1,4 @@
-"""Resources conformance — what every `agentvm.storage.resources.ResourceStore` must do: publish, find, refer.
+"""Resources conformance — what the store must do on every engine: publish, find, refer.
 
 To be run like the checks of `agentvm.testing.conformance.store`; how resources are hidden, deleted and collected is in
 `agentvm.testing.conformance.resource_life`, how they are searched in `agentvm.testing.conformance.resource_search`.
@@ -20,17 +20,9 @@ from agentvm.model.resource import (
     parse_type,
     version_digest,
 )
-from agentvm.storage.base import Store
-from agentvm.storage.resources import (
-    Changes,
-    Dependents,
-    History,
-    NewDependency,
-    Publication,
-    Published,
-    ResourceStore,
-    Search,
-)
+from agentvm.storage.resources import Changes, Dependents, History, NewDependency, Publication, Published, Search
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.store import ACME, RIVAL, failure, raises
 
 MISSING = VersionId("rver_missing")

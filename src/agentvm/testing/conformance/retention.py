@@ -1,4 +1,4 @@
-"""Retention conformance — what every `agentvm.storage.retention.RetentionStore` must do: what is too old goes, and no more.
+"""Retention conformance — what the store must do on every engine: what is too old goes, and no more.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -11,9 +11,11 @@ from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessa
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.turn import Turn
 from agentvm.model.usage import Usage
-from agentvm.storage.base import LogChunk, Rewinding, SessionWrite, Store
-from agentvm.storage.retention import OldTurn, Place, RetentionStore
+from agentvm.storage.base import LogChunk, Rewinding, SessionWrite
+from agentvm.storage.retention import OldTurn, Place
 from agentvm.storage.sessions import MessageSearch, Reader
+from agentvm.storage.sql.sessions.retention import RetentionStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 

@@ -9,8 +9,9 @@ from typing import Any
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import ToolOutput, ToolResult, ToolResultMessage
-from agentvm.storage.base import Store
-from agentvm.storage.sessions import FoundPage, MessageSearch, SessionStore
+from agentvm.storage.sessions import FoundPage, MessageSearch
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image, session
 from agentvm.testing.conformance.sessions import answered, mine, said
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle

@@ -1,4 +1,4 @@
-"""Session conformance — what every `agentvm.storage.sessions.SessionStore` must do: lists, keeping, pages and marks.
+"""Session conformance — what the store must do on every engine: lists, keeping, pages and marks.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -12,8 +12,10 @@ from agentvm.errors import ImageNotFound, InvalidInput, NotFound
 from agentvm.model.ids import ContainerId, ImageId, MessageId, SessionId
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage
 from agentvm.model.session import Fork, Session
-from agentvm.storage.base import ContainerStore, Store
-from agentvm.storage.sessions import MessageQuery, Reader, SessionQuery, SessionStore
+from agentvm.storage.sessions import MessageQuery, Reader, SessionQuery
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.sessions import SessionStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises, settle
 

@@ -1,4 +1,4 @@
-"""Settings conformance — what every `agentvm.storage.base.Store` must do with settings that were changed at run time.
+"""Settings conformance — what the store must do on every engine with settings that were changed at run time.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -9,8 +9,8 @@ import anyio
 
 from agentvm.errors import Conflict, NotFound
 from agentvm.model.ids import TenantId
-from agentvm.storage.base import Store
 from agentvm.storage.settings import Change
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.store import ACME, ODD, RIVAL, raises
 

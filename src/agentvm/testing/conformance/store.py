@@ -1,4 +1,4 @@
-"""Store conformance — what every `agentvm.storage.base.Store` must do, as plain functions over an empty store.
+"""Store conformance — what the store must do on every engine, as plain functions over an empty store.
 
     @pytest.mark.parametrize("check", CHECKS)
     async def test_the_store_conforms(check, store): await check(store)
@@ -17,7 +17,8 @@ from agentvm.model.definition import Definition
 from agentvm.model.ids import ContainerId, ImageId, SessionId, TenantId, TurnId
 from agentvm.model.image import Image, ImageConfig
 from agentvm.model.usage import Usage
-from agentvm.storage.base import ContainerStore, Store
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, IMAGE, SESSION, default_session, image, message, session, turn
 
 E = TypeVar("E", bound=Exception)

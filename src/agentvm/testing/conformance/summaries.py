@@ -1,4 +1,4 @@
-"""Summary conformance — what every store must do with summaries: told with what they do not cover, and gone with what they do.
+"""Summary conformance — summaries are recalled with the messages they do not cover, and deleted with those they do.
 
 To be run like the checks of `agentvm.testing.conformance.store`.
 """
@@ -12,9 +12,12 @@ from agentvm.model.ids import MessageId, RewindId, SessionId, SummaryId, TurnId,
 from agentvm.model.message import AssistantMessage, Message, TextPart, UserMessage, encode_message
 from agentvm.model.refused import RefusedPart
 from agentvm.model.session import Summary
-from agentvm.storage.base import ContainerStore, LogStore, Reading, Recalled, Rewinding, SessionWrite, Store
+from agentvm.storage.base import Reading, Recalled, Rewinding, SessionWrite
 from agentvm.storage.retention import Place
 from agentvm.storage.sessions import MessageSearch
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.log import LogStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 

@@ -9,11 +9,11 @@ import pytest
 
 from agentvm.errors import StoreFailed
 from agentvm.model.ids import ContainerId
-from agentvm.storage.base import ContainerStore
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.container import ContainerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, default_session, image, message
 from agentvm.testing.conformance.store import ACME, settle
 
@@ -94,7 +94,7 @@ async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_
 
     with anyio.fail_after(5):
         async with open_database(tmp_path / "a.db") as database:
-            home = await settle(SqliteStore(database), image())
+            home = await settle(Store(database), image())
             await database.write(keep_little)
             disk.refuses = "write"
             async with anyio.create_task_group() as tasks:
@@ -107,7 +107,7 @@ async def test_a_disk_that_is_full_before_the_commit_stores_nothing_until_it_is_
     assert len(failures) == 5
 
 
-async def test_a_job_that_does_not_fit_fails_alone(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_job_that_does_not_fit_fails_alone(database: SqliteDatabase, store: Store) -> None:
     failures: list[StoreFailed] = []
 
     def limit(connection: SqliteConnection) -> None:

@@ -11,12 +11,12 @@ from tests.storage.engines.sqlite.backups import NOW, Files, back_up, fill, mess
 from agentvm.errors import Conflict, DataDirInUse, MigrationUnknown, NotFound, StoreFailed
 from agentvm.errors.archive import BackupInvalid
 from agentvm.errors.attachment import AttachmentInUse
-from agentvm.storage.attachments import read_all
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.backup import CONFIG, SERVER_KEY, make_backup
 from agentvm.storage.engines.sqlite.datadir import DATABASE, LOCK_NAME, lock_data_dir
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.engines.sqlite.restore import check_backup, restore_backup
+from agentvm.storage.sql.attachments import read_all
 from agentvm.testing.conformance.attachments import BODY, digest_of, referring, upload
 from agentvm.testing.conformance.records import HOME, SESSION
 from agentvm.testing.conformance.store import ACME

@@ -4,7 +4,7 @@ import pytest
 from agentvm.model.ids import SessionId, TurnId, UserId
 from agentvm.model.ledger import AskedCall
 from agentvm.storage.base import SessionWrite
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.ledger import entry
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, turn
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -30,7 +30,7 @@ CALL = AskedCall(
 )
 
 
-async def test_a_call_is_remembered_as_it_was_asked_until_it_is_entered(store: SqliteStore) -> None:
+async def test_a_call_is_remembered_as_it_was_asked_until_it_is_entered(store: Store) -> None:
     accounts = store.accounts(ACME)
     await accounts.asked.add(CALL)
     await accounts.asked.add(msgspec.structs.replace(CALL, at=6))
@@ -43,7 +43,7 @@ async def test_a_call_is_remembered_as_it_was_asked_until_it_is_entered(store: S
     assert await accounts.asked.of_turn("t1") == ()
 
 
-async def test_a_commit_asks_and_settles_also_when_the_session_is_gone_meanwhile(store: SqliteStore) -> None:
+async def test_a_commit_asks_and_settles_also_when_the_session_is_gone_meanwhile(store: Store) -> None:
     await settle(store, image())
     where = {"tenant_id": ACME, "container_id": HOME, "now": 7}
     committed = await store.commit([SessionWrite(session_id=SESSION, asked=[CALL], **where)])  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ async def test_a_commit_asks_and_settles_also_when_the_session_is_gone_meanwhile
     assert len(await store.accounts(ACME).ledger.list()) == 1
 
 
-async def test_only_calls_of_no_open_turn_are_left_for_the_start(store: SqliteStore) -> None:
+async def test_only_calls_of_no_open_turn_are_left_for_the_start(store: Store) -> None:
     await settle(store, image())
     log = store.tenant(ACME).container(HOME).log(SESSION)
     await log.record(turns=[turn("t1")], now=1)

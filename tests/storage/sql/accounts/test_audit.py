@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors import StoreFailed
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import audited
 from agentvm.testing.conformance.store import ACME
 
@@ -11,9 +11,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("statement", ["UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"])
-async def test_the_database_refuses_to_change_the_audit_log(
-    statement: str, database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_the_database_refuses_to_change_the_audit_log(statement: str, database: SqliteDatabase, store: Store) -> None:
     audit = store.accounts(ACME).audit
     await audit.add(audited())
 

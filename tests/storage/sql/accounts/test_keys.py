@@ -6,27 +6,27 @@ from agentvm.model.ids import KeyId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.keys import FIND_KEY, decode_key
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import ALICE, key
 from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_row_becomes_the_key_that_was_stored(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_row_becomes_the_key_that_was_stored(database: SqliteDatabase, store: Store) -> None:
     stored = structs.replace(key(), permissions=("agent:use",), containers=("a", "b-*"), last_used_at=3, revoked_at=4)
     await store.accounts(ACME).keys.add(stored, b"digest")
     (row,) = await database.read(lambda connection: connection.fetch(FIND_KEY, ("k1",)))
     assert (decode_key(row[:-1]), row[-1]) == (stored, b"digest")
 
 
-async def test_a_key_of_nobody_is_not_stored(store: SqliteStore) -> None:
+async def test_a_key_of_nobody_is_not_stored(store: Store) -> None:
     with pytest.raises(NotFound, match="User not found: u_alice"):
         await store.accounts(ACME).keys.add(key(user_id=ALICE), b"d")
     assert await store.directory.find_key(KeyId("k1")) is None
 
 
-async def test_many_uses_are_one_commit(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_many_uses_are_one_commit(database: SqliteDatabase, store: Store) -> None:
     keys = store.accounts(ACME).keys
     names = [f"k{number}" for number in range(20)]
     for name in names:

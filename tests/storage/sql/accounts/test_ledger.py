@@ -10,7 +10,7 @@ from agentvm.model.ledger import UsageRow, Wallet
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_database
 from agentvm.storage.sql.accounts.ledger import DIMENSIONS, enter
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.ledger import credit, entry
 from agentvm.testing.conformance.store import ACME
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("table", ["ledger", "credits"])
 @pytest.mark.parametrize("statement", ["UPDATE {} SET at = 0", "DELETE FROM {}"])
 async def test_the_database_refuses_to_change_the_books(
-    table: str, statement: str, database: SqliteDatabase, store: SqliteStore
+    table: str, statement: str, database: SqliteDatabase, store: Store
 ) -> None:
     ledger = store.accounts(ACME).ledger
     await ledger.add([entry(price=4)])
@@ -40,7 +40,7 @@ async def test_entering_says_how_many_were_new_and_may_run_twice(database: Sqlit
     assert [await database.write(work) for _ in range(2)] == [2, 0]
 
 
-async def test_a_wallet_that_would_overflow_takes_nothing(store: SqliteStore) -> None:
+async def test_a_wallet_that_would_overflow_takes_nothing(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     await ledger.add([entry("a", price=2**62)])
     with pytest.raises(StoreFailed):
@@ -53,14 +53,14 @@ def test_every_dimension_is_a_member_of_a_usage_row() -> None:
     assert {member for member, _ in DIMENSIONS.values()} <= set(UsageRow.__struct_fields__)
 
 
-async def test_a_group_with_and_without_a_user_are_two(store: SqliteStore) -> None:
+async def test_a_group_with_and_without_a_user_are_two(store: Store) -> None:
     ledger = store.accounts(ACME).ledger
     await ledger.add([entry("a"), entry("b", user="u"), entry("c")])
     assert [(row.user_id, row.calls) for row in await ledger.usage(by=["user"])] == [(None, 2), ("u", 1)]
 
 
 @pytest.fixture
-async def explained(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[SqliteStore, list[str]]]:
+async def explained(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[Store, list[str]]]:
     """A store, and how each of its statements finds its rows."""
     plans: list[str] = []
 
@@ -79,10 +79,10 @@ async def explained(anyio_backend: str, tmp_path: Path) -> AsyncGenerator[tuple[
     async with open_database(tmp_path / "a.db", readers=1) as database:
         await database.write(listen)
         await database.read(listen)
-        yield SqliteStore(database), plans
+        yield Store(database), plans
 
 
-async def test_no_question_of_money_scans_the_books(explained: tuple[SqliteStore, list[str]]) -> None:
+async def test_no_question_of_money_scans_the_books(explained: tuple[Store, list[str]]) -> None:
     store, plans = explained
     ledger = store.accounts(ACME).ledger
     await ledger.add([entry("a", user="u")])

@@ -19,10 +19,9 @@ from agentvm.errors import Conflict
 from agentvm.model.ids import SessionId, TenantId
 from agentvm.model.ledger import LedgerEntry, UsageRow, Wallet
 from agentvm.model.usage import Usage
-from agentvm.storage.accounts import LedgerStore
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.accounts.ledger import DIMENSIONS
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.accounts.ledger import DIMENSIONS, LedgerStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.ledger import DAY, billed, credit, entry
 from agentvm.testing.conformance.records import image
 from agentvm.testing.conformance.store import settle
@@ -64,7 +63,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.portal_context = start_blocking_portal()
         self.portal = self.portal_context.__enter__()
         self.store_context = self.portal.wrap_async_context_manager(open_store(None))
-        self.store: SqliteStore = self.store_context.__enter__()
+        self.store: Store = self.store_context.__enter__()
         self.entries: dict[TenantId, dict[str, LedgerEntry]] = {tenant: {} for tenant in TENANTS}
         self.credits: dict[TenantId, dict[str, int]] = {tenant: {} for tenant in TENANTS}
         for tenant in TENANTS:

@@ -4,14 +4,14 @@ from agentvm.errors import NotFound
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.accounts.living import refuse_deleted
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.store import ACME, RIVAL
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_only_a_deleted_tenant_is_refused(database: SqliteDatabase, store: Store) -> None:
     for each in (ACME, RIVAL):
         await store.directory.add_tenant(tenant(each))
     await store.directory.delete_tenant(ACME, now=9)

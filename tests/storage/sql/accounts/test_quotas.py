@@ -10,7 +10,7 @@ from agentvm.storage.base import Place
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.settings import Change
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.log import chunk, write
 from agentvm.testing.conformance.records import HOME, default_session, image, message, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -18,7 +18,7 @@ from agentvm.testing.conformance.store import ACME, RIVAL, settle
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_said_is_counted_to_the_byte(store: SqliteStore) -> None:
+async def test_what_is_said_is_counted_to_the_byte(store: Store) -> None:
     built = image()
     await settle(store, built, image("twin"))
     before = await store.accounts(ACME).quotas.storage_bytes()
@@ -29,7 +29,7 @@ async def test_what_is_said_is_counted_to_the_byte(store: SqliteStore) -> None:
     assert before > len(snapshot_of(built.definition)[1])
 
 
-async def test_everything_that_is_stored_counts(store: SqliteStore) -> None:
+async def test_everything_that_is_stored_counts(store: Store) -> None:
     quotas, accounts = store.accounts(ACME).quotas, store.accounts(ACME)
     here = store.tenant(ACME).container(HOME)
     counted = await quotas.storage_bytes()
@@ -58,7 +58,7 @@ async def test_everything_that_is_stored_counts(store: SqliteStore) -> None:
     assert await store.accounts(RIVAL).quotas.storage_bytes() == 0
 
 
-async def test_a_tenant_cannot_have_a_quota_twice_whoever_writes_it(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_tenant_cannot_have_a_quota_twice_whoever_writes_it(database: SqliteDatabase, store: Store) -> None:
     await store.accounts(ACME).quotas.put(Quota(metric="containers"), now=1)
 
     def again(connection: SqliteConnection) -> None:

@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors import Conflict
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import ALICE, user
 from agentvm.testing.conformance.records import HOME
 from agentvm.testing.conformance.store import ACME
@@ -11,7 +11,7 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_bindings_go_with_their_user(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_bindings_go_with_their_user(database: SqliteDatabase, store: Store) -> None:
     users = store.accounts(ACME).users
     await users.add(user())
     await users.bind(ALICE, HOME)
@@ -23,7 +23,7 @@ async def test_bindings_go_with_their_user(database: SqliteDatabase, store: Sqli
     assert await database.read(count) == 0
 
 
-async def test_a_conflict_names_the_user_and_keeps_the_first(store: SqliteStore) -> None:
+async def test_a_conflict_names_the_user_and_keeps_the_first(store: Store) -> None:
     users = store.accounts(ACME).users
     await users.add(user("1", "al"))
     with pytest.raises(Conflict, match="already a user al"):

@@ -6,7 +6,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing import begin
 from agentvm.storage.sql.erasing.begin import begin_container, choose_home, mark_sessions, refuse_erasing
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session
 from agentvm.testing.conformance.store import ACME, settle
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 KEY = (ACME, HOME)
 
 
-async def test_a_container_is_begun_once(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_container_is_begun_once(database: SqliteDatabase, store: Store) -> None:
     await settle(store, image())
     assert await database.write(lambda connection: begin_container(connection, KEY, 5)) is True
     assert await database.write(lambda connection: begin_container(connection, KEY, 6)) is False
@@ -25,7 +25,7 @@ async def test_a_container_is_begun_once(database: SqliteDatabase, store: Sqlite
 
 
 async def test_its_sessions_leave_sight_some_at_a_time_deleted_ones_too(
-    database: SqliteDatabase, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    database: SqliteDatabase, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(begin, "MARKED_MAX", 1)
     home = await settle(store, image())
@@ -41,7 +41,7 @@ async def test_its_sessions_leave_sight_some_at_a_time_deleted_ones_too(
     assert await store.tenant(ACME).find_image(IMAGE) is None
 
 
-async def test_a_user_is_found_a_home_only_among_those_named(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_user_is_found_a_home_only_among_those_named(database: SqliteDatabase, store: Store) -> None:
     await settle(store)
 
     def choose(connection: SqliteConnection) -> list[ContainerId | None]:

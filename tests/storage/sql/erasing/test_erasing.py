@@ -10,9 +10,9 @@ import pytest
 
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.message import UserMessage
-from agentvm.storage.base import SessionWrite, Store
+from agentvm.storage.base import SessionWrite
 from agentvm.storage.engine import open_store
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import erasing as suite
 from agentvm.testing.conformance.erasing import erase
 from agentvm.testing.conformance.records import image, session
@@ -25,7 +25,7 @@ MESSAGES = 600
 
 
 @pytest.mark.parametrize("check", suite.CHECKS)
-async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], store: SqliteStore) -> None:
+async def test_the_store_conforms(check: Callable[[Store], Awaitable[None]], store: Store) -> None:
     await check(store)
 
 

@@ -11,7 +11,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.erasing.rows import pseudonym
 from agentvm.storage.sql.sessions.dropping import BYTES_MAX, ROWS_MAX
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.erasing import erase, fill
 from agentvm.testing.conformance.records import HOME, image, message, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -36,9 +36,7 @@ async def count(database: SqliteDatabase, *tables: str) -> dict[str, int]:
     return await database.read(read)
 
 
-async def test_an_erased_container_leaves_no_row_in_any_table_but_the_ledger(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_an_erased_container_leaves_no_row_in_any_table_but_the_ledger(database: SqliteDatabase, store: Store) -> None:
     await fill(store)
     assert (await count(database, "ledger"))["ledger"] == 1
     await store.erasing.delete_container(ACME, HOME, now=9)
@@ -60,7 +58,7 @@ async def test_every_table_that_names_a_tenant_is_erased_or_said_to_stay(databas
     assert await database.read(named) - stay - shadows == (set(OF_CONTAINERS) | set(OF_TENANTS)) & await database.read(named)
 
 
-async def test_an_erased_tenant_leaves_its_number_and_no_name(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_an_erased_tenant_leaves_its_number_and_no_name(database: SqliteDatabase, store: Store) -> None:
     await store.directory.add_tenant(
         Tenant(tenant_id=ACME, slug="acme", name="Acme Corp", description="d", plan="p", created_at=1, updated_at=1)
     )
@@ -73,7 +71,7 @@ async def test_an_erased_tenant_leaves_its_number_and_no_name(database: SqliteDa
     assert left == [(ACME, ACME, None, None)]
 
 
-async def test_one_commit_drops_no_more_than_it_may(store: SqliteStore) -> None:
+async def test_one_commit_drops_no_more_than_it_may(store: Store) -> None:
     home = await settle(store, image())
     await home.add_session(session("long"), [message(f"m{number}") for number in range(3 * ROWS_MAX)])
     await store.erasing.delete_container(ACME, HOME, now=9)
@@ -86,7 +84,7 @@ async def test_one_commit_drops_no_more_than_it_may(store: SqliteStore) -> None:
 
 
 async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_meanwhile(
-    database: SqliteDatabase, store: SqliteStore
+    database: SqliteDatabase, store: Store
 ) -> None:
     content = bytes(BYTES_MAX + 3 * CHUNK)
     home, other = await settle(store), await settle(store, tenant=RIVAL)
@@ -106,7 +104,7 @@ async def test_a_large_file_goes_in_pieces_and_the_same_bytes_can_be_uploaded_me
 
 
 async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_container_too(
-    database: SqliteDatabase, store: SqliteStore
+    database: SqliteDatabase, store: Store
 ) -> None:
     await fill(store)
 
@@ -126,7 +124,7 @@ async def test_a_call_that_is_still_to_be_entered_loses_the_name_of_its_containe
 
 @pytest.mark.parametrize("of_tenant", [False, True])
 async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too(
-    database: SqliteDatabase, store: SqliteStore, of_tenant: bool
+    database: SqliteDatabase, store: Store, of_tenant: bool
 ) -> None:
     named = ContainerId("erased-love-letters")
     await fill(store)
@@ -150,7 +148,7 @@ async def test_a_container_whose_own_name_begins_like_an_erased_one_loses_it_too
     assert [is_erased_name(name) for (name,) in names] == [True]
 
 
-async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: SqliteDatabase, store: Store) -> None:
     home, other = await settle(store), await settle(store, tenant=RIVAL)
     for container in (other, home):
         # The second brings bytes that the first has: they are stored all the same, and then given up.
@@ -164,7 +162,7 @@ async def test_bytes_that_were_uploaded_and_not_needed_go_too(database: SqliteDa
 
 
 async def test_the_ledger_changes_in_nothing_but_the_name_of_an_erased_container(
-    database: SqliteDatabase, store: SqliteStore
+    database: SqliteDatabase, store: Store
 ) -> None:
     await fill(store)
     for change in ("price = 0", "container_id = 'other'", "price = 0, container_id = 'erased-x'", "user_id = NULL"):

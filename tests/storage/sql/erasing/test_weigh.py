@@ -1,7 +1,7 @@
 import pytest
 
 from agentvm.model.ids import ContainerId
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.erasing import fill
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
@@ -9,7 +9,7 @@ from agentvm.testing.conformance.store import ACME, RIVAL, settle
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_deleted_or_taken_back_counts_as_well(store: SqliteStore) -> None:
+async def test_what_is_deleted_or_taken_back_counts_as_well(store: Store) -> None:
     home = await settle(store, image())
     await home.add_session(session("second"), [message("m1")])
     await store.tenant(ACME).sessions(None).delete(SESSION, now=2)
@@ -18,7 +18,7 @@ async def test_what_is_deleted_or_taken_back_counts_as_well(store: SqliteStore) 
     assert (weighed.sessions, weighed.messages) == (2, 1)
 
 
-async def test_every_kind_of_text_and_file_is_weighed(store: SqliteStore) -> None:
+async def test_every_kind_of_text_and_file_is_weighed(store: Store) -> None:
     await fill(store, words="x" * 1000)
     await fill(store, tenant=RIVAL)
     weighed = await store.erasing.weigh(ACME, container_id=HOME)
@@ -28,7 +28,7 @@ async def test_every_kind_of_text_and_file_is_weighed(store: SqliteStore) -> Non
     assert 6_000 < weighed.bytes < 7_500
 
 
-async def test_what_is_not_there_weighs_nothing_at_all(store: SqliteStore) -> None:
+async def test_what_is_not_there_weighs_nothing_at_all(store: Store) -> None:
     await settle(store)
     assert await store.erasing.weigh(ACME, container_id=ContainerId("nowhere")) is None
     assert await store.erasing.weigh(RIVAL, container_id=HOME) is None

@@ -17,8 +17,8 @@ from agentvm.model.resource import ResourceId
 from agentvm.model.semver import parse_version
 from agentvm.storage.engine import open_store
 from agentvm.storage.resources import Search
-from agentvm.storage.sql.resources import SqliteResourceStore
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.resources import ResourceStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import on, publication
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class ResourceMachine(RuleBasedStateMachine):
         self.portal_context = start_blocking_portal()
         self.portal = self.portal_context.__enter__()
         self.store_context = self.portal.wrap_async_context_manager(open_store(None))
-        self.store: SqliteStore = self.store_context.__enter__()
+        self.store: Store = self.store_context.__enter__()
         self.known: dict[tuple[str, str], Known] = {}
         self.reserved: set[tuple[str, str]] = set()
         self.number = 0
@@ -67,7 +67,7 @@ class ResourceMachine(RuleBasedStateMachine):
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
         return self.portal.call(call)
 
-    def of(self, tenant: str) -> SqliteResourceStore:
+    def of(self, tenant: str) -> ResourceStore:
         return self.store.resources(TenantId(tenant))
 
     def id_of(self, place: tuple[str, str]) -> ResourceId:

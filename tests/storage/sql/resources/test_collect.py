@@ -7,7 +7,7 @@ import pytest
 from agentvm.model.resource import digest_of
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME
 
@@ -18,7 +18,7 @@ def blobs(connection: SqliteConnection) -> dict[str, int | None]:
     return {str(digest): since for digest, since in connection.fetch("SELECT digest, unused_since FROM resource_blobs")}
 
 
-async def test_nothing_is_lost_while_some_publish_and_one_collects(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_nothing_is_lost_while_some_publish_and_one_collects(database: SqliteDatabase, store: Store) -> None:
     """The same bytes are released and wanted again all the time, and collected without any patience."""
     ours, body = store.resources(ACME), b"shared"
     digest = digest_of(body)
@@ -50,9 +50,7 @@ async def test_nothing_is_lost_while_some_publish_and_one_collects(database: Sql
         assert await database.read(blobs) == {}
 
 
-async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(
-    database: SqliteDatabase, store: SqliteStore
-) -> None:
+async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(database: SqliteDatabase, store: Store) -> None:
     content = digest_of(publication().content)
     await put(store, publication())
     assert await database.read(blobs) == {content: None}
@@ -64,7 +62,7 @@ async def test_a_released_part_is_noted_by_one_call_and_dropped_by_a_later_one(
     assert await database.read(blobs) == {}
 
 
-async def test_the_collector_looks_only_at_what_was_released(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_the_collector_looks_only_at_what_was_released(database: SqliteDatabase, store: Store) -> None:
     for number in range(30):
         await put(store, publication(f"r{number}"))
     scanned = 0

@@ -3,7 +3,7 @@ import pytest
 from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.erasing import erase
 from agentvm.testing.conformance.resource_life import locked
@@ -19,7 +19,7 @@ def rows(connection: SqliteConnection) -> dict[str, object]:
     return {table: connection.fetch(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES}
 
 
-async def test_what_is_deleted_leaves_no_row_behind(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_what_is_deleted_leaves_no_row_behind(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication("other"))
     before = await database.read(rows)
     await put(store, publication(tags=("t",), pointer="stable", dependencies=[on(version_id("other"))], text="word"))
@@ -28,13 +28,13 @@ async def test_what_is_deleted_leaves_no_row_behind(database: SqliteDatabase, st
     assert await database.read(rows) == before
 
 
-async def test_what_is_deleted_by_force_keeps_only_its_name(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_what_is_deleted_by_force_keeps_only_its_name(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication(tags=("t",), pointer="stable"), publication(version="2.0.0", dependencies=[on(0)]))
     await store.resources(ACME).delete(resource_id(), force=True, now=2)
     assert await database.read(rows) == {**dict.fromkeys(TABLES, 0), "resources": 1}
 
 
-async def test_a_tenants_resources_go_whatever_refers_to_what_among_them(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_tenants_resources_go_whatever_refers_to_what_among_them(database: SqliteDatabase, store: Store) -> None:
     await store.directory.add_tenant(tenant())
     await put(
         store, publication("a"), publication("b", dependencies=[on(0)]), publication("c", dependencies=[on(1), on(0, "a")])

@@ -7,14 +7,14 @@ from agentvm.model.ids import TenantId
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import graph
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import on, publication, put, version_id
 from agentvm.testing.conformance.store import ACME, RIVAL
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_closure_is_one_statement_that_looks_at_no_other_version(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_closure_is_one_statement_that_looks_at_no_other_version(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication("0"))
     for number in range(1, 20):
         await put(store, publication(str(number), dependencies=[on(version_id(str(number - 1)))]))
@@ -34,7 +34,7 @@ async def test_a_closure_is_one_statement_that_looks_at_no_other_version(databas
     assert steps == [0, 0]
 
 
-async def test_a_chain_that_leads_out_of_view_and_back_is_followed(store: SqliteStore) -> None:
+async def test_a_chain_that_leads_out_of_view_and_back_is_followed(store: Store) -> None:
     """What somebody in view is locked to can be read by everybody, however far down it is."""
     await put(store, publication("leaf", visibility="public"))
     await put(store, publication("middle", visibility="public", dependencies=[on(version_id("leaf"))]))
@@ -48,7 +48,7 @@ async def test_a_chain_that_leads_out_of_view_and_back_is_followed(store: Sqlite
     assert await theirs.closure(version_id("leaf"), limit=9) == {}
 
 
-async def test_a_wide_graph_is_checked_for_cycles_in_no_time(store: SqliteStore) -> None:
+async def test_a_wide_graph_is_checked_for_cycles_in_no_time(store: Store) -> None:
     """Every layer refers to all of the one before: the number of ways grows without bound, that of places does not."""
     with anyio.fail_after(20):
         before: list[str] = []
@@ -66,7 +66,7 @@ async def test_a_wide_graph_is_checked_for_cycles_in_no_time(store: SqliteStore)
     assert (len(path), path[0], path[-1]) == (13, "resource://prompts/l0-0", "resource://prompts/l0-0")
 
 
-async def test_nobody_reads_by_a_version_id_that_is_not_theirs(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_nobody_reads_by_a_version_id_that_is_not_theirs(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication())
     asked = [TenantId("acme"), TenantId("rival"), TenantId("")]
     answers = [await database.read(lambda c, of=of: graph.is_readable(c, of, version_id())) for of in asked]  # type: ignore[misc]

@@ -3,7 +3,7 @@ import pytest
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.resources import Changes
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import publication, put, resource_id
 from agentvm.testing.conformance.store import ACME
 
@@ -14,7 +14,7 @@ def entries(connection: SqliteConnection) -> int:
     return int(connection.fetch("SELECT count(*) FROM resource_fts")[0][0])
 
 
-async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: SqliteDatabase, store: Store) -> None:
     ours = store.resources(ACME)
     for number in range(5):
         await put(store, publication(version=f"1.{number}.0", text=f"word{number}"))
@@ -25,7 +25,7 @@ async def test_a_resource_has_one_entry_whatever_is_done_to_it(database: SqliteD
     assert await database.read(entries) == 0
 
 
-async def test_the_index_can_be_checked_by_any_sqlite(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_the_index_can_be_checked_by_any_sqlite(database: SqliteDatabase, store: Store) -> None:
     """It needs nothing that only this program brings."""
     await put(store, publication(text="北京 words"))
 

@@ -3,7 +3,7 @@ import pytest
 from agentvm.errors.resource import ResourceNotFound
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import IMAGE, image
 from agentvm.testing.conformance.resource_life import locked
 from agentvm.testing.conformance.resources import publication, put, resource_id, version_id
@@ -16,7 +16,7 @@ def held(connection: SqliteConnection) -> int:
     return int(connection.fetch("SELECT count(*) FROM image_refs")[0][0])
 
 
-async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication("a"), publication("b"), publication("c"))
     home = await settle(store, locked(version_id("a"), version_id("b")))
     assert await database.read(held) == 2
@@ -29,7 +29,7 @@ async def test_what_an_image_holds_follows_its_lock_and_ends_with_it(database: S
     assert await database.read(held) == 0
 
 
-async def test_a_version_that_goes_between_looking_and_locking_is_missed(store: SqliteStore) -> None:
+async def test_a_version_that_goes_between_looking_and_locking_is_missed(store: Store) -> None:
     await put(store, publication("a"))
     built = locked(version_id("a"))
     await store.resources(ACME).delete(resource_id("a"), force=True, now=2)

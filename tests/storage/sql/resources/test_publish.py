@@ -16,7 +16,7 @@ from agentvm.model.resource import digest_of
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.connection import Connection
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import on, publication, put, resource_id, version_id
 from agentvm.testing.conformance.store import ACME, raises
 
@@ -38,10 +38,10 @@ def dangling(connection: Connection) -> int:
     return int(connection.fetch(DANGLING)[0][0])
 
 
-async def test_of_many_who_publish_one_version_one_wins(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_of_many_who_publish_one_version_one_wins(database: SqliteDatabase, store: Store) -> None:
     outcomes: list[str] = []
 
-    async def publish(number: int, of: SqliteStore) -> None:
+    async def publish(number: int, of: Store) -> None:
         wanted = publication(text=f"by {number}", resource_id=f"res {number}", version_id=f"rver {number}")
         try:
             await put(of, wanted)
@@ -69,7 +69,7 @@ async def test_two_servers_on_one_file_agree_on_who_was_first(tmp_path: Path) ->
             for number in range(20):
                 won: list[int] = []
 
-                async def publish(place: int, of: SqliteStore, number: int = number, won: list[int] = won) -> None:
+                async def publish(place: int, of: Store, number: int = number, won: list[int] = won) -> None:
                     ids = {"resource_id": f"res {number} {place}", "version_id": f"rver {number} {place}"}
                     wanted = publication(f"r{number}", text=f"by {place}", is_new=True, **ids)
                     if not await raises(ResourceExists, put(of, wanted)):
@@ -82,7 +82,7 @@ async def test_two_servers_on_one_file_agree_on_who_was_first(tmp_path: Path) ->
             assert await one.resources(ACME).count() == await other.resources(ACME).count() == 20
 
 
-async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database: SqliteDatabase, store: Store) -> None:
     body = b"part"
     await put(store, publication("base"))
     for table in ("resource_versions", "version_blobs", "resource_deps", "resource_tags", "resource_words"):
@@ -104,7 +104,7 @@ async def test_a_failure_between_a_blob_and_its_version_leaves_neither(database:
     await put(store, wanted)
 
 
-async def test_what_comes_under_a_false_digest_is_refused(store: SqliteStore) -> None:
+async def test_what_comes_under_a_false_digest_is_refused(store: Store) -> None:
     with pytest.raises(ValueError, match="digest"):
         await put(store, publication(blobs={digest_of(b"good"): b"evil"}))
     with pytest.raises(ValueError, match="not in the batch"):
@@ -112,7 +112,7 @@ async def test_what_comes_under_a_false_digest_is_refused(store: SqliteStore) ->
     assert await store.resources(ACME).count() == 0
 
 
-async def test_a_very_long_text_does_not_hold_up_the_others(store: SqliteStore) -> None:
+async def test_a_very_long_text_does_not_hold_up_the_others(store: Store) -> None:
     (published,) = await put(store, publication(text="needle " + "hay " * 50_000))
     assert published.created
     hits = await store.resources(ACME).dependents(resource_id())
@@ -186,7 +186,7 @@ async def test_everything_published_survives_a_kill_as_a_whole(tmp_path: Path) -
     assert apsw.Connection(str(path)).pragma("integrity_check") == "ok"
 
 
-async def test_a_store_that_refuses_says_so_with_its_own_errors(store: SqliteStore) -> None:
+async def test_a_store_that_refuses_says_so_with_its_own_errors(store: Store) -> None:
     """An id that is taken is nobody's conflict but a fault; it is reported, and nothing is stored."""
     await put(store, publication("one"))
     with pytest.raises(AgentVMError):

@@ -4,14 +4,14 @@ import pytest
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources import read
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import publication, put
 from agentvm.testing.conformance.store import ACME
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_resource_is_found_and_counted_without_looking_at_others(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_resource_is_found_and_counted_without_looking_at_others(database: SqliteDatabase, store: Store) -> None:
     await put(store, *(publication(f"r{number}", pointer="stable") for number in range(50)))
     scanned = 0
 

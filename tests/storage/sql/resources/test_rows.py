@@ -5,7 +5,7 @@ from agentvm.model.resource import SYSTEM_TENANT
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sql.resources.rows import tenant_of, uri_of
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.accounts import tenant
 from agentvm.testing.conformance.resources import publication, put, resource_id
 from agentvm.testing.conformance.store import ACME
@@ -13,7 +13,7 @@ from agentvm.testing.conformance.store import ACME
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_owner_is_a_slug_or_a_tenant_that_was_never_added(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_an_owner_is_a_slug_or_a_tenant_that_was_never_added(database: SqliteDatabase, store: Store) -> None:
     await store.directory.add_tenant(tenant(ACME, "shop"))
     await store.directory.add_tenant(tenant(TenantId("gone")))
     await store.directory.delete_tenant(TenantId("gone"), now=2)
@@ -29,7 +29,7 @@ def test_what_is_its_own_is_written_without_an_owner() -> None:
     assert uri_of(TenantId("other"), "acme", "shop", "prompts", "a") == "resource://prompts/shop/a"
 
 
-async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_row_that_cannot_be_decoded_fails_its_reader_only(database: SqliteDatabase, store: Store) -> None:
     await put(store, publication("a"), publication("b"))
 
     def spoil(connection: SqliteConnection) -> None:

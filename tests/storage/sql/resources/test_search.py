@@ -9,7 +9,7 @@ import pytest
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work
 from agentvm.storage.resources import Search
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.resources import found, publication, put, resource_id
 from agentvm.testing.conformance.store import ACME, RIVAL
 
@@ -56,7 +56,7 @@ def steps_of(statements: set[str]) -> Work[list[tuple[str, str]]]:
     return work
 
 
-async def trace(database: SqliteDatabase, store: SqliteStore, searches: list[Search]) -> list[tuple[str, str]]:
+async def trace(database: SqliteDatabase, store: Store, searches: list[Search]) -> list[tuple[str, str]]:
     statements: set[str] = set()
 
     def note(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
@@ -75,7 +75,7 @@ async def trace(database: SqliteDatabase, store: SqliteStore, searches: list[Sea
     return await database.write(steps_of(statements))
 
 
-async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store: Store) -> None:
     with anyio.fail_after(30):
         await put(store, *(publication(f"own-{number}", text="pear", tags=("t",)) for number in range(3)))
         await put(store, publication("theirs", of=RIVAL, visibility="public", text="pear"), tenant=RIVAL)
@@ -99,14 +99,14 @@ async def test_no_search_looks_at_every_resource(database: SqliteDatabase, store
     assert [(sql, step) for sql, step in plans if step.startswith("SCAN") and not any(name in step for name in small)] == []
 
 
-async def test_a_page_of_a_list_is_not_sorted(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_a_page_of_a_list_is_not_sorted(database: SqliteDatabase, store: Store) -> None:
     with anyio.fail_after(30):
         await database.write(fill)
         plans = await trace(database, store, [Search(), Search(type="prompts"), Search(scope="own"), Search(scope="public")])
     assert [(sql, step) for sql, step in plans if "TEMP B-TREE FOR ORDER BY" in step] == []
 
 
-async def test_what_others_keep_to_themselves_is_not_looked_at(database: SqliteDatabase, store: SqliteStore) -> None:
+async def test_what_others_keep_to_themselves_is_not_looked_at(database: SqliteDatabase, store: Store) -> None:
     """The index itself knows who may find what; otherwise a search would take as long as all tenants have hits."""
     with anyio.fail_after(30):
         for number in range(20):

@@ -5,11 +5,10 @@ import anyio
 import pytest
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageSearch
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import drafts
 from agentvm.testing.conformance.records import SESSION, image, session
 from agentvm.testing.conformance.store import ACME, settle
@@ -25,7 +24,7 @@ async def test_drafts_conform(check: Callable[[Store], Awaitable[None]], at: str
             await check(store)
 
 
-async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_draft_is_in_no_search_and_no_export_and_leaves_no_row(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.add_session(session("a"))
     for session_id in (SESSION, SessionId("a")):

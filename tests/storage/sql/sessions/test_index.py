@@ -13,7 +13,7 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase, open_databas
 from agentvm.storage.engines.sqlite.migrations import load_migrations, migrate
 from agentvm.storage.sql.sessions.index import MOST_OF_TOOLS, PREVIEW, entry_of, index_older, key_of, tend
 from agentvm.storage.sql.sessions.pending import take_in
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import EVERY_KIND, HOME, SESSION, image, message
 from agentvm.testing.conformance.store import ACME, settle
 
@@ -53,14 +53,12 @@ def test_containers_of_the_same_name_have_keys_of_their_own() -> None:
     assert len(keys) == 4
 
 
-async def take_in_everything(store: SqliteStore) -> None:
+async def take_in_everything(store: Store) -> None:
     while await store.tend_search():
         pass
 
 
-async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(
-    store: SqliteStore, database: SqliteDatabase
-) -> None:
+async def test_a_message_is_found_once_it_is_taken_in_and_gone_with_its_image(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[message("m1", "Hello 北京"), message("m1", "never")], now=2)
     await take_in_everything(store)
@@ -102,7 +100,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
     old_database(tmp_path / "a.db", [told[0], b"broken", *told[1:]])
     with anyio.fail_after(10):
         async with open_database(tmp_path / "a.db") as database:
-            store = SqliteStore(database)
+            store = Store(database)
             home = store.tenant(ACME).container(HOME)
             read = await home.get_session(SESSION)
             assert read is not None
@@ -119,7 +117,7 @@ async def test_messages_from_before_there_was_a_search_are_taken_in_some_at_a_ti
             assert await take_in(database)
             assert await database.read(lambda connection: found(connection, "北")) == [1, 3, 4, 5, 6, 7, 8, 9]
             assert not await database.write(lambda connection: index_older(connection, 3))
-            read = await SqliteStore(database).tenant(ACME).container(HOME).get_session(SESSION)
+            read = await Store(database).tenant(ACME).container(HOME).get_session(SESSION)
             assert read is not None
             assert read.preview == "北"
 
@@ -129,7 +127,7 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
     with anyio.fail_after(10):
         async with open_database(tmp_path / "a.db") as database:
             await database.write(lambda connection: connection.fetch("DELETE FROM all_messages WHERE position > 1"))
-            home = SqliteStore(database).tenant(ACME).container(HOME)
+            home = Store(database).tenant(ACME).container(HOME)
             await home.log(SESSION).record(messages=[message("new", "fresh")], now=2)
             assert not await database.write(lambda connection: index_older(connection, 9))
             assert await take_in(database)
@@ -137,9 +135,7 @@ async def test_what_is_said_after_what_was_dropped_is_taken_in_once_and_in_no_ol
             assert await database.read(lambda connection: found(connection, "old")) == [1]
 
 
-async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(
-    store: SqliteStore, database: SqliteDatabase
-) -> None:
+async def test_what_was_written_in_pieces_is_put_together_beside_the_turns(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     for number in range(12):
         await home.log(SESSION).record(messages=[message(f"m{number}", f"word{number} same")], now=2)

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.sessions import SessionQuery
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import SESSION, image, session
 from agentvm.testing.conformance.sessions import mine, said
 from agentvm.testing.conformance.store import settle

@@ -14,7 +14,7 @@ from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase, Work, open_database
 from agentvm.storage.sessions import MessageSearch
 from agentvm.storage.sql.sessions.pending import PIECE_BYTES, cut_some, put_in, take_in
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, message, session
 from agentvm.testing.conformance.store import ACME, RIVAL, settle
 
@@ -25,17 +25,17 @@ def pending(connection: SqliteConnection) -> list[int]:
     return [int(place) for (place,) in connection.fetch("SELECT position FROM search_pending ORDER BY position")]
 
 
-async def record(store: SqliteStore, *messages: Message, tenant: TenantId = ACME) -> None:
+async def record(store: Store, *messages: Message, tenant: TenantId = ACME) -> None:
     await store.tenant(tenant).container(HOME).log(SESSION).record(messages=messages, now=2)
 
 
-async def search(store: SqliteStore, text: str, tenant: TenantId = ACME) -> list[str]:
+async def search(store: Store, text: str, tenant: TenantId = ACME) -> list[str]:
     page = await store.tenant(tenant).sessions((HOME,)).search(MessageSearch(text=text))
     return [found.message_id for found in page.items]
 
 
 async def test_a_commit_only_notes_a_message_and_a_search_of_its_owner_takes_it_in(
-    store: SqliteStore, database: SqliteDatabase
+    store: Store, database: SqliteDatabase
 ) -> None:
     await settle(store, image())
     await settle(store, image(), tenant=RIVAL)
@@ -47,7 +47,7 @@ async def test_a_commit_only_notes_a_message_and_a_search_of_its_owner_takes_it_
     assert await database.read(pending) == [3]
 
 
-async def test_a_message_that_two_have_cut_is_put_in_once(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_message_that_two_have_cut_is_put_in_once(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"))
     first = await database.read(cut_some)
@@ -59,7 +59,7 @@ async def test_a_message_that_two_have_cut_is_put_in_once(store: SqliteStore, da
     assert not await take_in(database)
 
 
-async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await record(store, message("m1", "hello"), message("m2", "hello"))
     some = await database.read(cut_some)
@@ -78,7 +78,7 @@ async def test_a_message_that_went_after_it_was_cut_is_not_put_in(store: SqliteS
     assert await database.write(left) == 0
 
 
-async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     await settle(store, image(), tenant=RIVAL)
     for number in range(3):
@@ -89,7 +89,7 @@ async def test_tenants_are_taken_in_turn_however_many_messages_one_has(store: Sq
     assert len(await database.read(pending)) > 1_000
 
 
-async def test_a_batch_holds_little_text_and_at_least_one_message(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_batch_holds_little_text_and_at_least_one_message(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(
         store, *[message(f"m{number}", "word " * (PIECE_BYTES // 10)) for number in range(3)], message("n", "x " * PIECE_BYTES)
@@ -108,7 +108,7 @@ async def test_what_a_crash_has_left_is_taken_in_after_the_next_start(tmp_path: 
             await settle(store, image())
             await record(store, message("m1", "hello"))
         async with open_database(tmp_path / "a.db") as database:
-            store = SqliteStore(database)
+            store = Store(database)
             assert await database.read(pending) == [1]
             while await store.tend_search():
                 pass
@@ -116,9 +116,7 @@ async def test_what_a_crash_has_left_is_taken_in_after_the_next_start(tmp_path: 
             assert await search(store, "hello") == ["m1"]
 
 
-async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(
-    store: SqliteStore, database: SqliteDatabase
-) -> None:
+async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"), message("m2", "hello"))
     await database.write(lambda connection: connection.fetch("UPDATE all_messages SET body = x'00' WHERE position = 1"))
@@ -128,7 +126,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_other_from_being_found(
 
 
 async def test_a_search_still_answers_while_the_disk_takes_nothing(
-    store: SqliteStore, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+    store: Store, database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await settle(store, image())
     await record(store, message("m1", "hello"))
@@ -142,7 +140,7 @@ async def test_a_search_still_answers_while_the_disk_takes_nothing(
     assert await search(store, "hello") == ["m1"]
 
 
-async def test_a_long_fork_is_found_without_being_noted(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_long_fork_is_found_without_being_noted(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.add_session(session("fork"), [message(f"m{number}", f"hello {number}") for number in range(300)])
     await home.add_session(session("short"), [message("one", "short hello")])

@@ -6,7 +6,7 @@ from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import MessageQuery
 from agentvm.storage.sql.sessions.places import write_place
 from agentvm.storage.sql.sessions.reading import find, mark, read_messages
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import SESSION, image
 from agentvm.testing.conformance.sessions import ANN, answered, mine, said
 from agentvm.testing.conformance.store import settle
@@ -14,7 +14,7 @@ from agentvm.testing.conformance.store import settle
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_page_also_says_how_to_go_back(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_page_also_says_how_to_go_back(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[said(f"m{number}", "x") for number in range(5)], now=2)
     first = await database.read(lambda connection: read_messages(connection, 1, MessageQuery(limit=2)))
@@ -27,7 +27,7 @@ async def test_a_page_also_says_how_to_go_back(store: SqliteStore, database: Sql
     ]
 
 
-async def test_nobody_has_read_further_than_there_is_something(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_nobody_has_read_further_than_there_is_something(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[answered("a", "x")], now=2)
     far = write_place(999)
@@ -38,7 +38,7 @@ async def test_nobody_has_read_further_than_there_is_something(store: SqliteStor
     assert found.unread == 1
 
 
-async def test_a_message_of_another_session_is_not_there(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_message_of_another_session_is_not_there(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image(), image("other"))
     await home.log(SESSION).record(messages=[said("m", "x")], now=2)
     assert await database.read(lambda connection: find(connection, (1, None), MessageId("m"))) == 1
@@ -46,7 +46,7 @@ async def test_a_message_of_another_session_is_not_there(store: SqliteStore, dat
         await database.read(lambda connection: find(connection, (2, None), MessageId("m")))
 
 
-async def test_answers_from_before_they_were_counted_are_not_unread(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_answers_from_before_they_were_counted_are_not_unread(store: Store, database: SqliteDatabase) -> None:
     home = await settle(store, image())
     await home.log(SESSION).record(messages=[said("q", "x"), answered("a", "x"), answered("b", "y")], now=2)
     await database.write(lambda connection: connection.fetch("UPDATE sessions SET answers = 0"))

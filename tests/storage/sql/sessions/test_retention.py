@@ -5,11 +5,10 @@ import anyio
 import pytest
 
 from agentvm.model.ids import SessionId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.connection import SqliteConnection
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import retention
 from agentvm.testing.conformance.records import SESSION
 from agentvm.testing.conformance.retention import cut, place, say, some
@@ -30,7 +29,7 @@ def rows(connection: SqliteConnection) -> dict[str, int]:
     return {table: connection.fetch(f"SELECT count(*) FROM {table}")[0][0] for table in tables}
 
 
-async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: Store, database: SqliteDatabase) -> None:
     kept = await some(store, "a")
     await say(store, "a", "told", 40, first_seq=1)
     await say(store, SESSION, "t", 40, first_seq=1)
@@ -43,7 +42,7 @@ async def test_what_goes_leaves_nothing_behind_but_the_ledger(store: SqliteStore
     assert bodies == [(b"",)], "thoughts and inputs of tools are told, too"
 
 
-async def test_what_cannot_be_read_keeps_nothing_else(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_what_cannot_be_read_keeps_nothing_else(store: Store, database: SqliteDatabase) -> None:
     kept = await some(store)
     await say(store, SESSION, "old", 40)
     await say(store, SESSION, "new", 200)

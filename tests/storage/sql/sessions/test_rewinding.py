@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from agentvm.errors import NotFound
 from agentvm.model.ids import MessageId, RewindId, SessionId
 from agentvm.model.message import Message
-from agentvm.storage.base import Rewinding, SessionWrite, Store
+from agentvm.storage.base import Rewinding, SessionWrite
 from agentvm.storage.engine import open_store
 from agentvm.storage.retention import Place
 from agentvm.storage.sessions import ANYBODY, MessageQuery, MessageSearch
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, SESSION, image, session
 from agentvm.testing.conformance.sessions import ANN, answered, mine, said
 from agentvm.testing.conformance.store import ACME, settle

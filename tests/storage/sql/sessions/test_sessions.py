@@ -5,8 +5,8 @@ import anyio
 import pytest
 
 from agentvm.model.ids import SessionId, TurnId
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import session_search, sessions
 from agentvm.testing.conformance.records import HOME, image, session, turn
 from agentvm.testing.conformance.sessions import said

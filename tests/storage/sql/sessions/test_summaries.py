@@ -5,8 +5,8 @@ import anyio
 import apsw
 import pytest
 
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance import summaries as suite
 from agentvm.testing.conformance.records import HOME, SESSION, image
 from agentvm.testing.conformance.store import ACME

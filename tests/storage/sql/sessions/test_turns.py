@@ -9,12 +9,11 @@ from msgspec import structs
 from agentvm.errors import InvalidInput
 from agentvm.model.ids import ContainerId, MessageId, SessionId
 from agentvm.model.turn import Turn
-from agentvm.storage.base import Store
 from agentvm.storage.engine import open_store
 from agentvm.storage.engines.sqlite.database import SqliteDatabase
 from agentvm.storage.sessions import TurnQuery
 from agentvm.storage.sql.sessions.listing import scope
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 from agentvm.testing.conformance.records import HOME, IMAGE, SESSION, image, session, turn
 from agentvm.testing.conformance.sessions import mine, said
 from agentvm.testing.conformance.store import ACME, RIVAL, raises, settle
@@ -39,7 +38,7 @@ async def found(store: Store, **wanted: Any) -> list[str]:
     return [one.turn_id for one in (await mine(store).turns(TurnQuery(now=1_000, **wanted))).items]
 
 
-async def test_turns_of_all_sessions_are_listed_by_age_or_by_what_they_took(store: SqliteStore) -> None:
+async def test_turns_of_all_sessions_are_listed_by_age_or_by_what_they_took(store: Store) -> None:
     home = await settle(store, image())
     await home.add_session(session("other"))
     for name, at, took, where in (
@@ -59,7 +58,7 @@ async def test_turns_of_all_sessions_are_listed_by_age_or_by_what_they_took(stor
     assert await raises(InvalidInput, mine(store).turns(TurnQuery(after="?")))
 
 
-async def test_those_of_other_containers_tenants_and_deleted_sessions_are_not_there(store: SqliteStore) -> None:
+async def test_those_of_other_containers_tenants_and_deleted_sessions_are_not_there(store: Store) -> None:
     await settle(store, image())
     await run(store, "a", 10, 5)
     for others in (store.tenant(ACME).sessions([ContainerId("elsewhere")]), store.tenant(RIVAL).sessions(None)):
@@ -69,7 +68,7 @@ async def test_those_of_other_containers_tenants_and_deleted_sessions_are_not_th
     assert await found(store) == []
 
 
-async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: SqliteStore, database: SqliteDatabase) -> None:
+async def test_a_look_at_the_last_day_does_not_read_what_is_older(store: Store, database: SqliteDatabase) -> None:
     await settle(store, image())
     values: dict[str, Any] = {"since": 1}
     query = f"EXPLAIN QUERY PLAN SELECT 1 FROM sessions AS s WHERE {scope(ACME, [HOME], values)} "

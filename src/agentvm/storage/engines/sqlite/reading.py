@@ -24,7 +24,7 @@ from agentvm.storage.engines.sqlite.slack import BUSY_TIMEOUT_MS
 from agentvm.storage.settings import Change
 from agentvm.storage.sql.connection import Connection
 from agentvm.storage.sql.settings import NEWEST, READ_CHANGES, SERVER, decode_change
-from agentvm.storage.sql.store import SqliteStore
+from agentvm.storage.sql.store import Store
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _OF_TURN = "SELECT DISTINCT tenant_id FROM turns JOIN sessions USING (session_ke
 _OF_SESSION = "SELECT DISTINCT tenant_id FROM sessions WHERE session_id = ?"
 
 
-class ReadStore(SqliteStore):
+class ReadStore(Store):
     """A store that is only read. Whoever holds the directory sees every tenant's, so it can also be asked whose a thing is."""
 
     def __init__(self, database: SqliteDatabase) -> None:

@@ -1,28 +1,29 @@
-"""Accounts — everything of one tenant but its containers, in SQLite.
+"""Accounts — tenants, their users, keys, quotas, secrets, audit log and money.
 
-Every statement carries the tenant of its scope; a tenant id inside a record is not consulted.
+`store.accounts(tenant_id)` sees one tenant and stores everything under it, whatever tenant a record names. Only two questions
+cross tenants, and only `store.directory` answers them: which tenants there are, and which tenant a key belongs to. A deleted
+tenant takes no more users, keys, quotas and secrets: `NotFound`. Time ranges include `since` and exclude `until`.
 """
 
 from agentvm.model.ids import TenantId
-from agentvm.storage.accounts import AskedStore, AuditStore, KeyStore, LedgerStore, QuotaStore, SecretStore, UserStore
-from agentvm.storage.sql.accounts.asked import SqliteAskedStore
-from agentvm.storage.sql.accounts.audit import SqliteAuditStore
-from agentvm.storage.sql.accounts.keys import SqliteKeyStore
-from agentvm.storage.sql.accounts.ledger import SqliteLedgerStore
-from agentvm.storage.sql.accounts.quotas import SqliteQuotaStore
-from agentvm.storage.sql.accounts.secrets import SqliteSecretStore
-from agentvm.storage.sql.accounts.users import SqliteUserStore
+from agentvm.storage.sql.accounts.asked import AskedStore
+from agentvm.storage.sql.accounts.audit import AuditStore
+from agentvm.storage.sql.accounts.keys import KeyStore
+from agentvm.storage.sql.accounts.ledger import LedgerStore
+from agentvm.storage.sql.accounts.quotas import QuotaStore
+from agentvm.storage.sql.accounts.secrets import SecretStore
+from agentvm.storage.sql.accounts.users import UserStore
 from agentvm.storage.sql.connection import Database
 
 
-class SqliteAccounts:
-    """See `agentvm.storage.accounts.Accounts`."""
+class Accounts:
+    """Everything of one tenant but its containers."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
-        self.users: UserStore = SqliteUserStore(database, tenant_id)
-        self.keys: KeyStore = SqliteKeyStore(database, tenant_id)
-        self.quotas: QuotaStore = SqliteQuotaStore(database, tenant_id)
-        self.secrets: SecretStore = SqliteSecretStore(database, tenant_id)
-        self.audit: AuditStore = SqliteAuditStore(database, tenant_id)
-        self.ledger: LedgerStore = SqliteLedgerStore(database, tenant_id)
-        self.asked: AskedStore = SqliteAskedStore(database, tenant_id)
+        self.users = UserStore(database, tenant_id)
+        self.keys = KeyStore(database, tenant_id)
+        self.quotas = QuotaStore(database, tenant_id)
+        self.secrets = SecretStore(database, tenant_id)
+        self.audit = AuditStore(database, tenant_id)
+        self.ledger = LedgerStore(database, tenant_id)
+        self.asked = AskedStore(database, tenant_id)

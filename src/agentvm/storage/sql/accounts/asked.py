@@ -1,4 +1,4 @@
-"""SqliteAskedStore — the model calls that were asked and are not in the ledger yet."""
+"""AskedStore — the model calls that were asked and are not in the ledger yet."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,8 +20,8 @@ ORDER BY at, key
 """
 
 
-class SqliteAskedStore:
-    """See `agentvm.storage.accounts.AskedStore`."""
+class AskedStore:
+    """The model calls of one tenant that were asked and are not in the ledger. `LedgerStore.add` forgets them."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)

@@ -1,4 +1,4 @@
-"""SqliteAuditStore — what was done in one tenant. The database itself refuses to change or drop an entry."""
+"""AuditStore — what was done in one tenant. The database itself refuses to change or drop an entry."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ _LIST_OF_ACTION = _LIST + "AND action = ? ORDER BY position DESC LIMIT ?"
 _NEWEST = 2**63 - 1
 
 
-class SqliteAuditStore:
-    """See `agentvm.storage.accounts.AuditStore`."""
+class AuditStore:
+    """What was done in one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)

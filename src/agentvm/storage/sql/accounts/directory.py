@@ -1,4 +1,4 @@
-"""SqliteDirectory — the tenants of a server, and whose a key is: all that is asked across tenants."""
+"""Directory — the tenants of a server, and whose a key is: all that is asked across tenants."""
 
 from typing import Any
 
@@ -34,14 +34,14 @@ _SLUG_OF_ANOTHER = "SELECT 1 FROM tenants WHERE slug = ? AND deleted_at IS NULL 
 _DELETE_TENANT = "UPDATE tenants SET deleted_at = ?, updated_at = ? WHERE tenant_id = ? AND deleted_at IS NULL"
 
 
-class SqliteDirectory:
-    """See `agentvm.storage.accounts.Directory`."""
+class Directory:
+    """The tenants of a server."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add_tenant(self, tenant: Tenant) -> None:
-        """`Conflict` when the id or the slug is taken; the id of a deleted tenant stays taken."""
+        """`Conflict` when the id or the slug is taken. The id of a deleted tenant stays taken, its slug does not."""
         about = (tenant.slug, tenant.name, tenant.description, tenant.status, tenant.plan)
 
         def write(connection: Connection) -> None:
@@ -85,7 +85,11 @@ class SqliteDirectory:
         return await self._database.write(write)
 
     async def delete_tenant(self, tenant_id: TenantId, now: int) -> bool:
-        """Out of reach at once; an erasure of all that is its own is noted. Its ledger and audit log stay."""
+        """Out of reach at once; an erasure of all that is its own is noted, see `agentvm.storage.erasing`.
+
+        Its users, keys, quotas, secrets and resources are gone when this returns; versions of resources that other tenants are
+        locked to stay for them. Its ledger and audit log stay.
+        """
 
         def begin(connection: Connection) -> bool:
             if not connection.execute(_DELETE_TENANT, (now, now, tenant_id)):

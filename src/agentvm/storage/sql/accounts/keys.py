@@ -1,4 +1,4 @@
-"""SqliteKeyStore — the keys of one tenant. Of a key itself only its hash is here."""
+"""KeyStore — the keys of one tenant. Of a key itself only its hash is here."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,15 +35,15 @@ _EXPIRE = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?1), ?1) WH
 _TOUCH = "UPDATE api_keys SET last_used_at = max(coalesce(last_used_at, ?1), ?1) WHERE tenant_id = ?2 AND key_id = ?3"
 
 
-class SqliteKeyStore:
-    """See `agentvm.storage.accounts.KeyStore`."""
+class KeyStore:
+    """The keys of one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, key: ApiKey, digest: bytes) -> None:
-        """`Conflict` when the id is taken, by whomever; `NotFound` when its user is gone or the tenant was deleted."""
+        """`Conflict` when the id is taken, by whomever; `NotFound` when its user is gone."""
         permissions = _encoder.encode(key.permissions)
         containers = None if key.containers is None else _encoder.encode(key.containers)
         about = (key.user_id, key.name, permissions, containers, key.expires_at, key.created_by, key.created_at)

@@ -1,4 +1,4 @@
-"""SqliteLedgerStore — what one tenant used and paid.
+"""LedgerStore — what one tenant used and paid.
 
 The database keeps the wallet: triggers add each new row to it in the transaction that adds the row, and refuse to change or
 drop a row. So a wallet is one row to read and always the sum of what is entered.
@@ -80,15 +80,18 @@ _SUMS: dict[str, str] = {
 _FOREVER = 2**63 - 1
 
 
-class SqliteLedgerStore:
-    """See `agentvm.storage.accounts.LedgerStore`."""
+class LedgerStore:
+    """What one tenant used and paid."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, entries: Sequence[LedgerEntry], *, answered: Sequence[str] = ()) -> int:
-        """How many were new; those of the same key are left alone. The turn's own commit adds entries too."""
+        """How many were new; those of the same key are left alone. The turn's own commit adds entries too.
+
+        In the same commit the calls that were asked under the keys `answered` are no longer remembered.
+        """
         return await self._database.write(enter(self._tenant_id, entries, answered))
 
     async def list(
@@ -111,7 +114,10 @@ class SqliteLedgerStore:
         user_id: UserId | None = None,
         containers: Sequence[ContainerId] | None = None,
     ) -> tuple[UsageRow, ...]:
-        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them."""
+        """Sums by some of user, container, image, driver, model, hour, day, month; one row without any of them.
+
+        `InvalidInput` for anything else. `containers` are exact names; without any there is nothing to sum.
+        """
         members, query = _usage_query(by, of_user=user_id is not None, of_containers=containers is not None)
         parameters: list[Any] = [self._tenant_id, since, _FOREVER if until is None else until]
         if user_id is not None:
@@ -154,7 +160,10 @@ class SqliteLedgerStore:
         return await self._database.read(read)
 
     async def credit(self, credit: Credit) -> bool:
-        """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less."""
+        """Adds money, once per reference; False when it was there. Negative takes money back: `Conflict` if there is less.
+
+        That holds also for those who take back at once.
+        """
         row = (self._tenant_id, credit.reference, credit.at, credit.amount, credit.note, credit.actor)
 
         def write(connection: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""SqliteQuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
+"""QuotaStore — the limits of one tenant and of its users, and what of them only the database can count."""
 
 from agentvm.model.account import Quota
 from agentvm.model.ids import TenantId, UserId
@@ -46,15 +46,15 @@ ON CONFLICT (tenant_id, day) DO UPDATE SET bytes = bytes + excluded.bytes
 _EXPORTED = "SELECT bytes FROM exports WHERE tenant_id = ? AND day = ?"
 
 
-class SqliteQuotaStore:
-    """See `agentvm.storage.accounts.QuotaStore`."""
+class QuotaStore:
+    """The limits of one tenant and of its users."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def put(self, quota: Quota, now: int) -> None:
-        """Replaces the one of the same metric and user; `NotFound` when the tenant was deleted."""
+        """Replaces the one of the same metric and user."""
         place = (self._tenant_id, quota.user_id, quota.metric)
 
         def write(connection: Connection) -> None:
@@ -80,7 +80,10 @@ class SqliteQuotaStore:
         return await self._database.write(write)
 
     async def storage_bytes(self) -> int:
-        """What all that a tenant has stored takes. Reads a row per message: worth asking rarely."""
+        """What all that the tenant has stored takes. Looks at each thing of it: worth asking rarely.
+
+        That is messages, attachments, logs, images, sessions, resources, secrets, settings, drafts, read marks, audit entries.
+        """
         return await self._count(_STORAGE_BYTES)
 
     async def count_containers(self) -> int:

@@ -1,4 +1,4 @@
-"""SqliteSecretStore — the sealed secrets of one tenant. What is inside is not known here."""
+"""SecretStore — the sealed secrets of one tenant. What is inside is not known here."""
 
 from agentvm.model.ids import TenantId
 from agentvm.storage.sql.accounts.living import refuse_deleted
@@ -11,15 +11,15 @@ ON CONFLICT (tenant_id, name) DO UPDATE SET sealed = excluded.sealed, updated_at
 _LIST = "SELECT name, updated_at FROM secrets WHERE tenant_id = ? ORDER BY name"
 
 
-class SqliteSecretStore:
-    """See `agentvm.storage.accounts.SecretStore`."""
+class SecretStore:
+    """Sealed secrets of one tenant, by name. What is inside is not known here."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def put(self, name: str, sealed: bytes, now: int) -> None:
-        """Replaces the one of the same name; `NotFound` when the tenant was deleted."""
+        """Replaces the one of the same name."""
 
         def write(connection: Connection) -> None:
             refuse_deleted(connection, self._tenant_id)

@@ -1,4 +1,4 @@
-"""SqliteUserStore — the users of one tenant, and which containers each may reach."""
+"""UserStore — the users of one tenant, and which containers each may reach."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,15 +32,19 @@ _UNBIND = "DELETE FROM bindings WHERE tenant_id = ? AND user_id = ? AND containe
 _BOUND = "SELECT container_id FROM bindings WHERE tenant_id = ? AND user_id = ? ORDER BY position"
 
 
-class SqliteUserStore:
-    """See `agentvm.storage.accounts.UserStore`."""
+class UserStore:
+    """The users of one tenant."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def add(self, user: User, homes: Sequence[ContainerId] = ()) -> None:
-        """`Conflict` when the id or the external id is taken; `NotFound` when the tenant was deleted."""
+        """`Conflict` when the id or the external id is taken.
+
+        In the same commit the user is bound to the first of `homes` that is no container, and neither is nor was another
+        user's: nobody inherits anything.
+        """
         about = (user.external_id, user.display_name, user.role, user.status, user.created_at, user.updated_at)
 
         def write(connection: Connection) -> None:
@@ -77,7 +81,10 @@ class SqliteUserStore:
         return await self._changes(_UPDATE_USER, (*about, self._tenant_id, user.user_id))
 
     async def delete(self, user_id: UserId, now: int) -> bool:
-        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to."""
+        """With its bindings, quotas, drafts and keys, and the containers that no other user is bound to.
+
+        Erasures of these containers and of its marks in others are noted, see `agentvm.storage.erasing`.
+        """
         who = (self._tenant_id, user_id)
 
         def write(connection: Connection) -> bool:
@@ -113,7 +120,7 @@ class SqliteUserStore:
         return await self._database.read(read)
 
     async def alone_in(self, user_id: UserId) -> tuple[ContainerId, ...]:
-        """The containers that no other user is bound to."""
+        """Of these the ones that no other user is bound to."""
         return await self._database.read(lambda connection: alone_in(connection, self._tenant_id, user_id))
 
     async def _one(self, query: str, wanted: str) -> User | None:

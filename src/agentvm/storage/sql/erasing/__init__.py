@@ -1,4 +1,4 @@
-"""SqliteErasing — what is being erased from a SQLite database.
+"""Erasing — what is being erased from a SQLite database.
 
 Theory of operation. First the rows go (`rows.py`), in small commits. Then the words of what was said leave the indexes of the
 search: SQLite only notes that they are deleted, and drops them when it merges the pieces of an index, so all pieces are merged,
@@ -40,8 +40,8 @@ class _Cleaning:
     page: int | None = 1
 
 
-class SqliteErasing:
-    """See `agentvm.storage.erasing.Erasing`."""
+class Erasing:
+    """The erasures of a whole server."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -50,6 +50,8 @@ class SqliteErasing:
     async def weigh(
         self, tenant_id: TenantId, *, container_id: ContainerId | None = None, user_id: UserId | None = None
     ) -> Owned | None:
+        """All that would go with the container, the user, or else the tenant; None when there is none."""
+
         def read(connection: Connection) -> Owned | None:
             if container_id is not None:
                 return weigh_container(connection, tenant_id, container_id)
@@ -58,6 +60,10 @@ class SqliteErasing:
         return await self._database.read(read)
 
     async def delete_container(self, tenant_id: TenantId, container_id: ContainerId, now: int) -> tuple[UserId, ...] | None:
+        """Who does not reach it any more; None when there is none. Whoever it is the first container of stays bound to it.
+
+        Its name can be used again as soon as its rows are gone; until then `create` raises `ContainerErasing`.
+        """
         key: Key = (tenant_id, container_id)
 
         def begin(connection: Connection) -> tuple[UserId, ...] | None:
@@ -69,6 +75,8 @@ class SqliteErasing:
         return unbound
 
     async def pending(self) -> tuple[Erasure, ...]:
+        """The oldest first. Deleting a tenant or a user notes erasures as well."""
+
         def read(connection: Connection) -> tuple[Erasure, ...]:
             return tuple(
                 Erasure(
@@ -85,9 +93,14 @@ class SqliteErasing:
         return await self._database.read(read)
 
     async def advance(self, erasure: Erasure) -> Advanced:
+        """Erases some of the rows, in one small commit."""
         return await self._database.write(lambda connection: advance(connection, erasure.erasure_id))
 
     async def clean(self, erasures: Sequence[Erasure], breathe: Breathe) -> bool:
+        """Removes what emptied erasures have left in the files, and then forgets them. False if it must be tried again later.
+
+        It has to be when somebody still reads a state from before, as a backup does, or a turn from before still runs.
+        """
         emptied = frozenset(erasure.erasure_id for erasure in erasures if erasure.emptied)
         if any([await self._is_told_of(erasure_id) for erasure_id in emptied]):
             return False
@@ -110,6 +123,10 @@ class SqliteErasing:
         return True
 
     async def merge(self, breathe: Breathe) -> None:
+        """Drops the words of messages that are gone from the index of the search.
+
+        Now and then during a large erasure: how long one commit of it takes depends on how many went since the last time.
+        """
         for index in INDEXES:
             # The first merge takes in every piece there is; the others go on with it.
             pages = -MERGED_PAGES

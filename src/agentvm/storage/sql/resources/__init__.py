@@ -1,4 +1,4 @@
-"""SqliteResourceStore — one tenant's view of resources in SQLite.
+"""ResourceStore — one tenant's view of resources in SQLite.
 
 Every statement carries the tenant of this scope, or a key that was found with it. One file for each job; what is here is which.
 """
@@ -24,8 +24,8 @@ _LONG = 20_000
 """Characters of text, beyond which cutting it into words would hold up everybody else on the event loop."""
 
 
-class SqliteResourceStore:
-    """See `agentvm.storage.resources.ResourceStore`."""
+class ResourceStore:
+    """One tenant's view."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
@@ -39,7 +39,11 @@ class SqliteResourceStore:
         return await self._read(read.get, resource_id)
 
     async def history(self, resource_id: ResourceId, only: str | None = None) -> History:
-        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build."""
+        """Empty when the resource is not in view. With `only`, of its versions just that one, whatever its build.
+
+        Of others only what everything it is locked to was public for: a version that was withdrawn before its resource
+        became public may be locked to private ones, and is then not shown.
+        """
         return await self._read(read.history, resource_id, only)
 
     async def find_locked(self, kind: ResourceType, name: str, owner: str | None, digest: str) -> VersionId | None:
@@ -47,17 +51,26 @@ class SqliteResourceStore:
         return await self._read(read.find_locked, kind, name, owner, digest)
 
     async def closure(self, version_id: VersionId, *, limit: int) -> dict[VersionId, Node]:
-        """The version and everything it is locked to, at most so many; empty when it is not in view."""
+        """The version and everything it is locked to, at most so many; empty when it is not in view.
+
+        In view are the versions of resources in view, and those that something of the own tenant is locked to.
+        """
         return await self._read(graph.read_closure, version_id, limit)
 
     async def publish(self, publications: Sequence[Publication]) -> tuple[Published, ...]:
-        """All of them in one commit, or none."""
+        """All of them in one commit, or none.
+
+        `ResourceExists`, `ResourceVersionExists`, `PreconditionFailed`; `ResourceNotFound` when a target is gone meanwhile;
+        `ResourceCycle` when floating references of latest versions would lead back to the resource;
+        `ResourceVisibilityConflict` when a public resource would be locked to a private one; `Conflict` for the name of a
+        resource that was deleted by force less than 30 days ago; `NotFound` when the tenant was deleted.
+        """
         prepare = partial(publish.prepare, self._tenant_id, publications)
         is_long = sum(len(each.text) for each in publications) > _LONG
         return await self._database.write(await anyio.to_thread.run_sync(prepare) if is_long else prepare())
 
     async def change(self, resource_id: ResourceId, changes: Changes, now: int) -> Resource | None:
-        """None when there is none of its own."""
+        """None when there is none of its own. `ResourceVisibilityConflict` as for `publish`."""
         return await self._write(change.change, resource_id, changes, now)
 
     async def point(self, resource_id: ResourceId, tag: str, version: str | None, now: int) -> bool:
@@ -65,11 +78,17 @@ class SqliteResourceStore:
         return await self._write(change.point, resource_id, tag, version, now)
 
     async def yank(self, resource_id: ResourceId, version: str, at: int | None, now: int) -> ResourceVersion | None:
-        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there."""
+        """Withdraws a version, or for `at=None` brings it back; the latest is found anew. None when it is not there.
+
+        `ResourceVisibilityConflict` as for `publish` when a version of a public resource is brought back.
+        """
         return await self._write(change.yank, resource_id, version, at, now)
 
     async def delete(self, resource_id: ResourceId, *, force: bool, now: int) -> bool:
-        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to."""
+        """False when there is none of its own. `ResourceInUse` unless `force`, which keeps what others are locked to.
+
+        Its `details` name the own `referrers` (URIs with their versions, then ids of images) and count the `foreign` ones.
+        """
         return await self._write(delete.delete, resource_id, force=force, now=now)
 
     async def search(self, search: Search) -> Hits:

@@ -56,7 +56,7 @@ UNION SELECT digest FROM version_blobs WHERE version_key = ?1
 
 
 def collect(connection: Connection, now: int, grace: int) -> int:
-    """See `agentvm.storage.base.Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
+    """See `Store.collect`. Dropping comes first, so that nothing is noted and dropped by one call."""
     # 0 means that a blob was released and is yet to be looked at.
     now = max(now, 1)
     connection.execute(_UNNOTE_VERSIONS)

@@ -1,4 +1,4 @@
-"""SqliteSessionStore — the sessions of some containers of one tenant in SQLite."""
+"""SessionStore — the sessions of some containers of one tenant in SQLite."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,14 +42,18 @@ _LEAD = f"UPDATE images SET session_id = ? WHERE tenant_id = ? AND image_id = ? 
 _SESSION = f"SELECT s.session_key, {SESSION_COLUMNS} FROM sessions AS s"
 
 
-class SqliteSessionStore:
-    """See `agentvm.storage.sessions.SessionStore`."""
+class SessionStore:
+    """The sessions of some containers."""
 
     def __init__(self, database: Database, tenant_id: TenantId, containers: Sequence[ContainerId] | None) -> None:
         self._database = database.of(tenant_id)
         self._scope = (tenant_id, None if containers is None else tuple(containers))
 
     async def list(self, wanted: SessionQuery, reader: Reader = ANYBODY) -> SessionPage:
+        """Pinned ones first, then by when something was last said. What does not move meanwhile is on exactly one page.
+
+        `InvalidInput` for an `after` that is no `next`.
+        """
         # A title is looked for in every session, and several containers' sessions are sorted together.
         heavy = wanted.title is not None or self._scope[1] is None or len(self._scope[1]) > 1
         return await self._database.read(
@@ -62,6 +66,7 @@ class SqliteSessionStore:
     async def keep(
         self, session_id: SessionId, *, pinned: bool | None = None, archived: bool | None = None, now: int
     ) -> Session | None:
+        """Changes what is not None; as it is now, or None when there is none. What is so already keeps its time."""
         given = (("pinned_at", pinned), ("archived_at", archived))
         changes = [
             (column, f"coalesce({column}, {int(now)})" if wanted else "NULL") for column, wanted in given if wanted is not None
@@ -69,6 +74,8 @@ class SqliteSessionStore:
         return await self._change(session_id, ", ".join(f"{column} = {value}" for column, value in changes), now)
 
     async def name(self, session_id: SessionId, title: str, now: int) -> Session | None:
+        """Gives a session a title that has none; None when it has one, or is gone."""
+
         def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id)
             if found is None or found.title is not None:
@@ -79,6 +86,12 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def delete(self, session_id: SessionId, now: int) -> Session | None:
+        """Out of every list and search, until it is restored or purged.
+
+        The oldest that is left takes the place of an image's default session. An image without any goes with it: out of every
+        list until one of its sessions is restored, and for good when the last of them is purged.
+        """
+
         def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id)
             if found is None:
@@ -90,6 +103,8 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def restore(self, session_id: SessionId, now: int, *, deleted_after: int) -> Session | None:
+        """Brings back one that was deleted after then; one that was not deleted is returned as it is."""
+
         def work(connection: Connection) -> Session | None:
             key, found = self._find(connection, session_id, deleted=True)
             if found is None or found.deleted_at is None:
@@ -105,6 +120,11 @@ class SqliteSessionStore:
     async def mark_read(
         self, session_id: SessionId, reader: Reader, now: int, *, cursor: str | None = None, message_id: MessageId | None = None
     ) -> Listed | None:
+        """Read up to that place or message, by default to the end; never less than before. None when there is none.
+
+        What somebody has read on one device they have read. `NotFound` for a message that is not there.
+        """
+
         def work(connection: Connection) -> Listed | None:
             key, found = self._find(connection, session_id)
             if found is None:
@@ -115,6 +135,8 @@ class SqliteSessionStore:
         return await self._database.write(work)
 
     async def messages(self, session_id: SessionId, wanted: MessageQuery) -> MessagePage | None:
+        """None when there is no such session. `NotFound` for an `around` or a `rewind` that is not there."""
+
         def read(connection: Connection) -> MessagePage | None:
             key, found = self._find(connection, session_id)
             return None if found is None else read_messages(connection, key, wanted)
@@ -122,6 +144,8 @@ class SqliteSessionStore:
         return await self._database.read(read)
 
     async def rewinds(self, session_id: SessionId) -> tuple[Rewind, ...] | None:
+        """What was taken back, the latest first, at most 200; None when there is no such session."""
+
         def read(connection: Connection) -> tuple[Rewind, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else list_rewinds(connection, key)
@@ -129,6 +153,8 @@ class SqliteSessionStore:
         return await self._database.read(read)
 
     async def summaries(self, session_id: SessionId) -> tuple[Summary, ...] | None:
+        """Those that count, the newest first, at most 200; None when there is no such session."""
+
         def read(connection: Connection) -> tuple[Summary, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else list_summaries(connection, key)
@@ -136,6 +162,12 @@ class SqliteSessionStore:
         return await self._database.read(read)
 
     async def history(self, session_id: SessionId, message_id: MessageId, max_bytes: int) -> tuple[Message, ...] | None:
+        """The history when that message was last a part of it, whether it still is or was taken back: up to it, and what
+        follows as far as `max_bytes` reach. `HistoryTooLarge` when they do not reach it; then nothing was read.
+
+        None when there is no such session or message.
+        """
+
         def read(connection: Connection) -> tuple[Message, ...] | None:
             key, found = self._find(connection, session_id)
             return None if found is None else read_as_it_stood(connection, key, message_id, max_bytes)
@@ -143,9 +175,11 @@ class SqliteSessionStore:
         return await self._database.read(read, heavy=True)
 
     async def turns(self, wanted: TurnQuery) -> TurnPage:
+        """The newest first, or those that took longest. `InvalidInput` for an `after` that is no `next`."""
         return await self._database.read(lambda connection: list_turns(connection, *self._scope, wanted))
 
     async def search(self, wanted: MessageSearch) -> FoundPage:
+        """The best first: where the words are rare, much of what is said, and recent. A text without words finds nothing."""
         await take_in_all(self._database, *self._scope)
         return await self._database.read(lambda connection: search_messages(connection, *self._scope, wanted), heavy=True)
 

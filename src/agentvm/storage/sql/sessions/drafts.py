@@ -1,13 +1,15 @@
-"""SqliteDraftStore — the drafts of one author in some containers of one tenant."""
+"""DraftStore — the drafts of one author in some containers of one tenant."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.session import Draft, Drafted
-from agentvm.storage.drafts import MOST_DEVICES
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.sessions.listing import scope
+
+DEVICES_MAX = 20
+"""Drafts of one author in one session; the oldest is deleted when there is one more."""
 
 _SESSION = "SELECT s.session_key, s.container_id, s.image_id FROM sessions AS s"
 _DRAFTS = """
@@ -29,8 +31,8 @@ DELETE FROM drafts WHERE session_key = ?1 AND author = ?2 AND device IN (
 """
 
 
-class SqliteDraftStore:
-    """See `agentvm.storage.drafts.DraftStore`."""
+class DraftStore:
+    """The drafts of one author. `device` is '' for what is of no device."""
 
     def __init__(self, database: Database, tenant_id: TenantId, author: str, containers: Sequence[ContainerId] | None) -> None:
         self._database = database.of(tenant_id)
@@ -40,6 +42,12 @@ class SqliteDraftStore:
     async def save(
         self, session_id: SessionId, device: str, text: str, now: int, *, if_updated_at: int | None = None
     ) -> Drafted | None:
+        """Puts the text in place of what the device had; an empty one removes it. None when there is no such session.
+
+        With `if_updated_at` only if the draft is still of that moment; 0 for only if there is none. Each change has a moment of
+        its own.
+        """
+
         def work(connection: Connection) -> Drafted | None:
             found = self._find(connection, session_id)
             if found is None:
@@ -53,7 +61,7 @@ class SqliteDraftStore:
             saved = if_updated_at is None or if_updated_at == updated_at
             if saved and text:
                 connection.execute(_PUT, (*place, text, at))
-                connection.execute(_DROP_OLDEST, (key, self._author, MOST_DEVICES))
+                connection.execute(_DROP_OLDEST, (key, self._author, DEVICES_MAX))
             elif saved:
                 connection.execute(_REMOVE, place)
             drafts = [
@@ -74,14 +82,17 @@ class SqliteDraftStore:
         return await self._database.write(work)
 
     async def list(self, session_id: SessionId) -> tuple[Draft, ...] | None:
+        """Of one session, the newest first; None when there is no such session."""
+
         def read(connection: Connection) -> tuple[Draft, ...] | None:
             if self._find(connection, session_id) is None:
                 return None
-            return self._read(connection, " AND s.session_id = :session", MOST_DEVICES, {"session": session_id})
+            return self._read(connection, " AND s.session_id = :session", DEVICES_MAX, {"session": session_id})
 
         return await self._database.read(read)
 
     async def list_all(self, *, limit: int = 50) -> tuple[Draft, ...]:
+        """Of all sessions, the newest first."""
         return await self._database.read(lambda connection: self._read(connection, "", limit, {}))
 
     def _read(self, connection: Connection, narrow: str, limit: int, values: dict[str, Any]) -> tuple[Draft, ...]:

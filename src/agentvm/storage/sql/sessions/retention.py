@@ -1,4 +1,4 @@
-"""SqliteRetentionStore — drops what one tenant does not want to keep any longer.
+"""RetentionStore — drops what one tenant does not want to keep any longer.
 
 Theory of operation. A session goes in two steps: it is marked, which is one row, and then purged like any that was deleted; its
 mark is so old that nobody can restore it. Turns go whole. What was told of them goes in the same commit, and with it the part
@@ -14,15 +14,7 @@ import msgspec
 from agentvm.model.ids import ContainerId, SessionId, TenantId
 from agentvm.model.retention import RetentionCutoffs
 from agentvm.model.session import Session
-from agentvm.storage.retention import (
-    NOTHING,
-    Expiring,
-    OldTurn,
-    Place,
-    Some,
-    SomePlaces,
-    Weight,
-)
+from agentvm.storage.retention import NOTHING, Expiring, OldTurn, Place, Some, SomePlaces, Weight
 from agentvm.storage.sql.connection import Connection, Database
 from agentvm.storage.sql.rows import SESSION_COLUMNS, decode_session
 from agentvm.storage.sql.sessions.dropping import FOR_GOOD
@@ -123,14 +115,15 @@ _OF_SESSION = ("all_messages", "rewinds", "summaries", "turns", "read_marks")
 _READ = f"SELECT {SESSION_COLUMNS} FROM sessions AS s WHERE s.session_key = ?"
 
 
-class SqliteRetentionStore:
-    """See `agentvm.storage.retention.RetentionStore`."""
+class RetentionStore:
+    """One tenant's."""
 
     def __init__(self, database: Database, tenant_id: TenantId) -> None:
         self._database = database.of(tenant_id)
         self._tenant_id = tenant_id
 
     async def expiring(self, cut: RetentionCutoffs, after: int = 0, *, limit: int = 100) -> Some:
+        """Sessions that go, or are emptied; only if their turns have ended."""
         values = {**self._cut(cut), "after": after, "limit": limit}
 
         def read(connection: Connection) -> Some:
@@ -144,6 +137,7 @@ class SqliteRetentionStore:
         return await self._database.read(read, heavy=True)
 
     async def expire(self, session_ids: Sequence[SessionId], cut: RetentionCutoffs) -> tuple[Session, ...]:
+        """Takes those that still go out of every list and search, for good: the next `purge_sessions` drops them."""
         values = {**self._cut(cut), "wanted": _encode(session_ids).decode()}
 
         def work(connection: Connection) -> tuple[Session, ...]:
@@ -152,17 +146,22 @@ class SqliteRetentionStore:
         return await self._database.write(work)
 
     async def revive(self, session_ids: Sequence[SessionId]) -> None:
+        """Takes that back, before they are purged."""
         values = (self._tenant_id, _encode(session_ids).decode())
         await self._database.write(lambda connection: connection.fetch(_REVIVE, values))
 
     async def rewound(self, cut: RetentionCutoffs) -> Weight:
+        """What goes of what was taken back, of sessions that stay."""
         values = {**self._cut(cut), "rewound": cut.rewound}
         return await self._database.read(lambda connection: Weight(*connection.fetch(_WEIGH_REWOUND, values)[0]), heavy=True)
 
     async def with_rewound(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
+        """Sessions of which something was taken back before then."""
         return await self._places(_WITH_REWOUND, before, after, limit)
 
     async def drop_rewound(self, place: Place, before: int, *, limit: int = 500) -> Weight:
+        """Drops that, at most so many messages, of each rewind the last first; less than `limit` when nothing is left."""
+
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
             return NOTHING if key is None else _drop_rewound(connection, key, before, limit)
@@ -170,9 +169,12 @@ class SqliteRetentionStore:
         return await self._database.write(work)
 
     async def with_old_turns(self, before: int, after: int = 0, *, limit: int = 100) -> SomePlaces:
+        """Sessions that may have turns which ended before then."""
         return await self._places(_WITH_OLD, before, after, limit)
 
     async def old_turns(self, place: Place, before: int | None) -> tuple[OldTurn, ...]:
+        """The turns of a session that ended before then, the oldest first; for None all that have ended."""
+
         def read(connection: Connection) -> tuple[OldTurn, ...]:
             key = self._find(connection, place)
             return () if key is None else find_old_turns(connection, key, before)
@@ -180,6 +182,8 @@ class SqliteRetentionStore:
         return await self._database.read(read)
 
     async def drop_turns(self, place: Place, turns: Sequence[OldTurn]) -> Weight:
+        """Drops those turns with what was told of them, in one commit. Nothing if a turn has begun meanwhile."""
+
         def work(connection: Connection) -> Weight:
             key = self._find(connection, place)
             return NOTHING if key is None else _drop(connection, key, turns)
@@ -187,6 +191,7 @@ class SqliteRetentionStore:
         return await self._database.write(work)
 
     async def clear(self, session_id: SessionId, cut: RetentionCutoffs, now: int) -> Session | None:
+        """Makes a default session as new whose turns were dropped; None if something was said in it meanwhile."""
         values = {**self._cut(cut), "session": session_id}
 
         def work(connection: Connection) -> Session | None:
