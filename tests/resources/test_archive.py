@@ -18,7 +18,7 @@ from agentvm.errors import InvalidInput
 from agentvm.errors.resource import ResourceInvalid, ResourceTooLarge
 from agentvm.model.resource import canonical, digest_of
 from agentvm.resources import archive
-from agentvm.resources.archive import MAX_FILE, MAX_UNPACKED, Bundle, read_archive, write_archive
+from agentvm.resources.archive import FILE_MAX_BYTES, UNPACKED_MAX_BYTES, Bundle, read_archive, write_archive
 
 GOOD = entry()
 GOOD_TAR = pack(files(GOOD))
@@ -66,7 +66,7 @@ def with_manifest(body: bytes) -> bytes:
     return gzip.compress(pack([("bundle.json", body), *files(GOOD)[1:]]))
 
 
-BOMB = gzip.compress(bytes(MAX_UNPACKED + 1024))
+BOMB = gzip.compress(bytes(UNPACKED_MAX_BYTES + 1024))
 UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "traversal": (lambda: with_member("../../etc/passwd"), "'../../etc/passwd' does not belong"),
     "traversal below a good name": (lambda: with_member("blobs/sha256/../../x"), "does not belong"),
@@ -83,8 +83,8 @@ UNREADABLE: dict[str, tuple[Callable[[], bytes], str]] = {
     "long name": (with_long_name, "an extended header"),
     "bomb": (lambda: BOMB, "holds more than"),
     "ratio": (lambda: gzip.compress(GOOD_TAR + bytes(20 * 1024 * 1024)), "200 times what it has itself"),
-    "too many bytes": (lambda: bytes(archive.MAX_BUNDLE + 1), "and may have"),
-    "too large a file": (lambda: with_member(blob(b"x"), Random(1).randbytes(MAX_FILE + 1)), "and may have"),
+    "too many bytes": (lambda: bytes(archive.BUNDLE_MAX_BYTES + 1), "and may have"),
+    "too large a file": (lambda: with_member(blob(b"x"), Random(1).randbytes(FILE_MAX_BYTES + 1)), "and may have"),
     "duplicate": (lambda: gzip.compress(pack([*files(GOOD), files(GOOD)[1]])), "twice"),
     "wrong bytes": (lambda: gzip.compress(pack([files(GOOD)[0], (blob(GOOD[1]), b"other")])), "have another digest"),
     "wrong digest": (lambda: bundle(({**GOOD[0], "digest": digest_of(b"")}, GOOD[1])), "another digest than it says"),
@@ -175,7 +175,7 @@ def test_a_bomb_is_not_unpacked_beyond_the_bound(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(archive, "zlib", Zlib)
     with pytest.raises(ResourceTooLarge):
         read_archive(bomb)
-    assert sum(unpacked) <= MAX_UNPACKED + 1
+    assert sum(unpacked) <= UNPACKED_MAX_BYTES + 1
 
 
 def bundles(texts: list[str]) -> Bundle:
@@ -222,8 +222,8 @@ def test_what_is_written_can_be_read_however_well_it_compresses() -> None:
 def test_what_could_not_be_read_is_not_written() -> None:
     one = bundles(["a"])
     with pytest.raises(ResourceTooLarge, match="without deps"):
-        write_archive(Bundle(one.root, one.entries, {digest_of(b"x"): bytes(MAX_FILE + 1)}))
-    many = {digest_of(canonical(index)): bytes(MAX_FILE) for index in range(9)}
+        write_archive(Bundle(one.root, one.entries, {digest_of(b"x"): bytes(FILE_MAX_BYTES + 1)}))
+    many = {digest_of(canonical(index)): bytes(FILE_MAX_BYTES) for index in range(9)}
     with pytest.raises(ResourceTooLarge, match="without deps"):
         write_archive(Bundle(one.root, one.entries, many))
 

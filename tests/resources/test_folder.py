@@ -254,7 +254,7 @@ def test_folders_are_found_wherever_they_are_but_not_where_they_are_hidden(tmp_p
 
 
 def test_too_many_are_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder_module, "MAX_FOLDERS", 2)
+    monkeypatch.setattr(folder_module, "FOLDERS_MAX", 2)
     for name in "abc":
         put(tmp_path / name, {"resource.json": "{}"})
     with pytest.raises(ResourceTooLarge, match="more than 2 resources"):

@@ -8,7 +8,7 @@ from copy import copy
 import pytest
 
 from agentvm.errors.resource import ResourceInvalid
-from agentvm.resources.schema import MAX_MISFITS, check_schema, misfits
+from agentvm.resources.schema import MISFITS_MAX, check_schema, misfits
 
 QUICK = 10.0
 """Seconds; each of these takes milliseconds, and what they guard against takes hours."""
@@ -196,7 +196,7 @@ def test_a_long_list_compared_with_many_choices_is_refused_before_it_is_counted_
 
 def test_many_misfits_and_large_values_end_soon() -> None:
     with quickly():
-        assert len(misfits("s", {"items": {"type": "string"}}, [1] * 10_000)) == MAX_MISFITS
+        assert len(misfits("s", {"items": {"type": "string"}}, [1] * 10_000)) == MISFITS_MAX
         message = str(misfits("s", {"type": "integer"}, "x" * 1_000_000)[0])
         assert len(message) < 500
 

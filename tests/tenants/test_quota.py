@@ -137,7 +137,7 @@ async def test_money_has_a_limit_of_its_own() -> None:
 async def test_an_empty_wallet_refuses_and_credit_opens_it_again() -> None:
     async with opened(credit=1_000) as (quotas, store, _):
         held = await quotas.hold(ACME, None, 1, 700, force=False)
-        with pytest.raises(WalletEmpty, match="add credit"):
+        with pytest.raises(WalletEmpty, match="Add credit"):
             await quotas.hold(ACME, None, 1, 400, force=False)
         held.settle(1, 650)
         (await quotas.hold(ACME, None, 1, 350, force=False)).settle(1, 350)

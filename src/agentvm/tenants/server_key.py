@@ -147,8 +147,7 @@ def _keep(path: Path, fresh: bytes) -> ServerKey:
         _sync(path.parent)
     except OSError as error:
         raise ConfigInvalid(
-            f"The server key {path} cannot be written: {error.strerror}. Make the directory writable, or set "
-            "AVM_SERVER_KEY"
+            f"The server key {path} cannot be written: {error.strerror}. Make the directory writable, or set AVM_SERVER_KEY"
         ) from error
     return _read(path) or ServerKey(fresh)
 
