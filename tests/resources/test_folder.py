@@ -69,8 +69,8 @@ def test_any_text_and_any_binary_part_may_be_a_file(tmp_path: Path) -> None:
     ("files", "said"),
     [
         ({}, "There is no file"),
-        ({"resource.json": "{"}, "is not JSON"),
-        ({"resource.json": "[" * 100_000}, "is not JSON"),
+        ({"resource.json": "{"}, "is not valid JSON"),
+        ({"resource.json": "[" * 100_000}, "is not valid JSON"),
         ({"resource.json": "[]"}, "it must be an object, not an array"),
         ({"resource.json": '{"type": "virus", "name": "x"}'}, "is no type of resource"),
         ({"resource.json": prompt(colour="red"), "prompt.md": ""}, "there is no field colour"),

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from agentvm.drivers.base import Driver, DriverSettings
-from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, asks_of
+from agentvm.drivers.models import Chosen, Models, Open, TenantHealth, attempts_of
 from agentvm.errors import AccessDenied, AgentVMError, shorten
 from agentvm.log import get_logger
 from agentvm.model.ids import Clock, TenantId
@@ -171,7 +171,7 @@ class OwnKeys:
                 opened.health,
                 own_key=True,
                 provider=provider,
-                asks=asks_of(opened.settings),
+                asks=attempts_of(opened.settings),
                 hosted=opened.settings.base_url is not None,
             )
         finally:
