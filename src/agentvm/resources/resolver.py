@@ -303,21 +303,8 @@ def _show(viewer: TenantId, uri: ResourceUri, closure: VersionClosure, expand: E
 
 
 def manifest_of(node: Node) -> Manifest:
-    resource, version = node.resource, node.version
-    return Manifest(
-        resource_id=resource.resource_id,
-        type=resource.type,
-        owner=resource.owner,
-        name=resource.name,
-        version=version.version,
-        size=version.size,
-        visibility=resource.visibility,
-        created_at=version.created_at,
-        description=resource.description,
-        tags=resource.tags,
-        deprecated=resource.deprecated,
-        dependencies=version.dependencies,
-    )
+    facts = msgspec.structs.asdict(node.resource) | msgspec.structs.asdict(node.version)
+    return Manifest(**{name: facts[name] for name in Manifest.__struct_fields__})
 
 
 def in_order(closure: VersionClosure) -> Iterator[tuple[Node, str]]:
