@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, ToolResultsEntry, UserEntry
-from agentvm.drivers.conversation import conversation_of, estimate_tokens_of
+from agentvm.drivers.conversation import conversation_of, count_tokens
 from agentvm.model.exchange import by_turn, ended, extent, size_of
 from agentvm.model.ids import MessageId, RewindId, SummaryId, TurnId
 from agentvm.model.message import (
@@ -152,7 +152,7 @@ class Conversation:
             if isinstance(one, AssistantEntry) and one.tool_calls:
                 assert isinstance(following, ToolResultsEntry)
                 assert [call.id for call in one.tool_calls] == [result.id for result in following.results]
-        for budget in (0, estimate_tokens_of(said) // 2):
+        for budget in (0, count_tokens(said) // 2):
             short = build(rest, current, system=None, tools=(), budget=budget, summary=text)
             assert not short or short[-1] == said[-1]
 

@@ -49,7 +49,7 @@ def share_window(window: int, requested: int, thinking: int | None) -> tuple[int
     return max_tokens, window - max_tokens - (thinking or 0)
 
 
-def estimate_tokens_of(conversation: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
+def count_tokens(conversation: Sequence[ConversationEntry], sizes: Mapping[str, int] = {}) -> int:
     """About how many tokens the conversation has. `sizes` are of the attachments that it refers to, by their digests."""
     return sum(_weight(each, sizes) for each in conversation)
 
@@ -57,9 +57,7 @@ def estimate_tokens_of(conversation: Sequence[ConversationEntry], sizes: Mapping
 def estimate_input(prompt: Prompt) -> int:
     """About how many tokens a provider reads: the conversation, the system prompt and the tools."""
     tools = estimate_tokens(msgspec.json.encode(prompt.tools).decode()) if prompt.tools else 0
-    return (
-        estimate_tokens_of(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
-    )
+    return count_tokens(prompt.conversation) + estimate_tokens(prompt.system or "") + estimate_tokens(prompt.begun) + tools
 
 
 def conversation_of(messages: Sequence[Message]) -> Exchange:
