@@ -48,8 +48,7 @@ class Chatter:
         self.says: str | None = None
 
     def __call__(self, prompt: Prompt) -> Iterable[ScriptStep]:
-        tokens = count_tokens(prompt.conversation) + estimate_tokens(prompt.system or "")
-        usage = Usage(input_tokens=tokens, output_tokens=9)
+        usage = Usage(input_tokens=count_tokens(prompt.conversation) + estimate_tokens(prompt.system or ""), output_tokens=9)
         if not asks_for_summary(prompt):
             return reply("Go on.", usage=usage)
         before, self.before = self.before, []
