@@ -1,7 +1,7 @@
 """Ecosystem — carries each event to its effectors, in fixed order.
 
 A Receptor is where events enter, an Effector where they leave. Between the two lies the commit: the runtime's journal
-hands an event on only when it is stored, so no effector hears of what a crash could take back.
+hands an event on only when it is stored, so no effector sees an event that a crash could undo.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -11,13 +11,13 @@ from agentvm.events.base import Event, EventData
 
 
 class Receptor(Protocol):
-    """Takes in what happened, in order."""
+    """Receives events in order."""
 
     def tell(self, events: Sequence[Event]) -> None: ...
 
 
 class Effector(Protocol):
-    """Something that certain kinds of events have an effect on. Never waits: it is called between two tokens of an answer."""
+    """Reacts to certain kinds of events. It must not wait: it is called between two tokens of an answer."""
 
     @property
     def kinds(self) -> Collection[type[EventData]]:
@@ -27,12 +27,12 @@ class Effector(Protocol):
 
 
 class Ecosystem:
-    """A Receptor in front of its peers' receptor, which hears everything, and its effectors."""
+    """A receptor that passes all events on to the peers, and some to its effectors."""
 
     def __init__(self, peers: Receptor, effectors: Sequence[Effector]) -> None:
         self._peers = peers
         self._effectors = tuple(effectors)
-        # By kind: most events are deltas, which nobody but the peers hears of.
+        # By kind: most events are deltas, which only the peers receive.
         self._reactions: dict[type[EventData], tuple[Callable[[Event], None], ...]] = {}
         for effector in effectors:
             for kind in effector.kinds:

@@ -1,9 +1,9 @@
 """Log — structured loggers on top of the standard ones.
 
-A library must not print: nothing but warnings appears until the program that uses it configures logging, as `avm serve` does.
+A library must not print: only warnings appear until the program configures logging, as `avm serve` does.
 
-Whoever handles a request, a command or a turn says so once, with `concerning`; from then on every entry made there carries its
-ids. One variable holds them all, so that binding and reading cost the same whatever is known, and nothing is paid per delta.
+The handler of a request, command or turn binds its ids once, with `concerning`; every entry made within carries them. One
+context variable holds all ids, so that there is no cost per delta.
 """
 
 import logging
@@ -16,24 +16,23 @@ from typing import Any, Final, cast
 import structlog
 from structlog.typing import EventDict
 
-SHORTEST_KEY = 8
+SECRET_CHARACTERS_MIN = 8
 
 IDS: Final = ("request_id", "tenant_id", "user_id", "container_id", "session_id", "turn_id")
-"""What entries are found by, besides their own facts."""
+"""Ids that entries can be filtered by."""
 
 Ids = Mapping[str, str]
 Sink = Callable[[str, str, EventDict], None]
-"""Is given the logger's name, the level and the facts of each entry, on whichever thread it is made; must neither raise nor
-wait."""
+"""Receives the logger's name, the level and the facts of each entry, on the entry's thread; must neither raise nor wait."""
 
 concealed: set[str] = set()
-"""What no entry may show, besides what the program has named when it configured its logs: keys that came while it runs."""
+"""Secrets added at run time, which are redacted from all entries."""
 
 sinks: list[Sink] = []
-"""Who keeps entries, besides what the program has configured."""
+"""Additional receivers of entries."""
 
 Gate = Callable[[EventDict], bool]
-"""Is given the facts of each entry, on whichever thread it is made; one that it refuses is neither kept nor shown."""
+"""Receives the facts of each entry, on the thread of the entry; a refused entry is dropped."""
 
 gates: list[Gate] = []
 
@@ -41,22 +40,21 @@ _about: ContextVar[Ids] = ContextVar("agentvm_about", default=MappingProxyType({
 
 
 def conceal(secret: str) -> None:
-    """From now on no entry shows it. What is shorter than any key is left: it would be cut out of every other word."""
-    if len(secret) >= SHORTEST_KEY:
+    """Redacts a secret from now on. A text shorter than any key is ignored: it would be cut out of other words."""
+    if len(secret) >= SECRET_CHARACTERS_MIN:
         concealed.add(secret)
 
 
 def set_level(level: str) -> None:
-    """From now on entries of AgentVM from this level on are logged."""
+    """Sets the minimum level of AgentVM's entries."""
     logging.getLogger("agentvm").setLevel(level.upper())
 
 
 @contextmanager
 def concerning(**ids: str | None) -> Iterator[None]:
-    """Entries made within are about this, and about nothing that was said outside.
+    """Binds ids to the entries made within, in place of the ids bound outside.
 
-    A task inherits what is bound where it was started; a turn that one person's request has started must not speak for the
-    next person's.
+    A task inherits the ids bound where it was started; a turn started by one user's request must not keep them for the next.
     """
     token = _about.set({name: value for name, value in ids.items() if value is not None})
     try:
@@ -66,12 +64,12 @@ def concerning(**ids: str | None) -> Iterator[None]:
 
 
 def also_concerning(**ids: str | None) -> None:
-    """What has become known meanwhile; ends with the `concerning` around it."""
+    """Binds more ids until the surrounding `concerning` ends."""
     _about.set({**_about.get(), **{name: value for name, value in ids.items() if value is not None}})
 
 
 def concerned() -> Ids:
-    """What entries made here are about."""
+    """The ids bound here."""
     return _about.get()
 
 
@@ -87,15 +85,15 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 # Any: structlog's word for a logger.
 def _correlate(logger: Any, method: str, entry: EventDict) -> EventDict:
-    """What an entry says itself goes before what is known of where it is made; None says that it is about none of them.
+    """Adds the bound ids; the entry's own ids take precedence, and None removes one.
 
-    So what only the operator may know is said with `tenant_id=None`, wherever it happens.
+    An entry for the operator alone is made with `tenant_id=None`.
     """
-    found = {**_about.get(), **entry}
+    facts = {**_about.get(), **entry}
     for name in IDS:
         if name in entry and entry[name] is None:
-            del found[name]
-    return found
+            del facts[name]
+    return facts
 
 
 def _admit(logger: Any, method: str, entry: EventDict) -> EventDict:

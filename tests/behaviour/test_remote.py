@@ -22,8 +22,8 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first delays of the back-off, without the seconds."""
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(remote, "MAX_DELAY", 0.05)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(remote, "DELAY_SECONDS_MAX", 0.05)
 
 
 class Heard:
@@ -132,7 +132,7 @@ async def test_a_call_that_is_never_answered_times_out() -> None:
 async def test_a_stream_goes_on_when_the_server_was_restarted_in_the_middle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     play = Play()
     async with restartable(play, tmp_path) as server:
         running = await server.start()

@@ -94,4 +94,4 @@ async def test_a_key_for_containers_by_pattern_has_to_say_which(guarded: Running
     done = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--container", "team-a", env=env, given="hello"))
     assert (done.returncode, done.stdout) == (0, "hello\n")
     refused = await anyio.to_thread.run_sync(lambda: run_avm("chat", "--container", "other", env=env, given="hello"))
-    assert (refused.returncode, refused.stderr) == (4, "Error: Container other is not yours\n")
+    assert (refused.returncode, refused.stderr) == (4, "Error: No access to container other; use a key of one of its users\n")

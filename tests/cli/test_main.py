@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -150,3 +151,29 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["version"]) == 0
     assert capsys.readouterr().out == f"AgentVM {VERSION}\n"
+
+
+def commands(group: click.Group, context: click.Context) -> Iterator[tuple[str, click.Command, click.Context]]:
+    """Every command of the tree with its path and context."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=78)
+        yield inner.command_path, command, inner
+        if isinstance(command, click.Group):
+            yield from commands(command, inner)
+
+
+def test_the_help_of_every_command_is_complete_in_one_line_of_80_columns() -> None:
+    # click leaves two of the 80 columns free.
+    root = click.Context(main.avm, info_name="avm", terminal_width=78)
+    tree = [("avm", main.avm, root), *commands(main.avm, root)]
+    assert len(tree) > 100
+    cut = [
+        f"{path}: {line.strip()}"
+        for path, command, context in tree
+        for line in command.get_help(context).splitlines()
+        if line.endswith("...") and not line.startswith("Usage:")
+    ]
+    assert cut == []
+    assert [path for path, command, _ in tree if not (command.help or "").split("\n")[0].endswith(".")] == []

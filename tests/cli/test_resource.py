@@ -149,7 +149,7 @@ async def test_what_others_use_is_not_deleted_without_force(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("show", "nothing"), 1, "is no resource URI"),
+        (("show", "nothing"), 1, "is not a valid resource URI"),
         (("show", "prompts/nothing"), 5, "Resource not found"),
         (("show", "prompts/assistant@^7"), 5, "Resource not found"),
         (("resolve", "prompts/assistant", "--arg", "x"), 2, "use for example name=Ada"),

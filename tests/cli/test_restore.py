@@ -72,6 +72,9 @@ async def test_what_cannot_be_is_explained(tmp_path: Path, capsys: Said, monkeyp
     with lock_data_dir(tmp_path / "new"):
         assert run(["restore", str(backup), "--data-dir", str(tmp_path / "new"), "--force"]) == 1
     assert "in use by another AgentVM server" in capsys.readouterr().err
+    (tmp_path / "text").write_text("not a backup")
+    assert run(["restore", str(tmp_path / "text"), "--data-dir", str(tmp_path / "empty")]) == 1
+    assert not (tmp_path / "empty").exists()
     assert run(["restore", str(tmp_path / "none")]) == 2
     monkeypatch.setenv("AVM_DATA_DIR", ":memory:")
     assert run(["restore", str(backup)]) == 1

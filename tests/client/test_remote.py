@@ -178,7 +178,7 @@ async def test_headers_go_with_the_upgrade() -> None:
 
 
 async def test_a_dropped_link_fails_what_waits_comes_back_and_subscribes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     frames: list[list[str]] = []
     after: list[str | None] = []
     subscribed = anyio.Event()
@@ -238,7 +238,7 @@ async def test_a_client_whose_cursor_is_from_another_history_starts_over_and_say
 
 
 async def test_the_link_keeps_trying_until_the_server_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     drivers = {"scripted": ScriptedDriver()}
     back, done, failures = anyio.Event(), anyio.Event(), 0
 
@@ -299,7 +299,7 @@ async def test_a_runtime_and_its_errors_show_no_credentials() -> None:
 
 
 async def test_a_session_known_from_its_events_alone_is_subscribed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     subscribed, seen = anyio.Event(), list[object]()
     told = {"type": "text_delta", "category": "stream", "data": {"text": "a"}, "context": {"sessionId": "sess_1"}}
     others_reply = {"type": "x_response", "category": "response", "data": {"requestId": "another's"}}
@@ -333,7 +333,7 @@ async def test_a_session_known_from_its_events_alone_is_subscribed_again(monkeyp
 async def test_a_socket_that_drops_before_the_first_event_misses_nothing_that_was_asked_for(
     kind: str, reply: dict[str, object], after: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     subscribed = anyio.Event()
     asked: list[dict[str, object]] = []
     connections = 0

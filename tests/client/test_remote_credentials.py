@@ -124,7 +124,7 @@ async def test_a_stream_ends_when_the_credentials_do() -> None:
 async def test_a_client_that_is_not_let_in_again_does_not_try_for_ever(
     monkeypatch: pytest.MonkeyPatch, status: int, kind: type[AccessDenied]
 ) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.01)
     attempts = 0
 
     def let_in_once(connection: ServerConnection, request: Request) -> Response | None:

@@ -106,6 +106,6 @@ async def test_a_session_is_refused_when_nothing_more_may_be_stored() -> None:
         await accounts.quotas.put(Quota(metric="storage_bytes", hard=await accounts.quotas.storage_bytes()), 1)
         await desk.vm.tenancy.quotas.reread(desk.peer.tenant_id)
         refused = await desk.ask("session_create", imageId=image["imageId"], title="second")
-        assert "Limit of stored bytes: 0 of" in refused["error"]
+        assert "Storage limit in bytes: 0 of" in refused["error"]
         listed = await desk.ask("session_list", imageId=image["imageId"])
         assert len(listed["sessions"]) == 1

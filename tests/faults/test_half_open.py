@@ -110,8 +110,8 @@ async def follow(url: str, image_id: str) -> None:
 async def test_f7_a_client_notices_a_half_open_socket_too_and_misses_nothing(
     tmp_path: Path, attached: Attached, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "HEARTBEAT", HEARTBEAT)
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.02)
+    monkeypatch.setattr(remote, "PING_INTERVAL_SECONDS", HEARTBEAT)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.02)
     heard: list[WireEvent] = []
     async with serving(data_dir=tmp_path) as server, open_proxy(server.port) as proxy, client(server.url) as alice:
         async with create_agentx(remote_runtime(proxy.url, timeout=5)) as agentx:
@@ -123,7 +123,7 @@ async def test_f7_a_client_notices_a_half_open_socket_too_and_misses_nothing(
             agentx.on("disconnected", lambda _: lost.set())
             agentx.on("connected", lambda _: back.set())
             proxy.cut()
-            with anyio.fail_after(2 * 2 * HEARTBEAT + remote.FAREWELL):
+            with anyio.fail_after(2 * 2 * HEARTBEAT + remote.CLOSE_TIMEOUT_SECONDS):
                 await lost.wait()
             await alice.say(record.image_id, "meanwhile")
             proxy.mend()

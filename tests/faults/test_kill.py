@@ -27,8 +27,8 @@ BETWEEN_KILLS = (100 * SESSIONS, 200 * SESSIONS)
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.02)
-    monkeypatch.setattr(remote, "MAX_DELAY", 0.1)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.02)
+    monkeypatch.setattr(remote, "DELAY_SECONDS_MAX", 0.1)
 
 
 class User:

@@ -26,8 +26,8 @@ async def keep_alive(server: Server, starts: list[int]) -> None:
 async def test_f21_a_session_the_server_does_not_survive_is_quarantined_and_others_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "FIRST_DELAY", 0.02)
-    monkeypatch.setattr(remote, "MAX_DELAY", 0.1)
+    monkeypatch.setattr(remote, "FIRST_DELAY_SECONDS", 0.02)
+    monkeypatch.setattr(remote, "DELAY_SECONDS_MAX", 0.1)
     starts: list[int] = []
     with anyio.fail_after(60):
         async with open_server(tmp_path) as server, create_agentx(remote_runtime(server.url, timeout=5)) as agentx:

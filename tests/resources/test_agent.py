@@ -147,7 +147,7 @@ def test_references_say_where_they_stand() -> None:
     ("content", "why"),
     [
         ({"systemPrompt": "resource://tools/x"}, "systemPrompt cannot refer to tools"),
-        ({"systemPrompt": "resource://"}, "systemPrompt: 'resource://' is no resource URI"),
+        ({"systemPrompt": "resource://"}, "systemPrompt: 'resource://' is not a valid resource URI"),
         ({"tools": ["a", "resource://prompts/x"]}, "tools.1 cannot refer to prompts"),
         ({"tools": ["resource://tools/x#y"]}, "tools.0 takes the whole"),
         ({"tools": ["a\nb"]}, "tools.0: 'a\\nb' is neither"),

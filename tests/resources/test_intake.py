@@ -98,8 +98,8 @@ def without_lock() -> bytes:
 
 
 UNACCEPTABLE: dict[str, tuple[Callable[[], bytes], type[AgentVMError], str]] = {
-    "cycle": (cycle, ResourceCycle, "would depend on itself: resource://prompts/"),
-    "itself": (itself, ResourceCycle, "would depend on itself"),
+    "cycle": (cycle, ResourceCycle, "Circular dependency: resource://prompts/"),
+    "itself": (itself, ResourceCycle, "Circular dependency"),
     "too deep": (lambda: chain(18), ResourceTooDeep, "16 levels"),
     "content of another type": (lambda: bundle(entry("x", {"documents": []})), ResourceInvalid, "does not fit"),
     "unknown member of the content": (lambda: bundle(entry("x", {"text": "", "virus": 1})), ResourceInvalid, "does not fit"),
@@ -129,8 +129,8 @@ UNACCEPTABLE: dict[str, tuple[Callable[[], bytes], type[AgentVMError], str]] = {
     "dependency of another type": (
         lambda: lying(resolved="resource://tools/tone@1.0.0"), ResourceInvalid, "which has another name",
     ),
-    "dependency that is no URI": (lambda: lying(resolved="tone"), ResourceUriInvalid, "is no resource URI"),
-    "reference without a lock": (without_lock, ResourceInvalid, "has no lock for includes.0"),
+    "dependency that is no URI": (lambda: lying(resolved="tone"), ResourceUriInvalid, "is not a valid resource URI"),
+    "reference without a lock": (without_lock, ResourceInvalid, "does not say what includes.0 is locked to"),
     "content that is not canonical": (
         lambda: bundle(entry("x", {"text": "", "format": "mustache-lite"})), ResourceInvalid, "written unlike its type",
     ),

@@ -151,7 +151,7 @@ def test_sections_and_documents_are_included_by_fragment() -> None:
     ("text", "why"),
     [
         ("{{> resource://tools/x}}", "includes.0 cannot refer to tools"),
-        ("{{> resource://prompts/x}}{{> resource://nonsense/x}}", "includes.1: 'resource://nonsense/x' is no resource URI"),
+        ("{{> resource://prompts/x}}{{> resource://nonsense/x}}", "'resource://nonsense/x' is not a valid resource URI"),
         ("{{> other}}", "includes.0 must be a URI"),
         ("{{> resource://knowledge/x}}", "must name a document: resource://knowledge/x#its-id"),
         ("{{#if x}}", "text, line 1"),

@@ -258,9 +258,7 @@ def warn_of_open_network(address: str) -> None:
 
 
 tenant_option = click.option(
-    "--tenant",
-    envvar="AVM_TENANT",
-    help="Tenant (id, slug or name). Operators only; default: your own (AVM_TENANT).",
+    "--tenant", envvar="AVM_TENANT", help="Tenant (id, slug or name). Operators only; default: your own (AVM_TENANT)."
 )
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would change, without changing anything.")

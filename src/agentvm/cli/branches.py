@@ -5,7 +5,7 @@ import time
 import click
 
 from agentvm.cli.api import Api, body_of, confirm, tenant_command, yes_option
-from agentvm.cli.names import IMAGE, NamedOption, session_argument
+from agentvm.cli.names import IMAGE, NamedType, session_argument
 from agentvm.cli.table import Columns, Item, Show, counted, lines, moment, plain
 
 EXAMPLES = """\b
@@ -22,11 +22,7 @@ POLL_INTERVAL_SECONDS = 0.3
 """Pause between two requests for the state of a turn."""
 
 interrupt_option = click.option(
-    "--interrupt",
-    "on_busy",
-    flag_value="interrupt",
-    default="reject",
-    help="Interrupt a running turn instead of failing.",
+    "--interrupt", "on_busy", flag_value="interrupt", default="reject", help="Interrupt a running turn instead of failing."
 )
 wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the answer.")
 
@@ -34,7 +30,7 @@ wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for the 
 @click.command("fork", epilog=EXAMPLES)
 @session_argument
 @click.option("--message", help="Last message to copy; a rewound one is allowed.")
-@click.option("--image", cls=NamedOption, entity=IMAGE, help="Image of the new session, in the same container.")
+@click.option("--image", type=NamedType(IMAGE), help="Image of the new session, in the same container.")
 @click.option("--title", help="Title of the new session.")
 @tenant_command
 def fork(api: Api, show: Show, session_id: str, message: str | None, image: str | None, title: str | None) -> None:

@@ -167,8 +167,7 @@ def backend_of(server: tuple[str, Secret | None] | None, config: ServerConfig) -
         return ChatBackend(part_of=lambda file, _: part_of(file, None, None, ""), models=lambda: local_models(config))
     address, key = server
     return ChatBackend(
-        part_of=lambda file, container_id: part_of(file, address, key, container_id),
-        models=lambda: server_models(address, key),
+        part_of=lambda file, container_id: part_of(file, address, key, container_id), models=lambda: server_models(address, key)
     )
 
 

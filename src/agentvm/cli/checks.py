@@ -213,12 +213,7 @@ def check_weights(config: ServerConfig, driver: str, model: str) -> Finding:
         return Finding("weights", "ok", f"{name} is not installed; {driver} models do not need it")
     if path is None:
         source = "" if name == DEFAULT_MODEL else " <URL or path of its GGUF file>"
-        return Finding(
-            "weights",
-            problem,
-            f"{name} is not in {directory}",
-            f"Run: {program()} model pull{source}",
-        )
+        return Finding("weights", problem, f"{name} is not in {directory}", f"Run: {program()} model pull{source}")
     if not complete:
         return Finding("weights", problem, f"{path} is damaged", f"Run: {program()} model pull")
     verified = ", digest verified" if name == DEFAULT_MODEL else ""
@@ -254,12 +249,7 @@ def check_auth(config: ServerConfig) -> Iterator[Finding]:
     except ConfigInvalid:
         return
     if unpriced is not None:
-        yield Finding(
-            "price",
-            "warn",
-            unpriced.partition(" refused. ")[0] + " refused",
-            unpriced.partition(" refused. ")[2],
-        )
+        yield Finding("price", "warn", unpriced.partition(" refused. ")[0] + " refused", unpriced.partition(" refused. ")[2])
 
 
 def check_port(host: str, port: int) -> Finding:

@@ -213,11 +213,7 @@ def schema() -> None:
     Show(as_json=True).json(config_schema())
 
 
-CHANGED: Columns = {
-    "KEY": "key",
-    "FROM": lambda item: as_text(item.get("from")),
-    "TO": lambda item: as_text(item.get("to")),
-}
+CHANGED: Columns = {"KEY": "key", "FROM": lambda item: as_text(item.get("from")), "TO": lambda item: as_text(item.get("to"))}
 
 
 def change(api: Api, show: Show, changes: Item, note: str | None, dry_run: bool, revision: int | None) -> None:

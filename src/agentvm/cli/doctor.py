@@ -9,15 +9,7 @@ from typing import Literal
 import click
 
 from agentvm.cli.checks import Finding, check_python, examine, examine_running
-from agentvm.cli.options import (
-    auth_option,
-    configure,
-    given_key,
-    json_option,
-    key_file_option,
-    parse_address,
-    server_options,
-)
+from agentvm.cli.options import auth_option, configure, given_key, json_option, key_file_option, parse_address, server_options
 from agentvm.config import ServerConfig
 from agentvm.errors import ConfigInvalid
 from agentvm.server.announcement import running_server

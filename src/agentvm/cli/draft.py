@@ -14,12 +14,7 @@ Examples:
   avm session draft list
 """
 
-COLUMNS: Columns = {
-    "SESSION": "sessionId",
-    "DEVICE": "device",
-    "UPDATED (UTC)": moment("updatedAt"),
-    "DRAFT": "preview",
-}
+COLUMNS: Columns = {"SESSION": "sessionId", "DEVICE": "device", "UPDATED (UTC)": moment("updatedAt"), "DRAFT": "preview"}
 device_option = click.option("--device", help="Device of the draft (default: none).")
 
 

@@ -6,7 +6,7 @@ import msgspec
 from agentvm.cli.api import Api, body_of, confirm, dry_run_option, tenant_command, yes_option
 from agentvm.cli.names import IMAGE, find, image_argument
 from agentvm.cli.options import container_option
-from agentvm.cli.resource import VariableType
+from agentvm.cli.resource import variable
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
 
 EXAMPLES = """\b
@@ -68,7 +68,7 @@ def image() -> None:
 @click.option("--tool", "tools", multiple=True, help="Tool: a name or a resource:// URI; repeatable.")
 @click.option("--knowledge", multiple=True, metavar="URI", help="Knowledge base; repeatable.")
 @click.option("--sandbox", metavar="URI", help="Sandbox of its tools.")
-@click.option("--var", "variables", type=VariableType(), multiple=True, help="Prompt variable: name=Ada; repeatable.")
+@click.option("--var", "variables", type=variable, multiple=True, help="Prompt variable: name=Ada; repeatable.")
 @click.option("--temperature", type=click.FloatRange(0, 2), help="Sampling temperature.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum tokens of an answer.")
 @click.option("--thinking", type=click.IntRange(min=1), help="Token budget for thinking.")

@@ -55,9 +55,9 @@ def new_key() -> None:
 @data_dir_option
 @config_option
 def operator_key(name: str, data_dir: Path | None, config: Path | None) -> None:
-    """Create an operator key in the data directory of a stopped server.
+    """Create an operator key for a stopped server.
 
-    Replaces an operator key that was lost. It is printed once.
+    Replaces a lost operator key in the data directory. It is printed once.
     """
     # Late: it loads the database, which the other commands leave to the server.
     from agentvm.cli.operator_key import create_operator_key
@@ -102,7 +102,10 @@ def list_keys(api: Api, show: Show, user: str | None) -> None:
 @click.option("--grace", type=duration, default="0s", metavar="SPAN", help="How long the old key stays valid: 1h, 7d (0s).")
 @tenant_command
 def rotate_key(api: Api, show: Show, name: str, grace: int) -> None:
-    """Replace a key (id or name) by a new one with the same permissions."""
+    """Replace a key (id or name) by a new one.
+
+    The new key has the same permissions.
+    """
     _print_once(api.post("auth", "keys", str(_find(api, name)["keyId"]), "rotate", body={"graceSeconds": grace}), show)
 
 

@@ -47,11 +47,7 @@ class LineEditor:
     """Prompts for one message at a time. The history is in memory only."""
 
     def __init__(
-        self,
-        suggest: Callable[[str], Iterable[Suggestion]],
-        *,
-        source: Input | None = None,
-        output: Output | None = None,
+        self, suggest: Callable[[str], Iterable[Suggestion]], *, source: Input | None = None, output: Output | None = None
     ) -> None:
         self._input = source or create_input(sys.stdin)
         self._history = InMemoryHistory()

@@ -8,7 +8,7 @@ import msgspec
 
 from agentvm.cli.api import PAGE_MAX, Api, tenant_command
 from agentvm.cli.derived_fields import with_derived_fields
-from agentvm.cli.names import SESSION, TURN, NamedOption
+from agentvm.cli.names import SESSION, TURN, NamedType
 from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.table import Item, Show, plain
 
@@ -30,8 +30,8 @@ _IDS = ("requestId", "tenantId", "userId", "containerId", "sessionId", "turnId")
 @since_option
 @until_option
 @click.option("--request", help="Only this request.")
-@click.option("--turn", cls=NamedOption, entity=TURN, help="Only this turn.")
-@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@click.option("--turn", type=NamedType(TURN), help="Only this turn.")
+@click.option("--session", type=NamedType(SESSION), help="Only this session.")
 @container_option
 @click.option("--event", help="Only this event.")
 @click.option("--grep", "text", metavar="TEXT", help="Only entries that contain TEXT, ignoring case.")

@@ -63,12 +63,7 @@ SESSION = Entity(
     query={"limit": 200, "archived": "all"},
 )
 TURN = Entity(
-    noun="turn",
-    path=("turns",),
-    id_field="turnId",
-    tag="turn_",
-    times=("acceptedAt",),
-    query={"cursor": "cursor", "since": 0},
+    noun="turn", path=("turns",), id_field="turnId", tag="turn_", times=("acceptedAt",), query={"cursor": "cursor", "since": 0}
 )
 IMAGE = Entity(noun="image", path=("images",), id_field="imageId", tag="img_", names=("name",), times=("updatedAt",))
 USER = Entity(noun="user", path=("users",), id_field="userId", tag="usr_", names=("externalId", "displayName"))
@@ -76,30 +71,21 @@ KEY = Entity(noun="key", path=("auth", "keys"), id_field="keyId", tag="", names=
 TENANT = Entity(noun="tenant", path=("tenants",), id_field="tenantId", tag="ten_", names=("slug", "name"))
 
 
-class NamedArgument(click.Argument):
-    """An argument that accepts a name; the command gets the id."""
+class NamedType(click.types.StringParamType):
+    """The type of a parameter that accepts a name; the command gets the id."""
 
-    def __init__(self, *args: Any, entity: Entity, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def __init__(self, entity: Entity) -> None:
         self.entity = entity
 
 
-class NamedOption(click.Option):
-    """An option that accepts a name; the command gets the id."""
-
-    def __init__(self, *args: Any, entity: Entity, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.entity = entity
-
-
-session_argument = click.argument("session_id", metavar="SESSION", cls=NamedArgument, entity=SESSION)
-turn_argument = click.argument("turn_id", metavar="ID", cls=NamedArgument, entity=TURN)
-image_argument = click.argument("image_id", metavar="IMAGE", cls=NamedArgument, entity=IMAGE)
+session_argument = click.argument("session_id", metavar="SESSION", type=NamedType(SESSION))
+turn_argument = click.argument("turn_id", metavar="ID", type=NamedType(TURN))
+image_argument = click.argument("image_id", metavar="IMAGE", type=NamedType(IMAGE))
 
 
 def user_option(text: str) -> Callable[..., Any]:
     """The option --user, with its help text."""
-    return click.option("--user", cls=NamedOption, entity=USER, help=text)
+    return click.option("--user", type=NamedType(USER), metavar="USER", help=text)
 
 
 def resolve_all(api: Api, options: dict[str, Any]) -> None:
@@ -110,8 +96,9 @@ def resolve_all(api: Api, options: dict[str, Any]) -> None:
         # The command reads a data directory, without a server.
         return
     for parameter in click.get_current_context().command.params:
-        if isinstance(parameter, NamedArgument | NamedOption) and options.get(parameter.name or ""):
-            options[parameter.name or ""] = id_of(api, parameter.entity, options[parameter.name or ""])
+        name = parameter.name or ""
+        if isinstance(parameter.type, NamedType) and options.get(name):
+            options[name] = id_of(api, parameter.type.entity, options[name])
 
 
 def id_of(api: Api, entity: Entity, text: str) -> str:

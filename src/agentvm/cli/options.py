@@ -31,9 +31,7 @@ data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path), help="Data directory (AVM_DATA_DIR; default: ~/.agentvm)."
 )
 auth_option = click.option(
-    "--auth",
-    type=click.Choice(("on", "off")),
-    help="Require API keys (AVM_AUTH; default: on, off on a loopback address).",
+    "--auth", type=click.Choice(("on", "off")), help="Require API keys (AVM_AUTH; default: on, off on a loopback address)."
 )
 model_option = click.option("--model", help=MODEL_HELP)
 config_option = click.option(
@@ -42,11 +40,7 @@ config_option = click.option(
     help="Configuration file (AVM_CONFIG; default: config.yaml in the data directory).",
 )
 set_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Any setting except secrets: limits.steps=10; repeatable.",
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting except secrets: limits.steps=10; repeatable."
 )
 url_option = click.option(
     "--url", help="Server URL (AVM_URL; default: the profile's, the local server, http://127.0.0.1:8080)."

@@ -13,7 +13,7 @@ from agentvm.cli.resource_folders import pull_one, push_all, read_all
 from agentvm.cli.table import Columns, Item, Show, listed, moment, plain, shortened
 from agentvm.model.resource import SCHEME, TYPES, ResourceUri, parse_uri
 from agentvm.model.semver import Bump
-from agentvm.resources.archive import BUNDLE_MAX_BYTES
+from agentvm.resources.archive import MAX_BUNDLE
 
 EXAMPLES = """\b
 Examples:
@@ -62,35 +62,25 @@ VERSIONS: Columns = {
 OUTCOMES: Columns = {"URI": "uri", "OUTCOME": "outcome"}
 
 
-class UriType(click.ParamType[ResourceUri]):
+def uri(text: str) -> ResourceUri:
     """A resource URI, with or without the scheme."""
-
-    name = "uri"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceUri:
-        return value if isinstance(value, ResourceUri) else parse_uri(value if "://" in value else SCHEME + value)
+    return parse_uri(text if "://" in text else SCHEME + text)
 
 
-class VariableType(click.ParamType[tuple[str, object]]):
+def variable(text: str) -> tuple[str, object]:
     """A variable: `name=text`, or `name:=json`."""
-
-    name = "variable"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, object]:
-        if isinstance(value, tuple):
-            return value
-        name, sign, text = str(value).partition("=")
-        if not sign or not name.removesuffix(":"):
-            self.fail(f"{plain(value)!r} is not a variable; use for example name=Ada or count:=3.", param, ctx)
-        if not name.endswith(":"):
-            return name, text
-        try:
-            return name[:-1], msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            self.fail(f"{plain(text)!r} after := is not valid JSON.", param, ctx)
+    name, sign, value = text.partition("=")
+    if not sign or not name.removesuffix(":"):
+        raise click.BadParameter(f"{plain(text)!r} is not a variable; use for example name=Ada or count:=3.")
+    if not name.endswith(":"):
+        return name, value
+    try:
+        return name[:-1], msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        raise click.BadParameter(f"{plain(value)!r} after := is not valid JSON.") from None
 
 
-uri_argument = click.argument("uri", type=UriType(), metavar="URI")
+uri_argument = click.argument("uri", type=uri, metavar="URI")
 type_option = click.option("--type", "kind", help=f"Only this type: {', '.join(TYPES)}.")
 
 
@@ -179,7 +169,7 @@ def show_resource(api: Api, show: Show, uri: ResourceUri) -> None:
 
 @resource.command("resolve")
 @uri_argument
-@click.option("--arg", "args", type=VariableType(), multiple=True, help="Variable: name=Ada, or count:=3 for JSON; repeatable.")
+@click.option("--arg", "args", type=variable, multiple=True, help="Variable: name=Ada, or count:=3 for JSON; repeatable.")
 @tenant_command
 def resolve(api: Api, show: Show, uri: ResourceUri, args: tuple[tuple[str, object], ...]) -> None:
     """Print a resolved resource: a prompt as text, others as JSON."""
@@ -227,9 +217,9 @@ def export(api: Api, show: Show, uri: ResourceUri, output: Path | None, no_deps:
 @tenant_command
 def import_archive(api: Api, show: Show, file: Any, on_conflict: str, dry_run: bool) -> None:
     """Import an archive, all of it or nothing."""
-    data = file.read(BUNDLE_MAX_BYTES + 1)
-    if len(data) > BUNDLE_MAX_BYTES:
-        raise click.ClickException(f"{plain(file.name)} is larger than {BUNDLE_MAX_BYTES:,} bytes, the maximum of an archive.")
+    data = file.read(MAX_BUNDLE + 1)
+    if len(data) > MAX_BUNDLE:
+        raise click.ClickException(f"{plain(file.name)} is larger than {MAX_BUNDLE:,} bytes, the maximum of an archive.")
     chosen = {"new-version": "newVersion"}.get(on_conflict, on_conflict)
     report = api.post("resources", "import", body=data, onConflict=chosen, dryRun="true" if dry_run else "false")
     show.items(report.get("items", []), OUTCOMES, none="The archive is empty.")
@@ -274,7 +264,7 @@ def tag(api: Api, show: Show, uri: ResourceUri, tag: str, version: str | None, r
 @click.option("--undo", is_flag=True, help="Publish it again.")
 @tenant_command
 def yank(api: Api, show: Show, uri: ResourceUri, version: str, undo: bool) -> None:
-    """Yank a version: only exact references and locks still resolve to it."""
+    """Yank a version: only exact references still resolve to it."""
     api.put("resources", _name(uri), "versions", version, body={"yanked": not undo})
     show.done(f"{plain(_name(uri))}@{plain(version)} is {'published again' if undo else 'yanked'}.")
 

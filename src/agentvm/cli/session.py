@@ -8,7 +8,7 @@ import click
 from agentvm.cli import branches
 from agentvm.cli.api import LONG_TIMEOUT_SECONDS, Api, Query, confirm, tenant_command, yes_option
 from agentvm.cli.draft import draft
-from agentvm.cli.names import IMAGE, SESSION, NamedOption, session_argument
+from agentvm.cli.names import IMAGE, SESSION, NamedType, session_argument
 from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, plain, shortened, when
 
@@ -55,7 +55,7 @@ SUMMARIES: Columns = {
     "TEXT": lambda item: shortened(item.get("text") or "", _PREVIEW_CHARACTERS_MAX),
 }
 limit_option = click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number.")
-image_option = click.option("--image", cls=NamedOption, entity=IMAGE, help="Only sessions of this image (id or name).")
+image_option = click.option("--image", type=NamedType(IMAGE), help="Only sessions of this image (id or name).")
 
 
 @click.group(epilog=EXAMPLES)
@@ -123,7 +123,7 @@ def messages(api: Api, show: Show, session_id: str, newest: bool, around: str | 
 @click.argument("q", metavar="TEXT")
 @container_option
 @image_option
-@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@click.option("--session", type=NamedType(SESSION), help="Only this session.")
 @click.option("--role", type=click.Choice(["user", "assistant", "tool"]), help="Only messages of this role.")
 @click.option("--tool", help="Only results of this tool.")
 @since_option

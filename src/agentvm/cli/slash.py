@@ -36,10 +36,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(name="title", argument="TEXT", takes="something", example="/title Holidays", text="name this session"),
     SlashCommand(name="history", text="show the messages, yours numbered"),
     SlashCommand(
-        name="fork",
-        argument="[N]",
-        takes="maybe",
-        text="continue in a copy of this session, up to the answer to message N",
+        name="fork", argument="[N]", takes="maybe", text="continue in a copy of this session, up to the answer to message N"
     ),
     SlashCommand(name="edit", argument="[TEXT]", takes="maybe", text="change your last message and send it again"),
     SlashCommand(name="retry", text="regenerate the last answer"),
@@ -50,18 +47,8 @@ COMMANDS: tuple[SlashCommand, ...] = (
         example="/attach photo.png",
         text="send a file with your next message",
     ),
-    SlashCommand(
-        name="model",
-        argument="[NAME]",
-        takes="maybe",
-        text="change the model; without NAME: show it",
-    ),
-    SlashCommand(
-        name="export",
-        argument="[FILE]",
-        takes="maybe",
-        text="write this session to a Markdown file",
-    ),
+    SlashCommand(name="model", argument="[NAME]", takes="maybe", text="change the model; without NAME: show it"),
+    SlashCommand(name="export", argument="[FILE]", takes="maybe", text="write this session to a Markdown file"),
     SlashCommand(name="help", text="show this help"),
     SlashCommand(name="quit", text="leave (or Ctrl-D)"),
 )

@@ -4,7 +4,7 @@ import click
 
 from agentvm.cli.api import Api, body_of, dry_run_option, server_command, yes_option
 from agentvm.cli.deletion import delete_permanently
-from agentvm.cli.names import TENANT, NamedArgument
+from agentvm.cli.names import TENANT, NamedType
 from agentvm.cli.table import Columns, Show, moment, plain
 
 EXAMPLES = """\b
@@ -32,7 +32,7 @@ DETAILS: Columns = {
     "Created (UTC)": moment("createdAt"),
     "Updated (UTC)": moment("updatedAt"),
 }
-tenant_argument = click.argument("tenant_id", metavar="TENANT", cls=NamedArgument, entity=TENANT)
+tenant_argument = click.argument("tenant_id", metavar="TENANT", type=NamedType(TENANT))
 
 
 @click.group(epilog=EXAMPLES)

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 import click
 
 from agentvm.cli.api import Api, tenant_command
-from agentvm.cli.names import SESSION, NamedOption, user_option
+from agentvm.cli.names import SESSION, NamedType, user_option
 from agentvm.cli.options import container_option
 from agentvm.cli.table import Item, Show, counted, plain
 
@@ -37,7 +37,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite an existing
 
 
 @click.command(epilog=EXPORT_EXAMPLES)
-@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session: an id, an id prefix or `last`.")
+@click.option("--session", type=NamedType(SESSION), help="Only this session: an id, an id prefix or `last`.")
 @container_option
 @user_option("Only sessions of this user: id, external id or name.")
 @click.option("--all-tenants", is_flag=True, help="All tenants, one file each in the directory given by -o.")

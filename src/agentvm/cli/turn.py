@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from agentvm.cli.api import Api, tenant_command
-from agentvm.cli.names import SESSION, NamedOption, turn_argument
+from agentvm.cli.names import SESSION, NamedType, turn_argument
 from agentvm.cli.options import container_option, since_option, until_option
 from agentvm.cli.stored_turns import StoredTurns, data_option
 from agentvm.cli.table import Columns, Item, Show, lines, moment, money, plain
@@ -71,7 +71,7 @@ def turn() -> None:
 
 
 @turn.command("list", epilog=EXAMPLES)
-@click.option("--session", cls=NamedOption, entity=SESSION, help="Only this session.")
+@click.option("--session", type=NamedType(SESSION), help="Only this session.")
 @container_option
 @click.option("--slowest", is_flag=True, help="Slowest first, instead of newest.")
 @click.option("--outcome", type=click.Choice(["completed", "interrupted", "failed", "running"]), help="Only this outcome.")

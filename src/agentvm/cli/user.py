@@ -4,7 +4,7 @@ import click
 
 from agentvm.cli.api import Api, body_of, dry_run_option, tenant_command, yes_option
 from agentvm.cli.deletion import delete_permanently
-from agentvm.cli.names import USER, NamedArgument, find
+from agentvm.cli.names import USER, NamedType, find
 from agentvm.cli.table import Columns, Show, listed, moment, plain
 
 EXAMPLES = """\b
@@ -36,7 +36,7 @@ DETAILS: Columns = {
     "Created (UTC)": moment("createdAt"),
     "Updated (UTC)": moment("updatedAt"),
 }
-user_argument = click.argument("user_id", metavar="USER", cls=NamedArgument, entity=USER)
+user_argument = click.argument("user_id", metavar="USER", type=NamedType(USER))
 ROLE_HELP = "Role: the maximum permissions of their keys."
 
 

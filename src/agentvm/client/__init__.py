@@ -1,1 +1,1 @@
-"""Client — the same verbs against a runtime elsewhere."""
+"""Client — connects to a server over HTTP and WebSocket."""

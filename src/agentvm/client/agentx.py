@@ -1,4 +1,4 @@
-"""AgentX — the application's way in: the same object whether agents run here or elsewhere."""
+"""AgentX — the entry point of applications, for a local or a remote runtime."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -7,11 +7,11 @@ from agentvm.protocol.verbs import AgentX
 
 
 class RuntimeSource(Protocol):
-    """`local_runtime(...)` or `remote_runtime(...)`."""
+    """The result of `local_runtime(...)` or `remote_runtime(...)`."""
 
     def open(self) -> AbstractAsyncContextManager[AgentX]: ...
 
 
 def create_agentx(source: RuntimeSource) -> AbstractAsyncContextManager[AgentX]:
-    """`async with create_agentx(local_runtime()) as agentx: …`"""
+    """Opens a runtime: `async with create_agentx(local_runtime()) as agentx: …`."""
     return source.open()

@@ -13,9 +13,8 @@ from agentvm.model.address import is_loopback
 from agentvm.model.secret import Secret
 from agentvm.protocol.records import AttachmentRecord
 
-BLOCK = 1 << 18
-TIMEOUT = 600.0
-"""Seconds that a server may be silent while it takes a file."""
+BLOCK_BYTES = 1 << 18
+TIMEOUT_SECONDS = 600.0
 
 
 async def upload(
@@ -27,9 +26,9 @@ async def upload(
     container_id: str | None = None,
     name: str | None = None,
 ) -> AttachmentRecord:
-    """`url` is the server's, as for `remote_runtime`. What is there already is answered the same.
+    """Uploads a file to the server at `url`. Uploading the same file again returns the same record.
 
-    `record.attachment` is the `data` of a part that refers to it.
+    `record.attachment` is the `data` of a message part that refers to it.
     """
     address = _http(url)
     query = {"container": container_id, "name": name or (file.name if isinstance(file, Path) else None)}
@@ -37,25 +36,25 @@ async def upload(
     if key is not None:
         headers["Authorization"] = f"Bearer {key.reveal()}"
     content = file if isinstance(file, bytes) else _blocks(file)
-    # A proxy from the environment is for the world, not for a server on this machine.
+    # Proxies from the environment are not for a server on this machine.
     trust_env = not is_loopback(urlsplit(address).hostname or "")
     try:
-        async with httpx2.AsyncClient(timeout=TIMEOUT, trust_env=trust_env) as client:
-            params = {member: value for member, value in query.items() if value is not None}
-            answer = await client.post(f"{address}/v1/attachments", params=params, headers=headers, content=content)
+        async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, trust_env=trust_env) as client:
+            params = {name: value for name, value in query.items() if value is not None}
+            response = await client.post(f"{address}/v1/attachments", params=params, headers=headers, content=content)
     except (httpx2.TransportError, httpx2.TimeoutException) as error:
         raise ChannelClosed(f"Cannot upload to {address}: {error}") from None
-    return _record(answer)
+    return _record(response)
 
 
-def _record(answer: httpx2.Response) -> AttachmentRecord:
+def _record(response: httpx2.Response) -> AttachmentRecord:
     try:
-        if answer.is_success:
-            return msgspec.json.decode(answer.content, type=AttachmentRecord)
-        error = msgspec.json.decode(answer.content, type=dict[str, dict[str, object]])["error"]
+        if response.is_success:
+            return msgspec.json.decode(response.content, type=AttachmentRecord)
+        error = msgspec.json.decode(response.content, type=dict[str, dict[str, object]])["error"]
         code, message = str(error["code"]), str(error["message"])
     except (msgspec.DecodeError, KeyError):
-        raise ChannelClosed(f"The server answered {answer.status_code} and is unlike AgentVM") from None
+        raise ChannelClosed(f"The server responded with {response.status_code}, not like AgentVM; check the URL") from None
     raise from_code(code, message)
 
 
@@ -69,5 +68,5 @@ def _http(url: str) -> str:
 
 async def _blocks(file: Path) -> AsyncIterator[bytes]:
     async with await anyio.open_file(file, "rb") as source:
-        while block := await source.read(BLOCK):
+        while block := await source.read(BLOCK_BYTES):
             yield block

@@ -1,11 +1,11 @@
-"""Remote runtime — a runtime elsewhere, over one WebSocket that comes back by itself.
+"""Remote runtime — a runtime on a server, over one WebSocket that reconnects automatically.
 
-When the socket drops, calls that wait for an answer fail at once with `ChannelClosed` (whether the server carried them out
-is unknown). The link reconnects with growing delays and subscribes again to every session it knew, from the cursor it had
-reached: handlers and iterators miss nothing and hear nothing twice, also across a restart of the server. Only when the
-server no longer has what was missed (`resync_required`) do iterators end.
+When the connection is lost, pending requests fail with `ChannelClosed`; the server may or may not have executed them. The link
+reconnects with growing delays and resubscribes to each session from its last cursor, so that handlers and iterators get every
+event once, also across a restart of the server. If the server no longer has the missed events (`resync_required`), iterators
+end.
 
-Credentials that are refused do not get better by being sent again: then the link ends, with the error for whoever opened it.
+Rejected credentials are not retried: the link ends, and the error is raised to its opener.
 """
 
 import itertools
@@ -51,22 +51,22 @@ logger = get_logger(__name__)
 
 R = TypeVar("R", bound=Reply)
 
-FIRST_DELAY, DELAY_GROWTH, MAX_DELAY = 1.0, 1.3, 10.0
+FIRST_DELAY_SECONDS, DELAY_GROWTH_FACTOR, DELAY_SECONDS_MAX = 1.0, 1.3, 10.0
 
-_MAKING = ("image_create_response", "image_build_response", "session_create_response")
+_CREATING = ("image_create_response", "image_build_response", "session_create_response")
 
-HEARTBEAT = 30.0
-"""Seconds between pings, and that a pong may take: a dead server is noticed within two."""
+PING_INTERVAL_SECONDS = 30.0
+"""Time between two pings, and the timeout of a pong."""
 
-FAREWELL = 1.0
-"""Seconds a server may take to answer a goodbye; one that is dead never does."""
+CLOSE_TIMEOUT_SECONDS = 1.0
+"""Time for the server to acknowledge a close."""
 
 ENDED = {
-    4401: "The server no longer accepts these credentials: the key was revoked, or none was sent",
-    4403: "The server has suspended whom these credentials belong to",
+    4401: "The server no longer accepts these credentials: the key was revoked or is missing",
+    4403: "The user or tenant of these credentials is suspended",
     4408: "These credentials have expired",
 }
-"""Why a server closes a socket that it would not open again, by close code."""
+"""Error messages by final close code."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class _Pending:
 
 
 class RemoteLink:
-    """Speaks to a server. `run` keeps the socket; without it nothing moves."""
+    """A connection to a server. `run` must be running while it is used."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout: float) -> None:
         self._url = url
@@ -85,15 +85,15 @@ class RemoteLink:
         self._observer = Observer()
         self._socket: ClientConnection | None = None
         self.refusal: AccessDenied | None = None
-        """Why there will be no connection any more."""
+        """The error that ended the link for good."""
         self._pending: dict[str, _Pending] = {}
         self._sessions: dict[str, int | None] = {}
-        """What is subscribed to, and how far it was heard."""
+        """Last cursor by subscribed session."""
         self._ids = itertools.count(1)
         self._prefix = f"req_{secrets.token_hex(6)}"
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Connects (the first failure is the caller's), then reads and reconnects until cancelled; returns when refused."""
+        """Connects, then reads and reconnects until cancelled. The first failure is raised; returns when rejected."""
         socket = await self._connect()
         task_status.started()
         try:
@@ -123,7 +123,7 @@ class RemoteLink:
 
     async def request(self, kind: str, data: dict[str, object]) -> WireEvent:
         if not kind.endswith("_request"):
-            # A server answers nothing else; why wait for the timeout.
+            # A server does not answer other frames.
             raise UnknownCommand(f"Unknown command: {kind}")
         socket = self._socket
         if self.refusal is not None:
@@ -167,7 +167,7 @@ class RemoteLink:
             await self._socket.close()
 
     async def _connect(self) -> ClientConnection:
-        # A proxy from the environment is for the world, not for a server on this machine.
+        # Proxies from the environment are not for a server on this machine.
         proxy: Literal[True] | None = None if is_loopback(urlsplit(self._url).hostname or "") else True
         try:
             socket = await connect(
@@ -175,9 +175,9 @@ class RemoteLink:
                 additional_headers=self._headers,
                 max_size=MAX_TOLD_BYTES,
                 compression=None,
-                ping_interval=HEARTBEAT,
-                ping_timeout=HEARTBEAT,
-                close_timeout=FAREWELL,
+                ping_interval=PING_INTERVAL_SECONDS,
+                ping_timeout=PING_INTERVAL_SECONDS,
+                close_timeout=CLOSE_TIMEOUT_SECONDS,
                 proxy=proxy,
             )
         except InvalidStatus as error:
@@ -189,11 +189,11 @@ class RemoteLink:
         return socket
 
     async def _reconnect(self) -> ClientConnection:
-        delay = FIRST_DELAY
+        delay = FIRST_DELAY_SECONDS
         while True:
-            # Spread out, so that a server that comes back is not met by everybody at once.
+            # Random, so that clients do not reconnect all at once.
             await anyio.sleep(delay * random.uniform(0.8, 1.2))
-            delay = min(delay * DELAY_GROWTH, MAX_DELAY)
+            delay = min(delay * DELAY_GROWTH_FACTOR, DELAY_SECONDS_MAX)
             try:
                 socket = await self._connect()
                 for session_id, cursor in tuple(self._sessions.items()):
@@ -216,7 +216,7 @@ class RemoteLink:
         try:
             event = decode_event(text)
         except InvalidInput:
-            # The probe's wrapper: this client stays with bare frames, which cost no acknowledgements.
+            # A probe for reliable frames, which this client does not use.
             return
         if event.category == "response":
             pending = self._pending.get(str(event.data.get("requestId")))
@@ -232,7 +232,7 @@ class RemoteLink:
             self._observer.end_streams()
 
     def _is_new(self, event: WireEvent) -> bool:
-        """Moves the session's cursor; false for what was heard before the socket dropped."""
+        """Advances the cursor of the session; false for an event received before a reconnect."""
         session_id = event.context.get("sessionId")
         if session_id is None:
             return True
@@ -246,22 +246,22 @@ class RemoteLink:
         return True
 
     def _start_over(self, event: WireEvent) -> None:
-        """The session goes on from the server's cursor, also when that is behind ours: it has another history now."""
+        """Sets the cursor to the server's, even to a lower one: the session has another history now."""
         session_id, cursor = event.data.get("sessionId"), event.data.get("cursor")
         if isinstance(session_id, str) and isinstance(cursor, str) and cursor.isdigit():
             self._sessions[session_id] = int(cursor)
 
     def _remember(self, response: WireEvent) -> None:
-        named = response.data.get("__subscriptions")
-        # Nothing can have been missed of a session that was just made.
-        first = 0 if response.type in _MAKING else None
-        for session_id in (*(named if isinstance(named, list) else ()), response.data.get("sessionId")):
+        subscribed = response.data.get("__subscriptions")
+        # A new session has no missed events.
+        first = 0 if response.type in _CREATING else None
+        for session_id in (*(subscribed if isinstance(subscribed, list) else ()), response.data.get("sessionId")):
             if isinstance(session_id, str):
                 self._sessions.setdefault(session_id, first)
                 self._catch_up_from(session_id, response.data.get("cursor"))
 
     def _catch_up_from(self, session_id: str, cursor: object) -> None:
-        """What follows a message that was sent is heard, also if the socket drops before any of it came."""
+        """Sets the first cursor, so that events after a sent message arrive even if the connection is lost before them."""
         if self._sessions[session_id] is None and isinstance(cursor, str) and cursor.isdigit():
             self._sessions[session_id] = int(cursor)
 
@@ -269,23 +269,24 @@ class RemoteLink:
         self._socket = None
         for pending in self._pending.values():
             pending.answered.set()
-        why: dict[str, object] = {} if self.refusal is None else {"errorCode": self.refusal.code, "message": str(self.refusal)}
-        self._observer.react(WireEvent(type="disconnected", category="connection", data=why))
+        error = self.refusal
+        reason: dict[str, object] = {} if error is None else {"errorCode": error.code, "message": str(error)}
+        self._observer.react(WireEvent(type="disconnected", category="connection", data=reason))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteRuntime:
-    """What `create_agentx` opens: a runtime behind a URL."""
+    """A runtime at a URL, to be opened by `create_agentx`."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     timeout: float
 
     def __post_init__(self) -> None:
-        given = [value for name, value in self.headers.items() if name.lower() == "authorization"]
-        if any(not value.isascii() or not value.isprintable() for value in given):
-            # Said here, because what the socket would say of it shows it.
-            raise ConfigInvalid("The key holds a character that no key has; look for a blank or a line break in it")
+        values = [value for name, value in self.headers.items() if name.lower() == "authorization"]
+        if any(not value.isascii() or not value.isprintable() for value in values):
+            # The error of the WebSocket library would print the key.
+            raise ConfigInvalid("The API key contains an invalid character; check it for spaces and line breaks")
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentX]:
@@ -294,7 +295,7 @@ class RemoteRuntime:
 
             async def run(*, task_status: anyio.abc.TaskStatus[None]) -> None:
                 await link.run(task_status=task_status)
-                # Refused: nothing that is still waited for will come.
+                # Rejected: no pending request will be answered.
                 tasks.cancel_scope.cancel()
 
             try:
@@ -302,13 +303,12 @@ class RemoteRuntime:
                     await tasks.start(run)
             except (InvalidURI, ValueError):
                 raise ConfigInvalid(
-                    f"{_shown(self.url)!r} is no WebSocket URL; write for example ws://localhost:8080/ws"
+                    f"{_shown(self.url)!r} is not a valid WebSocket URL; use for example ws://localhost:8080/ws"
                 ) from None
             except InvalidStatus as error:
-                said = shorten((error.response.body or b"").decode(errors="replace").strip())
-                if error.response.status_code in (429, 503) and said:
-                    # There is a server, and it says why not now.
-                    raise Refused(said) from None
+                message = _message(error)
+                if error.response.status_code in (429, 503) and message:
+                    raise Refused(message) from None
                 raise ChannelClosed(f"Cannot connect to {_shown(self.url)}: {error}") from None
             except (OSError, TimeoutError, InvalidHandshake) as error:
                 raise ChannelClosed(f"Cannot connect to {_shown(self.url)}: {str(error) or 'no answer'}") from None
@@ -318,34 +318,38 @@ class RemoteRuntime:
                 with anyio.CancelScope(shield=True):
                     await link.close()
                 tasks.cancel_scope.cancel()
-        # Here, and not in the task: beside an error of the body it would be a group of two that say the same.
+        # Not in the task: with an error of the body it would become a group of two.
         if link.refusal is not None:
             raise link.refusal
 
 
 def _shown(url: str) -> str:
-    """Without what may be a credential: the user's part, the query and the fragment."""
+    """The URL without user, query and fragment, which may hold credentials."""
     return url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
 def remote_runtime(
     url: str, *, key: Secret | None = None, headers: Mapping[str, str] | None = None, timeout: float = 30.0
 ) -> RemoteRuntime:
-    """Agents run behind `url` (`ws://host:port/ws`); `key` says who is asking, where the server wants to know."""
-    sent = dict(headers or {})
+    """A runtime on the server at `url` (`ws://host:port/ws`), with the API key if it requires one."""
+    all_headers = dict(headers or {})
     if key is not None:
-        if any(name.lower() == "authorization" for name in sent):
-            raise ConfigInvalid("Give a key or an Authorization header, not both")
-        sent["Authorization"] = f"Bearer {key.reveal()}"
-    return RemoteRuntime(url=url, headers=sent, timeout=timeout)
+        if any(name.lower() == "authorization" for name in all_headers):
+            raise ConfigInvalid("Use a key or an Authorization header, not both")
+        all_headers["Authorization"] = f"Bearer {key.reveal()}"
+    return RemoteRuntime(url=url, headers=all_headers, timeout=timeout)
 
 
 def _refused(error: InvalidStatus) -> AccessDenied:
-    """In the server's words, if it has any."""
-    said = shorten((error.response.body or b"").decode(errors="replace").strip())
+    """The error for a rejected handshake, with the message of the server if it sent one."""
+    message = _message(error)
     if error.response.status_code == 401:
-        return Unauthenticated(said or "The server does not accept these credentials")
-    return AccessDenied(said or "The server refuses to open a socket for these credentials")
+        return Unauthenticated(message or "The server does not accept these credentials")
+    return AccessDenied(message or "The server refuses to open a socket for these credentials")
+
+
+def _message(error: InvalidStatus) -> str:
+    return shorten((error.response.body or b"").decode(errors="replace").strip())
 
 
 def _encode_request(kind: str, frame: object) -> str:
@@ -353,7 +357,7 @@ def _encode_request(kind: str, frame: object) -> str:
         text = encode(frame)
     except (TypeError, UnicodeEncodeError) as error:
         raise InvalidInput(f"Invalid {kind}: {error}") from None
-    # Said here: a server closes the connection of who sends it such a frame.
+    # Checked here: a server closes the connection on such a frame.
     if len(text) > MAX_FRAME_BYTES:
         raise InputTooLarge(f"{kind} is too large: a frame has at most {MAX_FRAME_BYTES:,} bytes; upload files as attachments")
     return text

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from agentvm.drivers.base import AssistantEntry, ConversationEntry, Prompt, ToolResultsEntry, ToolSpec, UserEntry
-from agentvm.drivers.data_url import split_data_url
+from agentvm.drivers.data_url import taken_apart
 from agentvm.drivers.failures import Failures
 from agentvm.drivers.refusal import MessageOrigin
 from agentvm.errors import ProviderBadRequest
@@ -20,20 +20,20 @@ RequestJson = dict[str, object]
 
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 
-CONTINUE_INSTRUCTION = (
+GO_ON = (
     "Your answer above was cut off. Go on from exactly where it stopped: "
     "write only what is still missing of it, and repeat nothing."
 )
-"""The instruction after the beginning of an unfinished answer."""
+"""What a model is told after the beginning of an answer that it has not finished."""
 
 _MARK = "field:"
 
 
 def reasoning_mark(field: str) -> str:
-    """Returns a signature for reasoning without one: the name of the field it came in, and must go back in.
+    """The signature of reasoning that has none: the member it came in, and must go back in.
 
-    DeepSeek refuses a tool call that comes back without its `reasoning_content`; OpenAI has no such field. The colon keeps it
-    apart from a real signature, which is base64.
+    DeepSeek refuses a tool call that comes back without its `reasoning_content`; OpenAI knows no such member. The colon
+    keeps it apart from a real signature, which is base64.
     """
     return f"{_MARK}{field}"
 
@@ -41,17 +41,17 @@ def reasoning_mark(field: str) -> str:
 def chat_body(
     prompt: Prompt, failures: Failures, *, limit: TokenLimit = "max_tokens", speech_only: bool = False
 ) -> RequestJson:
-    """Returns the whole request. `speech_only` is for models without tools and files: tool results become text."""
+    """The whole request. `speech_only` is for models that know neither tools nor files: what tools said becomes text."""
     messages: list[RequestJson] = []
     if prompt.system:
         messages.append({"role": "system", "content": prompt.system})
     field = None if speech_only else _reasoning_field(prompt.conversation)
     newest = newest_user(prompt.conversation)
-    for entry in prompt.conversation:
-        reader = PartRenderer(failures, lenient=entry is not newest)
-        messages += _text_messages(entry, reader) if speech_only else _messages(entry, field, reader)
+    for said in prompt.conversation:
+        reader = PartRenderer(failures, lenient=said is not newest)
+        messages += _spoken(said, reader) if speech_only else _messages(said, field, reader)
     if prompt.begun.strip():
-        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": CONTINUE_INSTRUCTION}]
+        messages += [{"role": "assistant", "content": prompt.begun.rstrip()}, {"role": "user", "content": GO_ON}]
     body: RequestJson = {
         "model": prompt.model,
         "messages": messages,
@@ -67,19 +67,19 @@ def chat_body(
 
 
 def origins(prompt: Prompt) -> list[MessageOrigin]:
-    """Returns the origin of each message of the request."""
-    sources: list[MessageOrigin] = [(None, ())] if prompt.system else []
-    for number, entry in enumerate(prompt.conversation):
-        match entry:
+    """Where each of the request's messages came from."""
+    found: list[MessageOrigin] = [(None, ())] if prompt.system else []
+    for number, said in enumerate(prompt.conversation):
+        match said:
             case UserEntry(content=tuple(parts)):
-                sources.append((number, tuple(range(len(parts)))))
+                found.append((number, tuple(range(len(parts)))))
             case ToolResultsEntry(results=results):
-                sources += [(number, ())] * len(results)
+                found += [(number, ())] * len(results)
             case AssistantEntry(text="", tool_calls=()):
                 pass
             case _:
-                sources.append((number, ()))
-    return sources
+                found.append((number, ()))
+    return found
 
 
 def estimate_prompt(body: RequestJson) -> int:
@@ -88,20 +88,20 @@ def estimate_prompt(body: RequestJson) -> int:
 
 
 def newest_user(conversation: tuple[ConversationEntry, ...]) -> UserEntry | None:
-    return next((entry for entry in reversed(conversation) if isinstance(entry, UserEntry)), None)
+    return next((said for said in reversed(conversation) if isinstance(said, UserEntry)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartRenderer:
-    """Renders parts of user content. A part that the provider cannot take is an error in the current message, but an older
-    one, which cannot be changed any more, must not fail for ever: there it becomes a note."""
+    """Renders parts of user content. What the provider cannot take is the current message's error, but must not make an
+    older one, which nobody can change any more, an error for ever: there it becomes a note."""
 
     failures: Failures
     lenient: bool
 
     def render(self, part: UserPart, how: Callable[[UserPart, Failures], RequestJson]) -> RequestJson:
         try:
-            return how(split_data_url(part), self.failures)
+            return how(taken_apart(part), self.failures)
         except ProviderBadRequest:
             if not self.lenient:
                 raise
@@ -109,7 +109,7 @@ class PartRenderer:
 
 
 def note_of(part: UserPart) -> str:
-    """Returns the note in place of a part that cannot be sent."""
+    """What stands for a part that cannot be sent."""
     match part:
         case TextPart(text=text):
             return text
@@ -122,25 +122,25 @@ def _tool(tool: ToolSpec) -> RequestJson:
     return {"type": "function", "function": function}
 
 
-def _messages(entry: ConversationEntry, reasoning_field: str | None, reader: PartRenderer) -> list[RequestJson]:
-    match entry:
+def _messages(said: ConversationEntry, reasoning_field: str | None, reader: PartRenderer) -> list[RequestJson]:
+    match said:
         case UserEntry(content=content):
             return [{"role": "user", "content": _content(content, reader)}]
         case AssistantEntry():
-            return _assistant(entry, reasoning_field)
+            return _assistant(said, reasoning_field)
         case ToolResultsEntry(results=results):
             return [{"role": "tool", "tool_call_id": result.id, "content": result.output.value} for result in results]
 
 
-def _assistant(entry: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
-    if not entry.text and not entry.tool_calls:
+def _assistant(said: AssistantEntry, reasoning_field: str | None) -> list[RequestJson]:
+    if not said.text and not said.tool_calls:
         return []
-    message: RequestJson = {"role": "assistant", "content": entry.text}
-    if entry.tool_calls:
-        message["tool_calls"] = [_call(call) for call in entry.tool_calls]
+    message: RequestJson = {"role": "assistant", "content": said.text}
+    if said.tool_calls:
+        message["tool_calls"] = [_call(call) for call in said.tool_calls]
         if reasoning_field is not None:
             # Present even when empty: the providers that want it want it in every message with calls.
-            message[reasoning_field] = "".join(part.reasoning for part in entry.thinking if _field_of(part) is not None)
+            message[reasoning_field] = "".join(part.reasoning for part in said.thinking if _field_of(part) is not None)
     return [message]
 
 
@@ -155,9 +155,9 @@ def _field_of(part: ThinkingPart) -> str | None:
 
 def _reasoning_field(conversation: tuple[ConversationEntry, ...]) -> str | None:
     """The member this conversation's provider gives its reasoning in; None when it gives none."""
-    for entry in reversed(conversation):
-        if isinstance(entry, AssistantEntry):
-            for part in entry.thinking:
+    for said in reversed(conversation):
+        if isinstance(said, AssistantEntry):
+            for part in said.thinking:
                 if field := _field_of(part):
                     return field
     return None
@@ -182,21 +182,21 @@ def _part(part: UserPart, failures: Failures) -> RequestJson:
             return {"type": "file", "file": file}
 
 
-def _text_messages(entry: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
-    match entry:
+def _spoken(said: ConversationEntry, reader: PartRenderer) -> list[RequestJson]:
+    match said:
         case UserEntry(content=str(text)):
             return [{"role": "user", "content": text}]
         case UserEntry(content=parts):
-            blocks = [reader.render(part, _text_part) for part in parts if not isinstance(part, str)]
+            blocks = [reader.render(part, _spoken_part) for part in parts if not isinstance(part, str)]
             return [{"role": "user", "content": "\n".join(str(block["text"]) for block in blocks)}]
         case AssistantEntry(text=text):
             return [{"role": "assistant", "content": text}] if text else []
         case ToolResultsEntry(results=results):
-            text_of_tools = "\n".join(f"{result.name}: {result.output.value}" for result in results)
-            return [{"role": "user", "content": text_of_tools}]
+            told = "\n".join(f"{result.name}: {result.output.value}" for result in results)
+            return [{"role": "user", "content": told}]
 
 
-def _text_part(part: UserPart, failures: Failures) -> RequestJson:
+def _spoken_part(part: UserPart, failures: Failures) -> RequestJson:
     match part:
         case TextPart(text=text):
             return {"type": "text", "text": text}

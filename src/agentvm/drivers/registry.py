@@ -1,7 +1,7 @@
-"""Registry — the drivers by name, and the requirements for opening each.
+"""Registry — the drivers by name, and what each needs before it can be opened.
 
-Names lead to strings, not to modules: a provider's SDK costs seconds and tens of megabytes, so only the drivers in use are
-imported.
+Names lead to strings, not to modules: a provider's SDK costs seconds and tens of megabytes, so nobody pays for
+those they do not use.
 """
 
 import importlib
@@ -27,7 +27,7 @@ def needs_key(name: str, settings: DriverSettings) -> bool:
 
 
 def default_model(driver: str) -> str | None:
-    """Returns the default model of a driver."""
+    """The model a driver answers with when nobody names one."""
     module = importlib.import_module(DRIVERS[driver].partition(":")[0])
     model: str | None = getattr(module, "DEFAULT_MODEL", None)
     return model

@@ -1,40 +1,40 @@
-"""Errors — every exception AgentVM raises on purpose, one tree, one stable code each.
+"""Errors — all exceptions of AgentVM in one tree, each with a stable code.
 
-The code is contract, the text is for people. A message names the thing and, where there is one, the remedy.
+The code is part of the API, the text is for people. A message names the item and, where possible, the remedy.
 
     AgentVMError
-    ├── InvalidInput            what the peer sent cannot be understood
+    ├── InvalidInput            the request is malformed
     │   ├── UnknownCommand · ResourceUriInvalid · InputTooLarge
-    │   └── Unprocessable       well formed, but what it says does not hold together
+    │   └── Unprocessable       the request is well formed, but inconsistent
     │       ├── ResourceInvalid · ResourceCycle · ResourceTooDeep · ResourceTooLarge · PromptUnresolved
     │       └── ResourceVisibilityConflict · BackupInvalid · ArchiveInvalid · ArchiveTooLarge · AttachmentTooLarge
-    ├── NotFound                absent, or not yours: the two look the same
+    ├── NotFound                the item does not exist, or belongs to another tenant
     │   ├── ContainerNotFound · ImageNotFound · SessionNotFound · AgentNotFound
     │   └── DefinitionNotFound · DriverNotFound · ToolNotFound · ResourceNotFound · AttachmentNotFound
-    ├── Conflict                the request contradicts what is already there
+    ├── Conflict                the request contradicts the stored state
     │   ├── DefinitionConflict · DataDirInUse · MigrationUnknown · AttachmentInUse · ContainerErasing
     │   ├── ResourceExists · ResourceVersionExists · ResourceInUse · ResourceLockMismatch
-    │   └── PreconditionFailed  it has changed since the asker looked
-    ├── AccessDenied            who asks may not
-    │   ├── Unauthenticated     no credentials, or none that are good
-    │   ├── AuthenticationOff   what a server that asks nobody for credentials does for nobody
+    │   └── PreconditionFailed  the item has changed since the client read it
+    ├── AccessDenied            the caller is not permitted
+    │   ├── Unauthenticated     credentials are missing or invalid
+    │   ├── AuthenticationOff   the request needs a server with authentication
     │   └── PermissionDenied · ContainerForbidden
-    ├── Refused                 understood, but not now
+    ├── Refused                 the request is valid, but cannot be served now
     │   ├── InboxFull · AgentBusy · AgentNotRunning · SessionQuarantined · ShuttingDown · ServerBusy · QueryTimeout
     │   └── HistoryTooLarge · QuotaExceeded · WalletEmpty · ModelUnpriced
-    ├── NotAvailable            this server has no such part, or it is not set up
-    ├── StoreFailed             the disk did not take it; nothing was half-written
+    ├── NotAvailable            the feature is not configured on this server
+    ├── StoreFailed             a write failed; nothing was stored partially
     │   ├── ConstraintFailed    a write contradicts a constraint of the schema
-    │   ├── WritesRefused       some sessions' writes contradict what is there; the others' do not
-    │   └── RecordUnreadable    what the disk gave back means nothing: trying again does not help
-    ├── ConfigInvalid           the operator must change a setting
+    │   ├── WritesRefused       writes of some sessions contradict the stored state
+    │   └── RecordUnreadable    a stored record is damaged; a retry does not help
+    ├── ConfigInvalid           a setting is invalid
     │   └── MissingKey
-    ├── ProviderError           the model's side failed (see `retryable`)
+    ├── ProviderError           the model provider failed (see `retryable`)
     │   ├── ProviderAuthFailed · ProviderBadRequest · ProviderRateLimited · ProviderOverloaded · ProviderUnreachable
     │   ├── ProviderTimeout · ProviderProtocolError
     │   └── ModelUnavailable    the embedded model is not installed
     ├── ToolFailed · TurnLimitReached
-    └── ChannelError            the client's side of a socket
+    └── ChannelError            errors of a client's connection
         └── ChannelClosed · RequestTimeout · RemoteError
 """
 
@@ -44,39 +44,38 @@ from typing import ClassVar, Literal, Self
 
 from agentvm.errors.quota import quota_text
 
-_LONGEST_NAME = 200
+_NAME_CHARACTERS_MAX = 200
 
 
 def shorten(name: str) -> str:
-    """A peer's own text, at a length that is fit for an error and a log line."""
-    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+    """A client's text, cut to a length suitable for an error message or a log line."""
+    return name if len(name) <= _NAME_CHARACTERS_MAX else f"{name[:_NAME_CHARACTERS_MAX]}…"
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, or all there is."""
-    names = sorted(known)
-    near = get_close_matches(name[:64].lower(), [one.lower() for one in names], n=1, cutoff=0.6)
-    meant = next((one for one in names if near and one.lower() == near[0]), None)
-    return f"did you mean {meant}?" if meant else f"there are {', '.join(names)}"
+def suggest(name: str, names: Iterable[str]) -> str:
+    """The closest name as a question, or the list of all names."""
+    choices = {choice.lower(): choice for choice in sorted(names)}
+    matches = get_close_matches(name[:64].lower(), choices, n=1, cutoff=0.6)
+    return f"did you mean {choices[matches[0]]}?" if matches else f"there are {', '.join(choices.values())}"
 
 
 BY_CODE: dict[str, type["AgentVMError"]] = {}
-"""Every class enters itself, in whichever module it stands."""
+"""Error classes by code; each class registers itself."""
 
 
 class AgentVMError(Exception):
-    """Anything AgentVM can explain. `str(error)` is safe to show to the peer."""
+    """An expected failure. `str(error)` is safe to show to a client."""
 
     code: ClassVar[str] = "internal_error"
     details: dict[str, object]
-    """For programs: what the text says, as members. Shown to the peer too."""
+    """The facts of the message as fields, for programs. Sent to the client, too."""
 
     def __init_subclass__(cls) -> None:
         BY_CODE[cls.code] = cls
 
-    def __new__(cls, *args: object, **about: object) -> Self:
-        # Here and not in __init__, which an error that comes from another process does not go through.
-        self = super().__new__(cls, *args, **about)
+    def __new__(cls, *args: object, **settings: object) -> Self:
+        # Not in __init__, which is not called for errors from another process.
+        self = super().__new__(cls, *args, **settings)
         self.details = {}
         return self
 
@@ -157,7 +156,7 @@ class DataDirInUse(Conflict):
 
 
 class MigrationUnknown(Conflict):
-    """The database was written by a newer AgentVM than this one."""
+    """The database was written by a newer version of AgentVM."""
 
     code = "migration_unknown"
 
@@ -171,7 +170,7 @@ class AccessDenied(AgentVMError):
 
 
 class Unauthenticated(AccessDenied):
-    """No credentials, or none that are good. Why they are not is for the log, and for who has proven to hold them."""
+    """Credentials are missing or invalid. The reason is logged, and sent only to their proven holder."""
 
     code = "unauthenticated"
 
@@ -181,8 +180,8 @@ class PermissionDenied(AccessDenied):
 
     def __init__(self, permission: str) -> None:
         super().__init__(
-            f"This needs the permission {permission}; use a key that has it (avm key create NAME --permission {permission}), "
-            "of a user whose role allows it"
+            f"This request needs the permission {permission}. Use a key that has it "
+            f"(avm key create NAME --permission {permission}), of a user whose role allows it"
         )
 
 
@@ -190,7 +189,7 @@ class ContainerForbidden(AccessDenied):
     code = "container_forbidden"
 
     def __init__(self, container_id: str) -> None:
-        super().__init__(f"Container {shorten(container_id)} is not yours")
+        super().__init__(f"No access to container {shorten(container_id)}; use a key of one of its users")
 
 
 class Refused(AgentVMError):
@@ -198,7 +197,7 @@ class Refused(AgentVMError):
 
 
 class QuotaExceeded(Refused):
-    """`details` are for programs: metric, limit, used, resetAt (ms, or absent when time does not help)."""
+    """A limit is exhausted. `details`: metric, limit, used, and resetAt (ms) if the limit resets."""
 
     code = "quota_exceeded"
 
@@ -246,12 +245,12 @@ class StoreFailed(AgentVMError):
 
 
 class WritesRefused(StoreFailed):
-    """Nothing was stored; `sessions` are those whose writes cannot be."""
+    """A batch was not stored; `sessions` are those with contradicting writes."""
 
     code = "writes_refused"
 
     def __init__(self, sessions: frozenset[str]) -> None:
-        super().__init__("The events contradict what is stored")
+        super().__init__("The events contradict the stored state")
         self.sessions = sessions
 
 
@@ -274,13 +273,13 @@ class MissingKey(ConfigInvalid):
 
 
 class ProviderError(AgentVMError):
-    """The model's side failed. `retryable` says whether the same call may succeed later."""
+    """A model call failed. `retryable` says whether the same call may succeed later."""
 
     code = "provider_error"
     retryable: ClassVar[bool] = False
     retry_after: float | None = None
     unanswered: bool = False
-    """Whether nothing was heard of the provider: it may have read the request, and may charge for it."""
+    """Whether the provider did not respond: it may have processed the request, and may charge for it."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -292,10 +291,9 @@ class ProviderAuthFailed(ProviderError):
 
 
 class ProviderBadRequest(ProviderError):
-    """The provider does not take the request. `said`, `param` and `reason` are its own words for that, as far as it has any.
+    """The provider rejected the request. `said`, `param` and `reason` are its message, parameter and code, if it sent any.
 
-    `place` is what of the prompt it names: an entry of the conversation, and a part of that. `kind` is what it seems to be
-    about; None when it is about nothing that was said.
+    `place` is the rejected entry of the conversation and its part. `kind` is the probable cause; None if it is not a message.
     """
 
     code = "provider_bad_request"
@@ -322,7 +320,7 @@ class ProviderUnreachable(ProviderError):
 
 
 class ProviderTimeout(ProviderError):
-    """`waited` is how many seconds this server waited before it gave up; None when the provider itself reported a timeout."""
+    """A model call timed out after `waited` seconds; None if the provider reported the timeout."""
 
     code = "timeout"
     retryable = True
@@ -334,7 +332,7 @@ class ProviderTimeout(ProviderError):
 
 
 class ProviderProtocolError(ProviderError):
-    """The provider answered with something its own documentation does not allow."""
+    """The provider violated its own protocol."""
 
     code = "provider_protocol_error"
 
@@ -360,7 +358,7 @@ class RequestTimeout(ChannelError):
 
 
 class RemoteError(ChannelError):
-    """The other side refused. `remote_code` is its stable code."""
+    """The server refused with a code unknown to this client, `remote_code`."""
 
     code = "remote_error"
     remote_code: str | None = None
@@ -374,7 +372,7 @@ BY_CODE[AgentVMError.code] = AgentVMError
 
 
 def from_code(code: str | None, text: str) -> AgentVMError:
-    """The error another process raised, as the same class where this one knows its code."""
+    """The error of another process, as the class of its code, or a `RemoteError`."""
     kind = BY_CODE.get(code or "")
     if kind is None:
         return RemoteError(text, remote_code=code)

@@ -1,4 +1,4 @@
-"""Access — errors of a server that asks nobody for credentials."""
+"""Access — the error of requests that need authentication to be on."""
 
 from agentvm.errors import AccessDenied
 

@@ -1,16 +1,16 @@
-"""Errors of what is carried from one server to another; part of the tree that `agentvm.errors` draws."""
+"""Errors of backups and archives; part of the tree in `agentvm.errors`."""
 
 from agentvm.errors import Unprocessable
 
 
 class BackupInvalid(Unprocessable):
-    """It is no backup, or a damaged one: nothing was put in place."""
+    """The file is not a backup or is damaged; nothing was restored."""
 
     code = "backup_invalid"
 
 
 class ArchiveInvalid(Unprocessable):
-    """It is no archive of sessions, or one that does not hold together: nothing was written. `details` say where."""
+    """The file is not a valid archive of sessions; nothing was imported. `details` name the place."""
 
     code = "archive_invalid"
 

@@ -1,4 +1,4 @@
-"""Bounds — errors of requests that are too large or too slow for a process that many share."""
+"""Bounds — errors of requests that exceed a size or time limit."""
 
 from agentvm.errors import AgentVMError, InvalidInput, Refused
 
@@ -12,13 +12,13 @@ class ServerBusy(Refused):
 
 
 class QueryTimeout(Refused):
-    """What was asked for takes longer to find than one asker may keep the database busy."""
+    """A query exceeded the time limit of the database."""
 
     code = "query_timeout"
 
 
 class HistoryTooLarge(Refused):
-    """What would have to be read of a session is more than is held in memory for one request."""
+    """A session is too large to be read in one request."""
 
     code = "history_too_large"
 

@@ -1,4 +1,4 @@
-"""Errors of erasing — what cannot be done to a container while it is being erased."""
+"""Errors of erasing — requests to a container that is being erased."""
 
 from agentvm.errors import Conflict, shorten
 

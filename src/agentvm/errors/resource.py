@@ -1,4 +1,4 @@
-"""Errors of the resource centre; part of the tree that `agentvm.errors` draws."""
+"""Errors of resources; part of the tree in `agentvm.errors`."""
 
 from agentvm.errors import Conflict, InvalidInput, NotFound, Unprocessable, shorten
 
@@ -7,7 +7,7 @@ class ResourceUriInvalid(InvalidInput):
     code = "resource_uri_invalid"
 
     def __init__(self, uri: str, why: str) -> None:
-        super().__init__(f"{shorten(uri)!r} is no resource URI: {why}")
+        super().__init__(f"{shorten(uri)!r} is not a valid resource URI: {why}")
 
 
 class ResourceInvalid(Unprocessable):
@@ -18,7 +18,7 @@ class ResourceCycle(Unprocessable):
     code = "resource_cycle"
 
     def __init__(self, path: list[str]) -> None:
-        super().__init__(f"The resource would depend on itself: {' -> '.join(path)}", details={"path": path})
+        super().__init__(f"Circular dependency: {' -> '.join(path)}", details={"path": path})
 
 
 class ResourceTooDeep(Unprocessable):
@@ -36,9 +36,8 @@ class ResourceVisibilityConflict(Unprocessable):
 class PromptUnresolved(Unprocessable):
     code = "prompt_unresolved"
 
-    def __init__(self, uri: str, names: list[str], remedy: str = "give them as args") -> None:
-        wanted = ", ".join(names)
-        super().__init__(f"{shorten(uri)} has no value for: {wanted}; {remedy}", details={"unresolved": names})
+    def __init__(self, uri: str, names: list[str], remedy: str = "pass them as args") -> None:
+        super().__init__(f"{shorten(uri)} has no value for: {', '.join(names)}; {remedy}", details={"unresolved": names})
         self.uri, self.names = uri, names
 
 
@@ -46,7 +45,7 @@ class ResourceNotFound(NotFound):
     code = "resource_not_found"
 
     def __init__(self, name: str, there: str = "") -> None:
-        """`there` says what there is instead: only for who may see it."""
+        """`there` lists existing resources, for callers who may see them."""
         super().__init__(f"Resource not found: {shorten(name)}{there and f'; {there}'}")
         self.there = there
 

@@ -11,10 +11,10 @@ from agentvm.storage.sql.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceCentre:
-    """The parts of a server that deal with resources."""
+    """One per server."""
 
     store: Store
-    """The store, for callers that only read."""
+    """For what needs no more than to be read."""
     resolver: Resolver
     registry: Registry
 

@@ -1,1 +1,1 @@
-"""Tenants — accounts, permissions, quotas and prices."""
+"""Tenants — who may do what, how much, and what it costs."""

@@ -20,4 +20,4 @@ class Tenancy:
     vault: Vault
     own_keys: OwnKeys
     store: Store
-    """The store, for callers that only read or write rows."""
+    """For callers that only read or write rows."""

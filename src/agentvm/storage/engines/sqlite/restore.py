@@ -92,6 +92,8 @@ def restore_backup(
     """
     if not path.is_file():
         raise NotFound(f"There is no backup {path}")
+    # Before the lock: a file that is not a backup leaves nothing in the directory.
+    _read_manifest(path, seal_key, trust=trust)
     with lock_data_dir(data_dir) as directory:
         if not force and (there := _used(directory)):
             raise Conflict(
@@ -119,17 +121,26 @@ def _used(directory: Path) -> str | None:
 
 
 def _unpack(path: Path, folder: Path, progress: Progress, seal_key: bytes | None, *, trust: bool) -> Manifest:
+    manifest = _read_manifest(path, seal_key, trust=trust)
     try:
         with zipfile.ZipFile(path) as archive:
-            manifest = _manifest(archive)
-            if seal_key is not None and not trust and not manifest.is_sealed(seal_key):
-                raise BackupInvalid(_FOREIGN if manifest.seal is not None else _UNSEALED)
             _check_room(folder, sum(part.size for part in manifest.parts))
             for part in manifest.parts:
                 _extract(archive, part, folder / part.name, progress)
     except _DAMAGE as error:
         raise BackupInvalid(f"{path} is no backup of AgentVM, or is damaged: {shorten(str(error))}") from None
     _check_database(folder / DATABASE, manifest, progress)
+    return manifest
+
+
+def _read_manifest(path: Path, seal_key: bytes | None, *, trust: bool) -> Manifest:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = _manifest(archive)
+    except _DAMAGE as error:
+        raise BackupInvalid(f"{path} is no backup of AgentVM, or is damaged: {shorten(str(error))}") from None
+    if seal_key is not None and not trust and not manifest.is_sealed(seal_key):
+        raise BackupInvalid(_FOREIGN if manifest.seal is not None else _UNSEALED)
     return manifest
 
 
@@ -145,7 +156,7 @@ def _manifest(archive: zipfile.ZipFile) -> Manifest:
         raw = msgspec.json.decode(body)
         if isinstance(raw, dict) and raw.get("format") != FORMAT:
             said = shorten(repr(raw.get("format")))
-            raise BackupInvalid(f"The format of the backup is {said}; this server reads only {FORMAT}: use a newer AgentVM")
+            raise BackupInvalid(f"The format of the backup is {said}, and here only {FORMAT} is known: use a newer AgentVM")
         manifest = msgspec.convert(raw, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BackupInvalid(f"Its {MANIFEST} cannot be read: {shorten(str(error))}") from None
