@@ -225,7 +225,7 @@ class Resident:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.tell = runtime.tell
-        self.thinned = runtime.replay.forget
+        self.thinned = runtime.forget_told
 
     def busy(self, tenant_id: TenantId, container_id: ContainerId, session_id: SessionId) -> bool:
         present = self._runtime.roster.get(tenant_id, container_id, session_id)

@@ -188,4 +188,4 @@ def _image_tokens(driver: str, model: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "surrogatepass"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -67,6 +67,8 @@ def attached(content: UserContent) -> Iterator[ImagePart | FilePart]:
 
 def references(content: UserContent) -> tuple[str, ...]:
     """The digests that it refers to, each once, in order."""
+    if isinstance(content, str):
+        return ()
     return tuple(dict.fromkeys(digest for part in attached(content) if (digest := referred(part.data)) is not None))
 
 

@@ -17,6 +17,7 @@ from agentvm.model.usage import Usage
 from agentvm.runtime.attached import Carried
 from agentvm.runtime.billing import Meter
 from agentvm.runtime.context import newest
+from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import Journal
 from agentvm.runtime.large import LargeMessages
 from agentvm.runtime.quarantine import Quarantine
@@ -74,6 +75,7 @@ class Ports:
     carried: Carried = field(default_factory=Carried)
     """What prompts hold of files."""
     large: LargeMessages = field(default_factory=LargeMessages)
+    histories: Histories = field(default_factory=Histories)
 
     taking_up: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(TAKEN_UP_MAX))
     """Held while a turn from before a restart is looked at."""
@@ -98,7 +100,12 @@ class Ports:
         log = self.store.tenant(tenant_id).container(container_id).log(session_id)
         sums_up = self.settings_of(tenant_id).compaction.by != "off"
         small = Reading(max_bytes=SMALL_HISTORY_BYTES, current=current, summary=sums_up)
-        found = await log.recall(small)
+        kept = None if current is None else self.histories.find(tenant_id, session_id, current, summary=sums_up)
+        if kept is not None:
+            return kept
+        with self.histories.reading(tenant_id, session_id, summary=sums_up) as keep:
+            found = await log.recall(small)
+            keep(found)
         if not found.truncated:
             return found
         async with self.large_reads:

@@ -26,6 +26,7 @@ from agentvm.runtime.agent import Agent
 from agentvm.runtime.billing import Meter, Unmetered
 from agentvm.runtime.broadcaster import Broadcaster
 from agentvm.runtime.channel import GOING_AWAY
+from agentvm.runtime.histories import Histories
 from agentvm.runtime.journal import open_journal
 from agentvm.runtime.lifecycle import AgentState
 from agentvm.runtime.ports import Choose, Cost, Ports, SettingsOf
@@ -82,6 +83,7 @@ class Runtime:
         self.settings_of = ports.settings_of
         self.rewrites = ports.rewrites
         self.replay = Replay(ports.store, ports.journal.find)
+        self.histories = ports.histories
 
     @property
     def accepting(self) -> bool:
@@ -109,6 +111,7 @@ class Runtime:
         if len(self.roster) > self._ports.settings_of(None).limits.agents * 1.1:
             self._evict()
         agent = Agent(self._ports, tenant_id, agent_id, image, session_id)
+        self.histories.forget(tenant_id, session_id)
         self.roster.add(agent)
         if found is None:
             told = lifecycle.AgentRegistered(
@@ -171,7 +174,12 @@ class Runtime:
         """It was deleted: nobody hears of it any more, and nothing is kept for it."""
         self.broadcaster.forget(tenant_id, session_id)
         self._ports.journal.forget(tenant_id, session_id)
+        self.forget_told(tenant_id, session_id)
+
+    def forget_told(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """Something of the session is gone: nothing of what was said in it is kept in memory."""
         self.replay.forget(tenant_id, session_id)
+        self.histories.forget(tenant_id, session_id)
 
     def tell(self, tenant_id: TenantId, scope: EventScope, data: EventData) -> None:
         """Tells of something whose record, if it has one, is already committed."""
@@ -273,6 +281,7 @@ class Runtime:
                 if not self._ports.journal.failing:
                     await agent.voice.pay()
             self._evict()
+            self.histories.expire()
 
     def _evict(self) -> None:
         """They come back with the next message, under the same id if somebody still listens."""
@@ -328,8 +337,8 @@ async def open_runtime(
     suspends: bool = False,
 ) -> AsyncIterator[Runtime]:
     """A started runtime; leaving stops every agent. With `suspends` turns that run then go on at the next start."""
-    broadcaster = Broadcaster()
-    ecosystem = Ecosystem(broadcaster, effectors)
+    broadcaster, histories = Broadcaster(), Histories()
+    ecosystem = Ecosystem(broadcaster, (histories, *effectors))
     async with open_journal(store, ecosystem.tell, clock) as journal, open_tasks() as tasks:
         ports = Ports(
             journal=journal,
@@ -345,6 +354,7 @@ async def open_runtime(
             sending={},
             cost=cost,
             meter=meter or Unmetered(),
+            histories=histories,
             choose=choose or (lambda tenant_id, name: models.use_chain(name)),
         )
         runtime = Runtime(ports, broadcaster, suspends=suspends)

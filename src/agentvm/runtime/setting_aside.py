@@ -55,3 +55,4 @@ class Refusals:
         log = self._log
         stored = self._ports.store.tenant(log.tenant_id).container(log.container_id).log(log.session_id)
         await stored.add_refused(parts, self._provider, self._ports.clock())
+        self._ports.histories.forget(log.tenant_id, log.session_id)

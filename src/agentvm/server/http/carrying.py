@@ -213,6 +213,8 @@ async def _take_in(ask: Ask[Nothing], staged: Staged, reading: Reading, containe
             with anyio.CancelScope(shield=True):
                 await ask.tenancy.quotas.count(ask.tenant_id, ask.principal.user_id, "storage_bytes", -told.bytes)
     if added:
+        # It may have gone on with sessions that are here.
+        vm.runtime.histories.forget_all()
         for scope, event in await arrivals(staged, placement):
             vm.runtime.tell(ask.tenant_id, scope, event)
     return told

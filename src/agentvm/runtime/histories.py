@@ -1,0 +1,163 @@
+"""Histories — what models are told of the sessions that were talked in a moment ago, kept in memory between two turns.
+
+Theory of operation. A history is read from the store once; messages that are committed afterwards are added when they are told,
+in the order of their commits. Whatever else changes a history (a rewind, a summary, a part that a provider refused, retention,
+an import) makes it be forgotten, and the next turn reads it again. A history that changed while it was being read is not kept.
+So what is kept is always what the store would give, and losing it costs no more than a read.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import anyio
+
+from agentvm.events.base import Event
+from agentvm.events.lifecycle import SessionCompacted, SessionDeleted, SessionRestored, SessionRewound
+from agentvm.events.message import (
+    AssistantMessageEvent,
+    ErrorMessageEvent,
+    MessageEvent,
+    SilentMessageEvent,
+    ToolCallMessageEvent,
+    ToolResultMessageEvent,
+    UserMessageEvent,
+)
+from agentvm.events.turn import TurnResponse
+from agentvm.model.ids import MessageId, SessionId, TenantId
+from agentvm.model.message import Message, rough_size
+from agentvm.storage.base import Recalled
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Kept of all histories together, about."""
+
+HISTORY_MAX_BYTES = 512 * 1024
+"""A longer history is read for each turn."""
+
+MESSAGE_BYTES = 1_024
+"""What a message takes in memory beside its text, about."""
+
+IDLE_SECONDS = 60.0
+"""A history that no turn has needed for so long is forgotten."""
+
+Key = tuple[TenantId, SessionId]
+
+
+@dataclass(slots=True, eq=False)
+class _History:
+    recalled: Recalled
+    summary: bool
+    """Whether it was read with the summary in place of what that covers."""
+    messages: dict[str, Message]
+    bytes: int
+    used_at: float
+
+
+class Histories:
+    """An effector: adds what is told."""
+
+    kinds = (
+        UserMessageEvent,
+        AssistantMessageEvent,
+        ToolCallMessageEvent,
+        ToolResultMessageEvent,
+        ErrorMessageEvent,
+        SilentMessageEvent,
+        TurnResponse,
+        SessionRewound,
+        SessionCompacted,
+        SessionDeleted,
+        SessionRestored,
+    )
+
+    def __init__(self) -> None:
+        # The one that was used last comes last.
+        self._kept: OrderedDict[Key, _History] = OrderedDict()
+        self._bytes = 0
+        self._reading: dict[Key, int] = {}
+        """Changes of each history that is being read."""
+
+    def find(self, tenant_id: TenantId, session_id: SessionId, current: MessageId, *, summary: bool) -> Recalled | None:
+        """The history with that message, which is answered now; None when it must be read."""
+        history = self._kept.get((tenant_id, session_id))
+        if history is None or history.summary is not summary or current not in history.messages:
+            return None
+        history.used_at = anyio.current_time()
+        self._kept.move_to_end((tenant_id, session_id))
+        return replace(history.recalled, messages=tuple(history.messages.values()))
+
+    @contextmanager
+    def reading(self, tenant_id: TenantId, session_id: SessionId, *, summary: bool) -> Iterator[Callable[[Recalled], None]]:
+        """Entered before the store is asked; yields what keeps its answer, if nothing has changed meanwhile."""
+        key = (tenant_id, session_id)
+        before = self._reading.setdefault(key, 0)
+
+        def keep(recalled: Recalled) -> None:
+            # Beside other turns that wait something was left out that has been said.
+            if self._reading.get(key) == before and not recalled.truncated and len(recalled.running) <= 1:
+                self._keep(key, recalled, summary)
+
+        try:
+            yield keep
+        finally:
+            self._reading.pop(key, None)
+
+    def react(self, event: Event) -> None:
+        data, session_id = event.data, event.scope.session_id
+        if isinstance(data, SessionCompacted | SessionDeleted | SessionRestored | SessionRewound):
+            self.forget(event.tenant_id, data.session_id)
+        elif session_id is None:
+            return
+        elif data.told and not event.seq:
+            # Told though it could not be stored: it will be told again.
+            self.forget(event.tenant_id, session_id)
+        elif isinstance(data, MessageEvent):
+            self._add((event.tenant_id, session_id), data.message)
+
+    def forget(self, tenant_id: TenantId, session_id: SessionId) -> None:
+        """The history has changed otherwise than by a message that was told."""
+        key = (tenant_id, session_id)
+        self._note(key)
+        history = self._kept.pop(key, None)
+        if history is not None:
+            self._bytes -= history.bytes
+
+    def forget_all(self) -> None:
+        """Any history may have changed."""
+        for key in (*self._kept, *self._reading):
+            self.forget(*key)
+
+    def expire(self) -> None:
+        """Forgets what no turn has needed for a while."""
+        oldest = anyio.current_time() - IDLE_SECONDS
+        while self._kept and next(iter(self._kept.values())).used_at < oldest:
+            self.forget(*next(iter(self._kept)))
+
+    def _note(self, key: Key) -> None:
+        if key in self._reading:
+            self._reading[key] += 1
+
+    def _add(self, key: Key, message: Message) -> None:
+        self._note(key)
+        history = self._kept.get(key)
+        if history is None or message.id in history.messages:
+            return
+        history.messages[message.id] = message
+        size = MESSAGE_BYTES + rough_size(message)
+        history.bytes += size
+        self._bytes += size
+        if history.bytes > HISTORY_MAX_BYTES:
+            self.forget(*key)
+
+    def _keep(self, key: Key, recalled: Recalled, summary: bool) -> None:
+        self.forget(*key)
+        messages: dict[str, Message] = {message.id: message for message in recalled.messages}
+        size = sum(MESSAGE_BYTES + rough_size(message) for message in recalled.messages)
+        if size > HISTORY_MAX_BYTES:
+            return
+        kept = replace(recalled, messages=(), running=frozenset())
+        self._kept[key] = _History(kept, summary, messages, size, anyio.current_time())
+        self._bytes += size
+        while self._bytes > MAX_BYTES:
+            self.forget(*next(iter(self._kept)))
