@@ -52,7 +52,7 @@ coverage: setup-test ## Run every test and show the lines and branches they miss
 
 bench: setup ## Run every benchmark in its quick form
 	.venv/bin/python -m bench.start --rounds 3
-	.venv/bin/python -m bench.turns --clients 20 --turns 10 --rounds 1
+	.venv/bin/python -m bench.turns --clients 20 --history 0 --rounds 1
 	.venv/bin/python -m bench.density --users 1000 --containers 10000
 	.venv/bin/python -m bench.disk --turns 100
 	.venv/bin/python -m bench.backup --megabytes 64 --seconds 2

@@ -34,9 +34,17 @@ class Server:
 
 
 @contextmanager
-def running(kind: str, pace: float = 0.0, *, data_dir: Path | None = None, provider: str | None = None) -> Iterator[Server]:
+def running(
+    kind: str,
+    pace: float = 0.0,
+    *,
+    deltas: int | None = None,
+    data_dir: Path | None = None,
+    provider: str | None = None,
+) -> Iterator[Server]:
     """`bench.servers KIND`, killed when the block is left."""
     command = [sys.executable, "-m", "bench.servers", kind, "--pace", str(pace)]
+    command += [] if deltas is None else ["--deltas", str(deltas)]
     command += [] if data_dir is None else ["--data-dir", str(data_dir)]
     command += [] if provider is None else ["--provider", provider]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent) as process:

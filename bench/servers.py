@@ -1,6 +1,7 @@
-"""Servers under test — `python -m bench.servers agentvm|floor|uvicorn` serves a scripted 100-delta reply and prints its port.
+"""Servers under test — `python -m bench.servers agentvm|floor|uvicorn` serves a scripted reply of deltas and prints its port.
 
     --pace 0.02              seconds between two deltas; 0 for as fast as they can be taken
+    --deltas 100             deltas of one reply
     --data-dir DIR           agentvm only: keeps what is there, and leaves it
     --provider http://…      agentvm only: a model over HTTP instead of the scripted one
 
@@ -58,21 +59,21 @@ _ENVELOPE = (
 _STALE_DELTA = _ENVELOPE.format("text_delta", '{"text":"00000000000000000000 some words of an answer "}')
 
 
-def reply_of_deltas(prompt: Prompt) -> Iterable[ScriptStep]:
+def reply_of_deltas(count: int, prompt: Prompt) -> Iterable[ScriptStep]:
     yield MessageStarted("", "scripted")
     yield TextStarted()
-    for _ in range(DELTAS):
+    for _ in range(count):
         yield TextChunk("")
     yield TextStopped()
-    yield UsageReported(Usage(input_tokens=10, output_tokens=DELTAS))
+    yield UsageReported(Usage(input_tokens=10, output_tokens=count))
     yield MessageStopped("end_turn")
 
 
 class StampingDriver(ScriptedDriver):
     """Each delta carries the moment it was made, so that a client sees how long it took to arrive."""
 
-    def __init__(self, pace: float) -> None:
-        super().__init__(reply_of_deltas)
+    def __init__(self, pace: float, deltas: int = DELTAS) -> None:
+        super().__init__(partial(reply_of_deltas, deltas))
         self._pace = pace
 
     async def run(self, prompt: Prompt) -> AsyncGenerator[ModelOutput, None]:
@@ -84,10 +85,10 @@ class StampingDriver(ScriptedDriver):
             yield output
 
 
-async def serve_agentvm(pace: float, data_dir: Path | None, provider: str | None) -> None:
+async def serve_agentvm(pace: float, deltas: int, data_dir: Path | None, provider: str | None) -> None:
     with TemporaryDirectory() as temporary:
         config = ServerConfig(system=SystemSettings(port=0, data_dir=str(data_dir or Path(temporary)), shutdown_seconds=0))
-        drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace)}
+        drivers: dict[str, Driver] | None = {"scripted": StampingDriver(pace, deltas)}
         if provider is not None:
             config = replace(
                 config, llm=LlmSettings(model="anthropic/claude-bench", base_url=provider, api_key=Secret("bench"))
@@ -102,9 +103,9 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-async def forward(pace: float, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+async def forward(pace: float, deltas: int, scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """Answers every frame with the model's deltas and a last frame, a number with as many frames; knows nothing else."""
-    driver = StampingDriver(pace)
+    driver = StampingDriver(pace, deltas)
     prompt = Prompt(model="scripted", conversation=(), max_tokens=1)
     await receive()
     await send({"type": "websocket.accept"})
@@ -120,10 +121,10 @@ async def forward(pace: float, scope: dict[str, Any], receive: Receive, send: Se
         await send({"type": "websocket.send", "text": _ENVELOPE.format("turn_response", "{}")})
 
 
-async def serve_floor(pace: float, protocol: Callable[..., WebSocketsSansIOProtocol]) -> None:
+async def serve_floor(pace: float, deltas: int, protocol: Callable[..., WebSocketsSansIOProtocol]) -> None:
     bound = bind("127.0.0.1", 0)
     config = uvicorn.Config(
-        partial(forward, pace),
+        partial(forward, pace, deltas),
         interface="asgi3",
         http="httptools",
         ws=protocol,  # type: ignore[arg-type]  # uvicorn only calls it
@@ -141,11 +142,12 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["agentvm", "floor", "uvicorn"])
     parser.add_argument("--pace", type=float, default=0.0)
+    parser.add_argument("--deltas", type=int, default=DELTAS)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--provider")
     chosen = parser.parse_args()
     ours = partial(JoiningProtocol, budget=ByteBudget())
-    serve = partial(serve_floor, chosen.pace, ours if chosen.kind == "floor" else WebSocketsSansIOProtocol)
+    serve = partial(serve_floor, chosen.pace, chosen.deltas, ours if chosen.kind == "floor" else WebSocketsSansIOProtocol)
     if chosen.kind == "agentvm":
-        serve = partial(serve_agentvm, chosen.pace, chosen.data_dir, chosen.provider)
+        serve = partial(serve_agentvm, chosen.pace, chosen.deltas, chosen.data_dir, chosen.provider)
     anyio.run(serve, backend_options={"use_uvloop": True})

@@ -1,26 +1,33 @@
 """Turns — what a turn and a delta cost, next to a server that only forwards the same frames (the floor).
 
-    python -m bench.turns [--clients 50] [--turns 20] [--rounds 3]
+    python -m bench.turns [--clients 50 1000] [--deltas 10 100] [--history 50] [--rounds 2]
 
 Every client has its own container and image on its own socket and sends its next message when the last turn has ended. Each
-delta carries the time it was made, so latency is the server's alone. Two runs: as fast as the server can (its CPU is the limit,
-so latency there is waiting for CPU), and paced as a model would be, one delta every 20 ms, which shows the latency people
-meet. The first delta comes after the durable commit of the user's message, which the floor does not make. Trust the
-ratios: times depend on the machine and on what else it does.
+cell is measured as fast as the server can (its CPU is the limit), with sessions that are new and again when each has a history
+of 50 turns. The last run is paced as a model would be, one delta every 20 ms, which shows the latency people meet: each delta
+carries the time it was made, so it is the server's alone. The first delta comes after the durable commit of the user's message,
+which the floor does not make. CPU is that of all threads of the server. Trust the ratios: times depend on the machine and on
+what else it does.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import anyio
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.measure import percentile, running, table
+from bench.measure import Server, percentile, raise_file_limit, running, table
 from bench.servers import DELTAS
 
-PACE = 0.02
+PACE_SECONDS = 0.02
+PACED_CLIENTS = 50
+TURNS_MIN = 1_000
+"""Turns that one cell is measured with, at least."""
+CONNECTING_MAX = 50
+"""Clients that connect at a time."""
 
 
 @dataclass
@@ -34,8 +41,13 @@ class Run:
     first: list[float] = field(default_factory=list)
 
     @property
-    def cpu_per_delta(self) -> float:
-        return self.cpu / (self.turns * DELTAS) * 1e6
+    def cpu_per_turn(self) -> float:
+        """Milliseconds."""
+        return self.cpu / self.turns * 1e3
+
+
+Cells = dict[str, Run]
+"""Runs of one server: `fresh`, and with a history."""
 
 
 async def prepare(socket: ClientConnection, number: int) -> str:
@@ -59,8 +71,8 @@ async def play(socket: ClientConnection, message: str, turns: int, run: Run) -> 
         first = True
         async for frame in socket:
             text = str(frame)
-            now = time.monotonic_ns()
             if text.startswith('{"type":"text_delta"'):
+                now = time.monotonic_ns()
                 at = text.index('"text":"') + 8
                 run.deltas.append((now - int(text[at : at + 20])) / 1e6)
                 if first:
@@ -71,59 +83,106 @@ async def play(socket: ClientConnection, message: str, turns: int, run: Run) -> 
                 break
 
 
-async def measure(kind: str, clients: int, turns: int, pace: float) -> Run:
-    run = Run()
-    with running(kind, pace) as server:
-        sockets = [await connect(f"ws://127.0.0.1:{server.port}/ws", compression=None) for _ in range(clients)]
-        messages = [await prepare(socket, n) if kind == "agentvm" else "go" for n, socket in enumerate(sockets)]
-        cpu, started = server.cpu, time.monotonic()
+class Clients:
+    """The sockets of one run, each with the frame that starts its turns."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._clients: list[tuple[ClientConnection, str]] = []
+
+    async def connect(self, kind: str, count: int) -> None:
+        limit = anyio.CapacityLimiter(CONNECTING_MAX)
+
+        async def one(number: int) -> None:
+            async with limit:
+                address = f"ws://127.0.0.1:{self._server.port}/ws"
+                socket = await connect(address, compression=None, ping_interval=None, open_timeout=60)
+                self._clients.append((socket, await prepare(socket, number) if kind == "agentvm" else "go"))
+
         async with anyio.create_task_group() as tasks:
-            for socket, message in zip(sockets, messages, strict=True):
+            for number in range(count):
+                tasks.start_soon(one, number)
+
+    async def play(self, turns: int) -> Run:
+        run, cpu, started = Run(), self._server.cpu, time.monotonic()
+        async with anyio.create_task_group() as tasks:
+            for socket, message in self._clients:
                 tasks.start_soon(play, socket, message, turns, run)
-        run.cpu, run.seconds = server.cpu - cpu, time.monotonic() - started
-        for socket in sockets:
+        run.cpu, run.seconds = self._server.cpu - cpu, time.monotonic() - started
+        return run
+
+    async def close(self) -> None:
+        for socket, _ in self._clients:
             await socket.close()
-    return run
 
 
-async def compare(clients: int, turns: int, rounds: int, pace: float) -> None:
-    best: dict[str, Run] = {}
+async def measure(kind: str, clients: int, deltas: int, history: int, pace: float = 0.0) -> Cells:
+    """Each client's first turn is not counted: it makes its agent, and warms the server up."""
+    turns = 4 if pace else max(2, TURNS_MIN // clients)
+    with running(kind, pace, deltas=deltas) as server:
+        at_work = Clients(server)
+        await at_work.connect(kind, clients)
+        await at_work.play(1)
+        cells = {"fresh": await at_work.play(turns)}
+        if history and kind == "agentvm":
+            await at_work.play(max(0, history - turns - 1))
+            cells[f"{history} turns"] = await at_work.play(turns)
+        await at_work.close()
+    return cells
+
+
+async def best_of(rounds: int, clients: int, deltas: int, history: int, pace: float = 0.0) -> dict[str, Cells]:
+    best: dict[str, Cells] = {"floor": {}, "agentvm": {}}
     for _ in range(rounds):
         # Interleaved, so that a busy moment of the machine does not hit only one of them.
-        for kind in ("floor", "agentvm"):
-            run = await measure(kind, clients, turns, pace)
-            if kind not in best or run.cpu_per_delta < best[kind].cpu_per_delta:
-                best[kind] = run
-    rows = [["", "turns/s", "deltas/s", "first p50 ms", "p99", "delta p50 ms", "p99", "CPU µs/delta"]]
-    for kind, run in best.items():
-        rows.append(
-            [
-                kind,
-                f"{run.turns / run.seconds:.0f}",
-                f"{run.turns * DELTAS / run.seconds:.0f}",
-                f"{percentile(run.first, 0.5) - pace * 1000:.1f}",
-                f"{percentile(run.first, 0.99) - pace * 1000:.1f}",
-                f"{percentile(run.deltas, 0.5):.2f}",
-                f"{percentile(run.deltas, 0.99):.2f}",
-                f"{run.cpu_per_delta:.1f}",
-            ]
-        )
-    speed = f"a delta every {pace * 1000:.0f} ms" if pace else "as fast as possible"
-    print(f"{clients} clients x {turns} turns of {DELTAS} deltas, {speed}, best of {rounds} rounds")
+        for kind, cells in best.items():
+            for name, run in (await measure(kind, clients, deltas, history, pace)).items():
+                if name not in cells or run.cpu_per_turn < cells[name].cpu_per_turn:
+                    cells[name] = run
+    return best
+
+
+async def compare(clients: Sequence[int], deltas: Sequence[int], history: int, rounds: int) -> None:
+    rows = [["clients", "deltas", "history", "floor ms/turn", "agentvm ms/turn", "ratio", "µs/delta", "turns/s"]]
+    for some in clients:
+        for count in deltas:
+            best = await best_of(rounds, some, count, history)
+            floor = best["floor"]["fresh"].cpu_per_turn
+            for name, run in best["agentvm"].items():
+                cost = run.cpu_per_turn
+                cell = [f"{floor:.2f}", f"{cost:.2f}", f"{cost / floor:.2f}", f"{cost / count * 1e3:.1f}"]
+                rows.append([str(some), str(count), name, *cell, f"{run.turns / run.seconds:.0f}"])
+    print(f"As fast as possible, CPU of the server per turn, best of {rounds} rounds")
+    print(table(rows) + "\n")
+
+
+async def compare_paced(rounds: int) -> None:
+    best = await best_of(rounds, PACED_CLIENTS, DELTAS, 0, PACE_SECONDS)
+    rows = [["", "first p50 ms", "p99", "delta p50 ms", "p99", "CPU µs/delta", "ratio"]]
+    floor = best["floor"]["fresh"].cpu_per_turn
+    for kind, cells in best.items():
+        run = cells["fresh"]
+        late = [percentile(run.first, share) - PACE_SECONDS * 1e3 for share in (0.5, 0.99)]
+        cost = [run.cpu_per_turn / DELTAS * 1e3, run.cpu_per_turn / floor]
+        numbers = [*late, *(percentile(run.deltas, share) for share in (0.5, 0.99)), *cost]
+        rows.append([kind, *(f"{number:.2f}" for number in numbers)])
+    print(f"{PACED_CLIENTS} clients, {DELTAS} deltas a turn, one every {PACE_SECONDS * 1e3:.0f} ms, best of {rounds} rounds")
     print(table(rows))
-    print("floor: the same stack, only forwarding. first: includes the durable commit of the message; see docs/benchmarks.md")
-    print(f"CPU per delta, agentvm / floor: {best['agentvm'].cpu_per_delta / best['floor'].cpu_per_delta:.2f}\n")
+    print("first: includes the durable commit of the message, which the floor does not make; see docs/benchmarks.md")
 
 
-async def main(clients: int, turns: int, rounds: int) -> None:
-    await compare(clients, turns, rounds, 0.0)
-    await compare(clients, max(1, turns // 5), rounds, PACE)
+async def main(clients: Sequence[int], deltas: Sequence[int], history: int, rounds: int) -> None:
+    raise_file_limit()
+    await compare(clients, deltas, history, rounds)
+    await compare_paced(rounds)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--turns", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--clients", type=int, nargs="+", default=[50, 1_000])
+    parser.add_argument("--deltas", type=int, nargs="+", default=[10, DELTAS])
+    parser.add_argument("--history", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    anyio.run(main, options.clients, options.turns, options.rounds, backend_options={"use_uvloop": True})
+    arguments = (options.clients, options.deltas, options.history, options.rounds)
+    anyio.run(main, *arguments, backend_options={"use_uvloop": True})

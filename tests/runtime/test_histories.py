@@ -17,7 +17,7 @@ from agentvm.runtime import histories as module
 from agentvm.runtime.histories import Histories
 from agentvm.runtime.history import keep_to
 from agentvm.storage.base import Recalled
-from agentvm.storage.sql.log import SqliteLogStore
+from agentvm.storage.sql.log import LogStore
 
 pytestmark = pytest.mark.anyio
 
@@ -48,13 +48,13 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        recall = SqliteLogStore.recall
+        recall = LogStore.recall
 
-        async def counted(store: SqliteLogStore, *args: object, **kwargs: object) -> Recalled:
+        async def counted(store: LogStore, *args: object, **kwargs: object) -> Recalled:
             self.count += 1
             return await recall(store, *args, **kwargs)  # type: ignore[arg-type]  # as they came
 
-        monkeypatch.setattr(SqliteLogStore, "recall", counted)
+        monkeypatch.setattr(LogStore, "recall", counted)
 
 
 async def talk(world: World, *texts: str) -> None:
